@@ -1,0 +1,67 @@
+"""The exceptions partita raises, all below one root.
+
+::
+
+    PartitaError
+    ├── InputError              a value, file or option is wrong; the message names it and the remedy  (exit 2)
+    │   ├── FormatError         a file cannot be read as the format it claims
+    │   ├── TraceError          a model cannot be turned into a graph
+    │   ├── UnsupportedError    a component was asked for something outside its declared domain
+    │   └── MissingExtraError   an optional dependency is not installed
+    └── DisagreementError       two computations of one quantity differ: a defect in partita, never the user's fault
+
+Infeasibility is not an error: it is a ``Result`` with status ``infeasible`` and a reason.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DisagreementError",
+    "FormatError",
+    "InputError",
+    "MissingExtraError",
+    "PartitaError",
+    "TraceError",
+    "UnsupportedError",
+]
+
+
+class PartitaError(Exception):
+    """Root of every exception partita raises on purpose."""
+
+
+class InputError(PartitaError, ValueError):
+    """A value, file or option is wrong; the message names it and the remedy."""
+
+
+class FormatError(InputError):
+    """A file cannot be read as the format it claims."""
+
+
+class TraceError(InputError):
+    """A model cannot be turned into a graph; the message names the module and the cause."""
+
+
+class UnsupportedError(InputError):
+    """A component was asked for something outside its declared domain."""
+
+
+class MissingExtraError(InputError):
+    """An optional dependency is not installed.
+
+    Parameters
+    ----------
+    package
+        The import name that is missing.
+    extra
+        The partita extra that installs it.
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; install it with: pip install 'partita[{extra}]'")
+        self.package = package
+        self.extra = extra
+
+
+class DisagreementError(PartitaError, AssertionError):
+    """Two computations of one quantity differ: a defect in partita."""
