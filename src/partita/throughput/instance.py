@@ -1,0 +1,290 @@
+"""A contiguous throughput problem as arrays: what the compiled kernels read.
+
+One *item* stands for operators that every acyclic split keeps together: a colocation class, or several that lie on a
+common cycle of the order. The same arrays cover inference and training, because backward operators follow the class of
+their forward ones: an item's work is forward plus backward, and a tensor becomes a *net*, the set of items that touch it.
+A device that holds the items S pays a net when it has a pin in S and another outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import rustworkx
+
+from partita.throughput.contiguity import colocation_classes, order_edges
+from partita.throughput.problem import ThroughputProblem
+
+__all__ = ["Instance", "build_instance", "csr"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Arrays over n items, m nets, K device kinds, c covers. CSR pairs are (pointer, members).
+
+    Attributes
+    ----------
+    group
+        Item of every operator of the problem; the way back from an answer.
+    work, work_backward
+        (n, K) time of an item on a kind, infinite where it cannot run; all of it, and the backward share of it.
+    net_ptr, net_pins, item_net_ptr, item_nets
+        Items of each net (ascending) and nets of each item.
+    net_cost, net_backward
+        (m, K) transfer time of a cut net on a kind; all of it, and the share of tensors made by backward operators.
+    net_source
+        Item that makes the net's forward tensors, -1 if it has none.
+    net_entering
+        Size of the net's forward tensors read by forward operators: what recomputation keeps when it enters a stage.
+    succ_ptr, succ, pred_ptr, pred
+        The order between items, a DAG; distinct edges.
+    fixed, active, workspace
+        (n,) bytes held once, bytes held per microbatch in flight, and bytes of which a stage needs the largest.
+    cover_ptr, cover_pins, item_cover_ptr, item_covers, cover_fixed, cover_active
+        Arrays shared by several items: a stage with any of the pins holds ``cover_fixed`` once and ``cover_active`` per
+        microbatch in flight.
+    memory
+        (K,) limit of a device, infinite for none.
+    count
+        (K,) devices of each kind.
+    in_flight
+        (total devices + 1,) microbatches held by a stage when that many stages remain, itself included.
+    positional
+        Whether ``in_flight`` varies: then searches must run from the outputs to the inputs.
+    recompute
+        Whether a stage keeps only what enters it per microbatch (and ``active`` once).
+    """
+
+    group: Ints
+    work: Floats
+    work_backward: Floats
+    net_ptr: Ints
+    net_pins: Ints
+    item_net_ptr: Ints
+    item_nets: Ints
+    net_cost: Floats
+    net_backward: Floats
+    net_source: Ints
+    net_entering: Floats
+    succ_ptr: Ints
+    succ: Ints
+    pred_ptr: Ints
+    pred: Ints
+    fixed: Floats
+    active: Floats
+    workspace: Floats
+    cover_ptr: Ints
+    cover_pins: Ints
+    item_cover_ptr: Ints
+    item_covers: Ints
+    cover_fixed: Floats
+    cover_active: Floats
+    memory: Floats
+    count: Ints
+    in_flight: npt.NDArray[np.int64]
+    positional: bool
+    recompute: bool
+
+    @property
+    def items(self) -> int:
+        """Number of items."""
+        return int(self.work.shape[0])
+
+    @property
+    def nets(self) -> int:
+        """Number of nets."""
+        return int(self.net_cost.shape[0])
+
+    @property
+    def kinds(self) -> int:
+        """Number of device kinds."""
+        return int(self.work.shape[1])
+
+    def reverse(self) -> Instance:
+        """The same instance with the order turned round (loads and memories do not depend on it)."""
+        return replace(self, succ_ptr=self.pred_ptr, succ=self.pred, pred_ptr=self.succ_ptr, pred=self.succ)
+
+
+def csr(members: list[list[int]]) -> tuple[Ints, Ints]:
+    """Pointer and flat member arrays of a list of lists."""
+    pointer = np.zeros(len(members) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in members], out=pointer[1:])
+    flat = np.fromiter((v for row in members for v in row), dtype=np.int32, count=int(pointer[-1]))
+    return pointer, flat
+
+
+def _transpose(members: list[list[int]], count: int) -> list[list[int]]:
+    result: list[list[int]] = [[] for _ in range(count)]
+    for place, row in enumerate(members):
+        for v in row:
+            result[v].append(place)
+    return result
+
+
+def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, list[tuple[int, int]]]:
+    """Item of every operator, numbered in an order of the DAG, and the distinct order edges between items."""
+    classes = colocation_classes(problem)
+    edges = order_edges(problem, classes)
+    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+    graph.add_nodes_from(list(range(int(classes.max()) + 1)))
+    graph.add_edges_from_no_data([(int(a), int(b)) for a, b in edges])
+    if free:
+        return classes.astype(np.int32), [(int(a), int(b)) for a, b in edges]
+    component = np.empty(int(classes.max()) + 1, dtype=np.int64)
+    components = rustworkx.strongly_connected_components(graph)
+    for number, members in enumerate(components):
+        component[list(members)] = number
+    # Number the items topologically, earliest operator first among equals, so that answers do not depend on hashing.
+    first = np.full(len(components), len(problem.operators), dtype=np.int64)
+    np.minimum.at(first, component[classes], np.arange(len(problem.operators)))
+    quotient: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+    quotient.add_nodes_from(list(range(len(components))))
+    pairs = sorted({(int(component[a]), int(component[b])) for a, b in edges if component[a] != component[b]})
+    quotient.add_edges_from_no_data(pairs)
+    order = rustworkx.lexicographical_topological_sort(quotient, key=lambda c: f"{first[c]:012d}")
+    number_of = np.empty(len(components), dtype=np.int64)
+    number_of[np.array(order, dtype=np.int64)] = np.arange(len(components))
+    group = number_of[component[classes]].astype(np.int32)
+    return group, sorted((int(number_of[a]), int(number_of[b])) for a, b in pairs)
+
+
+def build_instance(problem: ThroughputProblem, *, free: bool = False) -> Instance:
+    """Contract a problem to its items, without loss for the split that is asked for.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    free
+        Contract colocation classes only; otherwise also what any acyclic split must keep together. The order of a
+        free instance may have cycles.
+
+    Notes
+    -----
+    Nets with equal pins are added up and nets with one pin dropped; a cover with one pin becomes part of its item.
+    """
+    group, edges = _groups(problem, free)
+    n, kinds = int(group.max()) + 1, len(problem.kinds)
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    backward = np.array([op.backward for op in problem.operators], dtype=bool)
+    times = np.array([[np.inf if t is None else t for t in op.times] for op in problem.operators], dtype=np.float64)
+    work, work_backward = np.zeros((n, kinds)), np.zeros((n, kinds))
+    recompute = problem.schedule.recompute and bool(backward.any())
+    np.add.at(work, group, times)
+    np.add.at(work_backward, group[backward], times[backward])
+    if recompute:
+        np.add.at(work, group[~backward], times[~backward])
+        np.add.at(work_backward, group[~backward], times[~backward])
+    fixed, workspace = np.zeros(n), np.zeros(n)
+    np.add.at(fixed, group, np.array([op.memory_bytes for op in problem.operators]))
+    np.maximum.at(workspace, group, np.array([op.workspace_bytes for op in problem.operators]))
+
+    nets = _nets(problem, group, backward, place_of)
+    net_pins = [list(pins) for pins in nets]
+    unit = np.array([kind.transfer_time_per_unit for kind in problem.kinds])
+    latency = np.array([kind.transfer_latency for kind in problem.kinds])
+    totals = np.array(list(nets.values()), dtype=np.float64).reshape(-1, 6)
+
+    active = np.zeros(n)
+    covers: dict[tuple[int, ...], list[float]] = {}
+    for parameter in problem.parameters:
+        pins = tuple(sorted({int(group[place_of[user]]) for user in parameter.users}))
+        entry = covers.setdefault(pins, [0.0, 0.0])
+        entry[0] += parameter.weight_bytes + parameter.gradient_bytes + parameter.optimizer_bytes
+    for saved in problem.saved:
+        pins = tuple(sorted({int(group[place_of[user]]) for user in saved.users}))
+        covers.setdefault(pins, [0.0, 0.0])[1] += saved.bytes
+    shared: list[list[int]] = []
+    shared_bytes: list[list[float]] = []
+    for pins, (once, each) in covers.items():
+        if len(pins) == 1:
+            fixed[pins[0]] += once
+            active[pins[0]] += each
+        elif pins:
+            shared.append(list(pins))
+            shared_bytes.append([once, each])
+    cover_bytes = np.array(shared_bytes, dtype=np.float64).reshape(-1, 2)
+
+    devices = problem.device_count
+    successors: list[list[int]] = [[] for _ in range(n)]
+    for a, b in edges:
+        successors[a].append(b)
+    net_ptr, flat_pins = csr(net_pins)
+    item_net_ptr, item_nets = csr(_transpose(net_pins, n))
+    succ_ptr, succ = csr(successors)
+    pred_ptr, pred = csr(_transpose(successors, n))
+    cover_ptr, cover_pins = csr(shared)
+    item_cover_ptr, item_covers = csr(_transpose(shared, n))
+    return Instance(
+        group=group,
+        work=work,
+        work_backward=work_backward,
+        net_ptr=net_ptr,
+        net_pins=flat_pins,
+        item_net_ptr=item_net_ptr,
+        item_nets=item_nets,
+        net_cost=totals[:, :1] * unit + totals[:, 1:2] * latency,
+        net_backward=totals[:, 2:3] * unit + totals[:, 3:4] * latency,
+        net_source=totals[:, 4].astype(np.int32),
+        net_entering=np.ascontiguousarray(totals[:, 5]),
+        succ_ptr=succ_ptr,
+        succ=succ,
+        pred_ptr=pred_ptr,
+        pred=pred,
+        fixed=fixed,
+        active=active,
+        workspace=workspace,
+        cover_ptr=cover_ptr,
+        cover_pins=cover_pins,
+        item_cover_ptr=item_cover_ptr,
+        item_covers=item_covers,
+        cover_fixed=np.ascontiguousarray(cover_bytes[:, 0]),
+        cover_active=np.ascontiguousarray(cover_bytes[:, 1]),
+        memory=np.array([np.inf if k.memory_bytes is None else k.memory_bytes for k in problem.kinds]),
+        count=np.array([kind.count for kind in problem.kinds], dtype=np.int32),
+        in_flight=np.array([0, *(problem.schedule.in_flight(j + 1) for j in range(devices))], dtype=np.int64),
+        positional=problem.schedule.positional and bool(active.any() or cover_bytes[:, 1].any()),
+        recompute=recompute,
+    )
+
+
+def _nets(
+    problem: ThroughputProblem, group: Ints, backward: npt.NDArray[np.bool_], place_of: dict[int, int]
+) -> dict[tuple[int, ...], list[float]]:
+    """Merged nets: pins to [size, tensors, size of backward tensors, backward tensors, forward source, entering size].
+
+    Two forward tensors with the same pins have the same source in an acyclic order, so merging loses nothing. What a
+    forward tensor lets enter is counted only for pins that read it in the forward part; a pin that reads it in the
+    backward part alone keeps its own net when recomputation has to tell them apart.
+    """
+    nets: dict[tuple[int, ...], list[float]] = {}
+    recompute = problem.schedule.recompute
+    for tensor in problem.tensors:
+        place = place_of[tensor.producer]
+        readers = [place_of[consumer] for consumer in tensor.consumers]
+        source = int(group[place])
+        pins = tuple(sorted({source, *(int(group[reader]) for reader in readers)}))
+        if len(pins) < 2:
+            continue
+        entry = nets.setdefault(pins, [0.0, 0.0, 0.0, 0.0, -1.0, 0.0])
+        entry[0] += tensor.size
+        entry[1] += 1
+        if backward[place]:
+            entry[2] += tensor.size
+            entry[3] += 1
+            continue
+        entry[4] = source
+        if recompute:
+            forward = {int(group[reader]) for reader in readers if not backward[reader]} - {source}
+            if forward == set(pins) - {source}:
+                entry[5] += tensor.size
+            elif forward:
+                reduced = tuple(sorted({source, *forward}))
+                other = nets.setdefault(reduced, [0.0, 0.0, 0.0, 0.0, -1.0, 0.0])
+                other[4], other[5] = source, other[5] + tensor.size
+    return nets

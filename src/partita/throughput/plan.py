@@ -1,0 +1,45 @@
+"""A throughput plan: which device runs which operators, in pipeline order."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Contiguity", "Plan", "Stage"]
+
+#: ``acyclic``: the stages can be ordered so that every tensor goes forward; ``free``: any assignment.
+Contiguity = Literal["acyclic", "free"]
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The operators of one device.
+
+    Attributes
+    ----------
+    device
+        The device's name, ``<kind>:<number>``.
+    kind
+        Name of its device kind.
+    operators
+        Ids, in the problem's order.
+    """
+
+    device: str
+    kind: str
+    operators: tuple[int, ...]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Stages in pipeline order, first stage first; devices left empty are not listed.
+
+    Attributes
+    ----------
+    stages
+        One entry per device that holds operators.
+    contiguity
+        What the plan claims; ``evaluate`` checks it.
+    """
+
+    stages: tuple[Stage, ...]
+    contiguity: Contiguity = "acyclic"
