@@ -163,12 +163,12 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
         )
         for i, stage in enumerate(plan.stages)
     )
-    for i, stage in enumerate(stages):
-        limit = stage.memory.limit
-        if limit is not None and not leq(stage.memory.total, limit):
-            missing = format_bytes(stage.memory.total - limit)
+    for i, result in enumerate(stages):
+        limit = result.memory.limit
+        if limit is not None and not leq(result.memory.total, limit):
+            missing = format_bytes(result.memory.total - limit)
             violations.append(
-                f"stage {i} on {stage.device} needs {format_bytes(stage.memory.total)}, "
+                f"stage {i} on {result.device} needs {format_bytes(result.memory.total)}, "
                 f"{missing} more than its {format_bytes(limit)}"
             )
     return Evaluation(
@@ -288,9 +288,9 @@ def _memories(
             weights[stage] += parameter.weight_bytes
             gradients[stage] += parameter.gradient_bytes
             optimizer[stage] += parameter.optimizer_bytes
-    for tensor in problem.saved:
-        for stage in {int(stage_of[place_of[user]]) for user in tensor.users}:
-            saved[stage] += tensor.bytes
+    for kept in problem.saved:
+        for stage in {int(stage_of[place_of[user]]) for user in kept.users}:
+            saved[stage] += kept.bytes
     result = []
     for i in range(count):
         if problem.schedule.recompute:

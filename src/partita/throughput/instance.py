@@ -2,8 +2,8 @@
 
 One *item* stands for operators that every acyclic split keeps together: a colocation class, or several that lie on a
 common cycle of the order. The same arrays cover inference and training, because backward operators follow the class of
-their forward ones: an item's work is forward plus backward, and a tensor becomes a *net*, the set of items that touch it.
-A device that holds the items S pays a net when it has a pin in S and another outside.
+their forward ones: an item's work is forward plus backward, and a tensor becomes a *net*, the set of items that touch
+it. A device that holds the items S pays a net when it has a pin in S and another outside.
 """
 
 from __future__ import annotations

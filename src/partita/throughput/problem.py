@@ -33,8 +33,8 @@ class DeviceKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     accelerator
         False for CPUs. Only the name of the role: what CPUs pay is said by the other fields.
     transfer_time_per_unit
-        Time to move one unit of tensor size into or out of such a device: seconds per byte for traced models, 1 where an
-        instance file gives transfer times as sizes, 0 for CPUs in the published model (they never pay).
+        Time to move one unit of tensor size into or out of such a device: seconds per byte for traced models, 1 where
+        an instance file gives transfer times as sizes, 0 for CPUs in the published model (they never pay).
     transfer_latency
         Fixed time per tensor moved, in the problem's time unit.
     """
