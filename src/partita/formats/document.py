@@ -1,0 +1,171 @@
+"""Reading and writing JSON documents: strict, with messages that name the file and the place, and atomic writes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from partita.errors import FormatError, InputError
+
+__all__ = ["decode", "document_keys", "read_bytes", "read_tagged", "sha256", "tagged", "write_atomic", "write_json"]
+
+T = TypeVar("T")
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or is empty.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder; name a file") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    if not data.strip():
+        raise FormatError(f"{path} is empty; it should hold a JSON object")
+    return data
+
+
+def decode(data: bytes, kind: type[T], path: str | Path) -> T:
+    """Decode JSON as a type.
+
+    Raises
+    ------
+    FormatError
+        If the text is not JSON, or does not have the type's fields; the message names the file and the place.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"{path}: {_readable(str(error))}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path} is not valid JSON: {_malformed(data, str(error))}") from None
+    except RecursionError:
+        raise FormatError(f"{path} is nested too deeply to be a partita document") from None
+
+
+def _readable(message: str) -> str:
+    """Turn a decoder's message into one sentence in our words."""
+    text, _, place = message.partition(" - at ")
+    text = text.replace("Object contains unknown field", "unknown key").replace(
+        "Object missing required field", "missing key"
+    )
+    text = text[:1].lower() + text[1:] if text.startswith("Expected") else text
+    return f"{text}, at {place}" if place else text
+
+
+def _malformed(data: bytes, message: str) -> str:
+    """Say more about the two usual causes: a cut-off file, and NaN or Infinity, which JSON does not have."""
+    found: list[str] = []
+
+    def constant(name: str) -> float:
+        found.append(name)
+        return 0.0
+
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(data, parse_constant=constant)
+    if found:
+        return f"it contains {found[0]}, which JSON does not have; give a finite number"
+    if "truncated" in message:
+        return "it ends in the middle; the file was cut off"
+    return message.removeprefix("JSON is malformed: ")
+
+
+def document_keys(data: bytes, path: str | Path) -> dict[str, Any]:
+    """The top-level object of a document, its values undecoded (``msgspec.Raw``).
+
+    Raises
+    ------
+    FormatError
+        If the document is not a JSON object.
+    """
+    return decode(data, dict[str, msgspec.Raw], path)
+
+
+def tagged(value: msgspec.Struct, name: str, version: int) -> dict[str, Any]:
+    """A value's fields behind its format name and version."""
+    fields = {field: getattr(value, field) for field in value.__struct_fields__}
+    return {"format": name, "version": version, **fields}
+
+
+def read_tagged(data: bytes, kind: type[T], name: str, version: int, path: str | Path) -> T:
+    """Decode a document that begins with ``format`` and ``version``.
+
+    Raises
+    ------
+    FormatError
+        If it is another format, a version this program does not know, or does not have the type's fields.
+    """
+    keys = document_keys(data, path)
+    for key in ("format", "version"):
+        if key not in keys:
+            raise FormatError(f"{path}: missing key `{key}`; a {name} document starts with format and version")
+    found = msgspec.json.decode(keys.pop("format"))
+    if found != name:
+        raise FormatError(f"{path}: format is {found!r}, expected {name!r}")
+    number = msgspec.json.decode(keys.pop("version"))
+    if number != version:
+        raise FormatError(f"{path}: version {number!r} of {name} is not known here; this program reads {version}")
+    return decode(msgspec.json.encode(keys), kind, path)
+
+
+def sha256(value: Any) -> str:
+    """Digest of a value's canonical JSON."""
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+
+
+def write_atomic(path: str | Path, data: bytes) -> None:
+    """Write a file so that a crash leaves the old content or the new.
+
+    Raises
+    ------
+    InputError
+        If the folder does not exist or cannot be written.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write")
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
+            temporary = stream.name
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # NamedTemporaryFile makes private files; give the result the rights an ordinary file would get.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write a value as indented JSON, atomically.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    write_atomic(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")

@@ -1,0 +1,185 @@
+"""partita's own documents: graphs, problems, and results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from partita.errors import FormatError, InputError
+from partita.formats.document import decode, document_keys, read_bytes, read_tagged, sha256, tagged, write_json
+from partita.graph import Graph
+from partita.result import Result
+from partita.throughput.evaluate import Evaluation, StageEvaluation
+from partita.throughput.plan import Contiguity, Plan, Stage
+from partita.throughput.problem import ThroughputProblem
+
+__all__ = [
+    "RESULT_FORMAT",
+    "RESULT_VERSION",
+    "plan_document",
+    "read_graph",
+    "read_native_problem",
+    "read_plan",
+    "result_document",
+    "write_graph",
+    "write_problem",
+]
+
+GRAPH_FORMAT = "partita.graph"
+GRAPH_VERSION = 1
+RESULT_FORMAT = "partita.result"
+RESULT_VERSION = 1
+
+
+def read_graph(path: str | Path) -> Graph:
+    """Read a ``partita.graph`` file.
+
+    Raises
+    ------
+    FormatError
+        If it is malformed, has an unknown key, or another version.
+    """
+    return read_tagged(read_bytes(path), Graph, GRAPH_FORMAT, GRAPH_VERSION, path)
+
+
+def write_graph(path: str | Path, graph: Graph) -> None:
+    """Write a ``partita.graph`` file, atomically."""
+    write_json(path, tagged(graph, GRAPH_FORMAT, GRAPH_VERSION))
+
+
+def read_native_problem(path: str | Path) -> ThroughputProblem:
+    """Read a ``partita.problem`` file.
+
+    Raises
+    ------
+    FormatError
+        If it is malformed, has an unknown key, or another version.
+    """
+    return read_tagged(read_bytes(path), ThroughputProblem, ThroughputProblem.format, ThroughputProblem.version, path)
+
+
+def write_problem(path: str | Path, problem: ThroughputProblem) -> None:
+    """Write a ``partita.problem`` file, atomically."""
+    write_json(path, tagged(problem, ThroughputProblem.format, ThroughputProblem.version))
+
+
+class _PlanDevice(msgspec.Struct):
+    name: str
+    operators: list[int]
+    kind: str = "accelerator"
+    device_kind: str | None = None
+
+
+class _PlanDocument(msgspec.Struct):
+    devices: list[_PlanDevice]
+    contiguity: Contiguity = "acyclic"
+
+
+def read_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
+    """The plan of a result file, as a plan of a problem; empty devices are dropped.
+
+    Raises
+    ------
+    FormatError
+        If the file is not a result file with a throughput plan.
+    InputError
+        If the plan does not name devices of the problem.
+    """
+    data = read_bytes(path)
+    keys = document_keys(data, path)
+    if "format" not in keys or msgspec.json.decode(keys["format"]) != RESULT_FORMAT:
+        raise FormatError(f"{path} is not a {RESULT_FORMAT} file")
+    number = msgspec.json.decode(keys.get("version", msgspec.Raw(b"null")))
+    if number != RESULT_VERSION:
+        raise FormatError(f"{path}: version {number!r} of {RESULT_FORMAT} is not known here; expected {RESULT_VERSION}")
+    if bytes(keys.get("plan", msgspec.Raw(b"null"))) == b"null":
+        raise InputError(f"{path} holds no plan")
+    document = decode(bytes(keys["plan"]), _PlanDocument, f"{path}: plan")
+    kind_of = {name: problem.kinds[kind].name for name, kind in problem.device_names()}
+    stages = []
+    for device in document.devices:
+        if not device.operators:
+            continue
+        kind = kind_of.get(device.name)
+        if kind is None:
+            raise InputError(f"{path}: there is no device {device.name!r} in problem {problem.name!r}")
+        stages.append(Stage(device=device.name, kind=kind, operators=tuple(device.operators)))
+    return Plan(stages=tuple(stages), contiguity=document.contiguity)
+
+
+def _stage_document(problem: ThroughputProblem, entry: Stage, stage: StageEvaluation) -> dict[str, Any]:
+    accelerator = next(kind.accelerator for kind in problem.kinds if kind.name == entry.kind)
+    return {
+        "name": entry.device,
+        "kind": "accelerator" if accelerator else "cpu",
+        "device_kind": entry.kind,
+        "operators": list(entry.operators),
+        "load": stage.load,
+        "compute_forward": stage.compute_forward,
+        "compute_backward": stage.compute_backward,
+        "communication_in": stage.communication_in,
+        "communication_out": stage.communication_out,
+        "in_flight": stage.in_flight,
+        "memory_bytes": {
+            "operators": stage.memory.operators,
+            "weights": stage.memory.weights,
+            "gradients": stage.memory.gradients,
+            "optimizer": stage.memory.optimizer,
+            "activations": stage.memory.activations,
+            "workspace": stage.memory.workspace,
+            "total": stage.memory.total,
+            "limit": stage.memory.limit,
+        },
+    }
+
+
+def plan_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:
+    """A plan for a result file: one entry per device in use, in pipeline order."""
+    return {
+        "contiguity": plan.contiguity,
+        "devices": [
+            _stage_document(problem, entry, stage)
+            for entry, stage in zip(plan.stages, evaluation.stages, strict=True)
+        ],
+    }
+
+
+def result_document(result: Result[ThroughputProblem, Plan, Evaluation], **extra: Any) -> dict[str, Any]:
+    """A ``partita.result`` document.
+
+    Parameters
+    ----------
+    result
+        What a run answered.
+    extra
+        Further top-level keys, such as the cluster.
+    """
+    problem = result.problem
+    has_plan = result.plan is not None and result.evaluation is not None
+    return {
+        "format": RESULT_FORMAT,
+        "version": RESULT_VERSION,
+        "objective": result.objective,
+        "bound": None if result.bound is None else result.bound.value,
+        "gap": result.gap,
+        "status": str(result.status),
+        "stop_reason": str(result.stop_reason),
+        "unit": problem.unit,
+        "runtime_s": result.runtime_s,
+        "solver": result.solver,
+        "seed": result.seed,
+        "reason": result.reason or None,
+        "problem": {
+            "name": problem.name,
+            "sha256": sha256(tagged(problem, ThroughputProblem.format, ThroughputProblem.version)),
+        },
+        "plan": plan_document(problem, result.plan, result.evaluation)
+        if has_plan and result.plan is not None and result.evaluation is not None
+        else None,
+        "bound_method": None if result.bound is None else result.bound.method,
+        "notes": list(problem.notes),
+        "statistics": result.statistics.to_dict(),
+        **extra,
+    }
