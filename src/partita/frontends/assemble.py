@@ -1,0 +1,225 @@
+"""Turn a capture into a Graph."""
+
+from __future__ import annotations
+
+from partita.errors import TraceError
+from partita.frontends.backward import find_partners
+from partita.frontends.records import Call, Capture, Read, Stored, Value
+from partita.frontends.views import Piece, fold, live_calls, region
+from partita.graph import Graph, Operator, Parameter, Tensor
+
+__all__ = ["GRADIENT_PREFIX", "assemble"]
+
+GRADIENT_PREFIX = "grad:"
+"""The tensor that holds the gradient of parameter ``w`` is named ``grad:w``."""
+
+
+def assemble(capture: Capture, name: str, training: bool) -> Graph:
+    """Build the graph of what a capture's outputs and gradients depend on.
+
+    Raises
+    ------
+    TraceError
+        If nothing but constants is computed, or a used trainable parameter has no gradient.
+    """
+    _own_gradients(capture)
+    live = live_calls(capture)
+    if not live:
+        raise TraceError(f"model {name!r} computes nothing from its inputs or parameters; there is nothing to split")
+    _check_gradients(capture, live)
+    table = fold(live, capture.outputs, (read for _, read in capture.gradients))
+    return _Builder(capture, live, table).graph(name, training)
+
+
+def _own_gradients(capture: Capture) -> None:
+    """Give a gradient that is a constant, a stored array or a forward value a backward call of its own."""
+    for number, (stored, read) in enumerate(capture.gradients):
+        maker = read.value.call
+        if maker is not None and maker.backward and not maker.constant:
+            continue
+        reads = [] if read.value.constant else [read]
+        calls = capture.calls
+        call = Call(len(calls), "gradient", "", True, reads, [], stored.dtype, 0, 0, stored.bytes, False)
+        call.bytes_read = sum(min(stored.bytes, r.value.bytes) for r in reads)
+        calls.append(call)
+        call.partner = next((c for c in calls if any(r.value.stored is stored for r in c.reads) and not c.backward), None)
+        value = Value(call, None, stored.shape, stored.dtype, (0, ((stored.bytes, 1),)))
+        call.writes.append(value)
+        capture.gradients[number] = stored, Read(value, value.geometry, stored.shape, stored.dtype)
+
+
+def _check_gradients(capture: Capture, live: list[Call]) -> None:
+    if not capture.gradients:
+        return
+    have = {id(stored) for stored, _ in capture.gradients}
+    missing: dict[str, str] = {}
+    for call in live:
+        for read in call.reads:
+            stored = read.value.stored
+            if stored is not None and stored.trainable and id(stored) not in have:
+                missing.setdefault(stored.name, call.target)
+    if missing:
+        first, target = next(iter(missing.items()))
+        raise TraceError(
+            f"parameter {first!r} is used (by {target}) but gets no gradient, and {len(missing) - 1} more like it; "
+            "if that is meant, freeze it with requires_grad_(False)"
+        )
+
+
+class _Builder:
+    def __init__(self, capture: Capture, live: list[Call], table: dict[Value, dict[tuple[int, object], Piece]]) -> None:
+        self.capture = capture
+        self.table = table
+        self.partners = find_partners(capture, live)
+        self.taken = {stored.name for stored in capture.stored if stored.kind == "input"}
+        self.counts: dict[str, int] = {}
+        self.steps = self._order(live)
+        self.place = {id(step): index for index, step in enumerate(self.steps)}
+        self.names: list[str] = []
+
+    def _order(self, live: list[Call]) -> list[Call | Piece]:
+        """Live calls with the free slices, each just before its first reader."""
+        before: dict[int, list[Piece]] = {}
+        last: list[Piece] = []
+        for pieces in self.table.values():
+            for piece in pieces.values():
+                if not piece.slice:
+                    continue
+                if piece.consumers:
+                    before.setdefault(piece.consumers[0].index, []).append(piece)
+                else:
+                    last.append(piece)
+        steps: list[Call | Piece] = []
+        for call in live:
+            steps.extend(before.get(call.index, ()))
+            steps.append(call)
+        # A slice that only the result reads follows its maker, so that forward stays before backward.
+        for piece in last:
+            maker = piece.value.call
+            steps.insert(0 if maker is None else next(i for i, s in enumerate(steps) if s is maker) + 1, piece)
+        return steps
+
+    def graph(self, name: str, training: bool) -> Graph:
+        operators = tuple(self._operator(step) for step in self.steps)
+        self.names = [op.name for op in operators]
+        return Graph(
+            name=name,
+            operators=operators,
+            tensors=self._tensors(),
+            parameters=self._parameters(),
+            modules=self.capture.modules,
+            training=training,
+            notes=tuple(self.capture.notes),
+        )
+
+    def _unique(self, base: str) -> str:
+        while True:
+            count = self.counts.get(base, 0)
+            self.counts[base] = count + 1
+            name = f"{base}_{count}" if count else base
+            if name not in self.taken:
+                self.taken.add(name)
+                return name
+
+    def _operator(self, step: Call | Piece) -> Operator:
+        if isinstance(step, Piece):
+            return self._slice(step)
+        partner = self.partners.get(step.index)
+        module = step.module if partner is None else partner.module
+        parts = step.target.split(".")
+        return Operator(
+            name=self._unique(parts[1] if len(parts) > 1 else parts[0]),
+            target=step.target,
+            module=module,
+            phase="backward" if step.backward else "forward",
+            dtype=step.dtype,
+            flops=step.flops,
+            bytes_read=step.bytes_read,
+            bytes_written=step.bytes_written,
+            colocation=None if partner is None else self.place[id(partner)],
+        )
+
+    def _slice(self, piece: Piece) -> Operator:
+        reader = piece.consumers[0] if piece.consumers else piece.value.call
+        partner = None if reader is None else self.partners.get(reader.index)
+        module = partner.module if partner is not None else reader.module if reader is not None else ""
+        return Operator(
+            name=self._unique("slice"),
+            target="slice",
+            module=module,
+            phase="forward" if partner is None else "backward",
+            dtype=piece.dtype,
+            colocation=None if partner is None else self.place[id(partner)],
+            free=True,
+        )
+
+    def _producer(self, piece: Piece) -> int | None:
+        if piece.slice:
+            return self.place[id(piece)]
+        call = piece.value.call
+        return None if call is None else self.place[id(call)]
+
+    def _tensors(self) -> tuple[Tensor, ...]:
+        tensors = [
+            Tensor(
+                name=GRADIENT_PREFIX + stored.name,
+                producer=self._producer(self.table[read.value][region(read)]),
+                shape=stored.shape,
+                dtype=stored.dtype,
+                bytes=stored.bytes,
+            )
+            for stored, read in self.capture.gradients
+        ]
+        for value, pieces in self.table.items():
+            split = 0
+            slices = [self.place[id(piece)] for piece in pieces.values() if piece.slice]
+            for piece in pieces.values():
+                readers = {self.place[id(call)] for call in piece.consumers}
+                if piece.whole:
+                    readers.update(slices)
+                if not readers and not piece.output:
+                    continue
+                producer = self._producer(piece)
+                if value.stored is not None and not piece.slice:
+                    name = value.stored.name
+                else:
+                    assert producer is not None
+                    name = self.names[producer]
+                    if not piece.slice:
+                        name += f".{value.order}" if value.order else ""
+                        name += "" if piece.whole else f"[{split}]"
+                        split += not piece.whole
+                tensors.append(
+                    Tensor(
+                        name=name,
+                        producer=producer,
+                        consumers=tuple(sorted(readers)),
+                        shape=piece.shape,
+                        dtype=piece.dtype,
+                        bytes=piece.bytes,
+                    )
+                )
+        first = len(self.steps)
+        return tuple(sorted(tensors, key=lambda t: (-1 if t.producer is None else t.producer, t.consumers[:1] or (first,))))
+
+    def _parameters(self) -> tuple[Parameter, ...]:
+        users: dict[int, set[int]] = {}
+        for index, step in enumerate(self.steps):
+            if isinstance(step, Call):
+                for read in step.reads:
+                    if read.value.stored is not None:
+                        users.setdefault(id(read.value.stored), set()).add(index)
+        return tuple(self._parameter(stored, users.get(id(stored), set())) for stored in self.capture.stored if stored.kind != "input")
+
+    @staticmethod
+    def _parameter(stored: Stored, users: set[int]) -> Parameter:
+        return Parameter(
+            name=stored.name,
+            aliases=stored.aliases,
+            shape=stored.shape,
+            dtype=stored.dtype,
+            bytes=stored.bytes,
+            users=tuple(sorted(users)),
+            trainable=stored.trainable,
+            buffer=stored.kind == "buffer",
+        )

@@ -1,0 +1,53 @@
+"""Give every backward call the forward call whose device it shares."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from partita.frontends.records import Call, Capture, Value
+
+__all__ = ["find_partners"]
+
+
+def find_partners(capture: Capture, live: list[Call]) -> dict[int, Call]:
+    """Forward partner of every live backward call, by the call's index.
+
+    Autograd numbers the node of a forward call as it runs, and says which node is at work when a backward call runs:
+    that gives the partner of nearly every call. Where the node belongs to a view or to a call that has vanished, the
+    nearest surviving call takes its place: the maker of the viewed value, else its next reader, else whoever made the
+    newest gradient the backward call reads, else whoever made a value it reads.
+    """
+    forward = [call for call in live if not call.backward]
+    indices = [call.index for call in forward]
+    alive = {call.index for call in live}
+    partners: dict[int, Call] = {}
+    for call in live:
+        if call.backward:
+            partner = _by_node(capture, call, alive, forward, indices) or _by_reads(call, partners, alive)
+            partners[call.index] = partner or forward[-1]
+    return partners
+
+
+def _by_node(capture: Capture, call: Call, alive: set[int], forward: list[Call], indices: list[int]) -> Call | None:
+    if call.partner is not None and call.partner.index in alive:
+        return call.partner
+    if call.node is None or call.node not in capture.nodes:
+        return None
+    origin, position = capture.nodes[call.node]
+    maker = origin.call if isinstance(origin, Value) else origin
+    if maker is not None and maker.index in alive and not maker.backward:
+        return maker
+    if isinstance(origin, Value):
+        for reader in forward[bisect_left(indices, position) :]:
+            if any(read.value is origin for read in reader.reads):
+                return reader
+    return None
+
+
+def _by_reads(call: Call, partners: dict[int, Call], alive: set[int]) -> Call | None:
+    makers = [read.value.call for read in call.reads]
+    made = [maker for maker in makers if maker is not None and maker.index in alive]
+    if not made:
+        return None
+    newest = max(made, key=lambda maker: maker.index)
+    return partners.get(newest.index, newest)

@@ -1,0 +1,274 @@
+"""Run a model on fake tensors and write down every ATen call, forward and backward.
+
+Why execution and not ``torch.export``: an exported program has to be valid for later runs, so it specialises, guards,
+decomposes and functionalises; here one run is all that is asked for. Executing under ``FakeTensorMode`` has no graph
+breaks, handles whatever Python the model contains, gives the real autograd backward, and costs well under a
+millisecond per call, whatever the model's size. What it cannot follow is what no static split could follow either:
+control flow that depends on data.
+
+Views need no handling at all: a tensor is looked up by its storage, so a chain of views is a read of the base.
+In-place calls write a new version of their storage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._C import _current_autograd_node
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from partita.frontends.flops import FRESH, GATHERS, OVERWRITES, SCATTERS, count_flops
+from partita.frontends.geometry import geometry_bytes, make_geometry
+from partita.frontends.records import Call, Capture, Read, Stored, Value
+
+__all__ = ["Recorder", "dtype_name"]
+
+_MAX_KNOWN = 4096
+_RANDOM = torch.Tag.nondeterministic_seeded
+
+
+def dtype_name(dtype: Any) -> str:
+    """``float16`` for ``torch.float16``."""
+    return str(dtype).removeprefix("torch.")
+
+
+class _Target:
+    """What a recorder needs to know about one ATen overload, worked out once."""
+
+    __slots__ = ("composite", "fresh", "gathers", "mutated", "name", "overwrites", "packet", "random", "scatters")
+
+    def __init__(self, func: Any) -> None:
+        self.name = str(func)
+        self.packet = str(func._overloadpacket)
+        self.fresh = self.packet in FRESH
+        self.gathers = self.packet in GATHERS
+        self.overwrites = self.packet in OVERWRITES
+        self.scatters = self.packet in SCATTERS
+        self.random = _RANDOM in func.tags
+        self.mutated = tuple(
+            (position, argument.name)
+            for position, argument in enumerate(func._schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        )
+        key = "CompositeImplicitAutograd"
+        self.composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+
+
+class Recorder(TorchDispatchMode):
+    """Writes down calls into a :class:`Capture` while it is the active dispatch mode.
+
+    Parameters
+    ----------
+    fake
+        The mode the tensors belong to; it computes shapes.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Only tracers that compile need it, and it costs the import of dynamo.
+        return False
+
+    def __init__(self, fake: FakeTensorMode) -> None:
+        super().__init__()
+        self.fake = fake
+        self.capture = Capture()
+        self.module = ""
+        self.backward = False
+        self.paused = False
+        self._targets: dict[Any, _Target] = {}
+        self._latest: dict[int, Value] = {}
+        # Storages are looked up by address, so none may be freed while recording.
+        self._alive: list[Any] = []
+
+    # -- storages -------------------------------------------------------------------------------------------------
+
+    def store(self, tensor: Any, stored: Stored) -> None:
+        """Register a parameter, buffer or input before the run."""
+        self.capture.stored.append(stored)
+        self._write(tensor, None, stored)
+
+    def _write(self, tensor: Any, call: Call | None, stored: Stored | None = None) -> Value:
+        storage = tensor.untyped_storage()
+        self._alive.append(storage)
+        shape = tuple(tensor.shape)
+        geometry = make_geometry(tensor.storage_offset(), shape, tensor.stride(), tensor.element_size())
+        value = Value(call, stored, shape, dtype_name(tensor.dtype), geometry)
+        if call is not None:
+            value.order = len(call.writes)
+            call.writes.append(value)
+        self._latest[storage._cdata] = value
+        return value
+
+    def read(self, tensor: Any) -> Read:
+        """The region of the latest value of its storage that a tensor covers."""
+        value = self._latest.get(tensor.untyped_storage()._cdata)
+        if value is None:
+            # A tensor made outside the run (a literal, a captured array): any device has it, like a constant.
+            call = self._new_call("constant", [], "", constant=True)
+            value = self._write(tensor, call)
+        shape = tuple(tensor.shape)
+        geometry = make_geometry(tensor.storage_offset(), shape, tensor.stride(), tensor.element_size())
+        return Read(value, geometry, shape, dtype_name(tensor.dtype))
+
+    def _new_call(self, target: str, reads: list[Read], dtype: str, *, constant: bool) -> Call:
+        calls = self.capture.calls
+        call = Call(len(calls), target, self.module, self.backward, reads, [], dtype, 0, 0, 0, constant)
+        if self.backward:
+            node = _current_autograd_node()
+            call.node = None if node is None else node._sequence_nr()
+        calls.append(call)
+        return call
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        target = self._targets.get(func)
+        if target is None:
+            if func.namespace == "prim":
+                return func(*args, **kwargs)
+            target = self._targets[func] = _Target(func)
+        if target.composite:
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        out = func(*args, **kwargs)
+        if self.paused:
+            return out
+        tensors = [out] if isinstance(out, torch.Tensor) else [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
+        if not tensors and not target.mutated:
+            return out
+        self._record(func, target, args, kwargs, out, tensors)
+        return out
+
+    def _record(self, func: Any, target: _Target, args: Any, kwargs: Any, out: Any, outputs: list[Any]) -> None:
+        fresh = [t for t in outputs if t.untyped_storage()._cdata not in self._latest]
+        if not fresh and not target.mutated:
+            if not self.backward and outputs:
+                self._mark_node(self._latest[outputs[0].untyped_storage()._cdata])
+            return
+        mutated = [_argument(args, kwargs, position, name) for position, name in target.mutated]
+        mutated = [t for t in tree_leaves(mutated) if isinstance(t, torch.Tensor)]
+        inputs = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        reads: list[Read] = []
+        traffic = 0
+        if not target.fresh:
+            reads, traffic = self._reads(target, inputs, mutated, outputs)
+        constant = not target.random and all(r.value.constant for r in reads)
+        call = self._new_call(target.name, reads, _arithmetic_dtype(inputs, outputs), constant=constant)
+        if not self.backward:
+            self._mark_node(call)
+        if constant and not inputs or target.packet == "aten.rand":
+            self._remember(func, target, args, kwargs, fresh)
+        call.flops = count_flops(func, args, kwargs, out)
+        call.bytes_read = traffic
+        for tensor in mutated:
+            self._overwrite(call, tensor)
+            call.bytes_written += _touched(target, tensor, inputs)
+        for tensor in fresh:
+            # The second of two outputs on one storage is a view of the first.
+            if tensor.untyped_storage()._cdata not in self._latest:
+                call.bytes_written += self._write(tensor, call).bytes
+
+    def _reads(self, target: _Target, inputs: list[Any], mutated: list[Any], outputs: list[Any]) -> tuple[list[Read], int]:
+        reads: list[Read] = []
+        traffic = 0
+        seen: set[tuple[int, Any]] = set()
+        for position, tensor in enumerate(inputs):
+            read = self.read(tensor)
+            key = (id(read.value), read.geometry)
+            if key in seen:
+                continue
+            seen.add(key)
+            size = min(geometry_bytes(read.geometry), read.value.bytes)
+            if any(tensor is m for m in mutated):
+                whole = read.geometry == read.value.geometry
+                if target.overwrites or target.scatters:
+                    size = 0
+                if target.overwrites and whole:
+                    continue
+            elif position == 0 and target.gathers:
+                size = min(size, sum(t.numel() * t.element_size() for t in outputs))
+            reads.append(read)
+            traffic += size
+        return reads, traffic
+
+    def _overwrite(self, call: Call, tensor: Any) -> None:
+        """Give a storage its next version, laid out like the last."""
+        address = tensor.untyped_storage()._cdata
+        before = self._latest.get(address)
+        value = self._write(tensor, call)
+        if before is not None:
+            value.shape, value.dtype, value.geometry = before.shape, before.dtype, before.geometry
+
+    def _mark_node(self, origin: Call | Value) -> None:
+        """Remember which forward call the newest autograd node stands for."""
+        # The node is numbered just before its kernel is dispatched here. Calls that make no node find an older
+        # number, which is taken already.
+        self.capture.nodes.setdefault(
+            torch._C._autograd._get_sequence_nr() - 1, (origin, len(self.capture.calls))
+        )
+
+    def _remember(self, func: Any, target: _Target, args: Any, kwargs: Any, fresh: list[Any]) -> None:
+        """Keep the actual content of small constants, so that Python may branch on them."""
+        for tensor in fresh:
+            if tensor.numel() > _MAX_KNOWN or getattr(tensor, "constant", None) is not None:
+                continue
+            with torch._C._DisableTorchDispatch(), torch.no_grad():
+                if target.packet == "aten.rand":
+                    # Layer drop compares such a draw with a small probability: keep every layer.
+                    tensor.constant = torch.full(tensor.shape, 1 - 2**-8, dtype=tensor.dtype)
+                elif target.packet in _FACTORIES:
+                    kwargs = {**kwargs, "device": "cpu"}
+                    tensor.constant = func(*args, **kwargs)
+
+    # -- calls made by hand ---------------------------------------------------------------------------------------
+
+    def emit(
+        self, target: str, inputs: list[Any], outputs: list[Any], flops: int, partner: Call | None = None
+    ) -> Call:
+        """Write down a fused call whose outputs were allocated while paused."""
+        reads, traffic = self._reads(_FUSED, inputs, [], [])
+        constant = all(read.value.constant for read in reads)
+        call = self._new_call(target, reads, _arithmetic_dtype(inputs, outputs), constant=constant)
+        call.flops, call.bytes_read, call.partner = flops, traffic, partner
+        if not self.backward:
+            self._mark_node(call)
+        for tensor in outputs:
+            call.bytes_written += self._write(tensor, call).bytes
+        return call
+
+
+class _Fused:
+    overwrites = scatters = gathers = False
+
+
+_FUSED: Any = _Fused()
+
+_FACTORIES = frozenset(
+    f"aten.{name}" for name in "arange eye full linspace logspace ones scalar_tensor zeros".split()
+)
+
+
+def _argument(args: Any, kwargs: Any, position: int, name: str) -> Any:
+    return args[position] if position < len(args) else kwargs.get(name)
+
+
+def _touched(target: _Target, tensor: Any, inputs: list[Any]) -> int:
+    size: int = geometry_bytes(make_geometry(0, tensor.shape, tensor.stride(), tensor.element_size()))
+    if target.scatters and len(inputs) > 1:
+        largest = max(t.numel() for t in inputs if t is not tensor)
+        size = min(size, largest * tensor.element_size())
+    return size
+
+
+def _arithmetic_dtype(inputs: list[Any], outputs: list[Any]) -> str:
+    """The format of the first floating input, else of the first floating output, else of any."""
+    for tensor in (*inputs, *outputs):
+        if tensor.is_floating_point() or tensor.is_complex():
+            return dtype_name(tensor.dtype)
+    return dtype_name((*outputs, *inputs)[0].dtype)

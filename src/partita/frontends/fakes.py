@@ -1,0 +1,99 @@
+"""Stand-ins without data for a module's parameters, buffers and other tensors, and for its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
+
+from partita.frontends.capture import Recorder, dtype_name
+from partita.frontends.records import Stored
+
+__all__ = ["fake_arguments", "fake_state"]
+
+
+def _storage_key(tensor: Any) -> Any:
+    """Equal for tensors that are the same array."""
+    layout = (tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+    return (tensor.untyped_storage()._cdata, *layout)
+
+
+@contextmanager
+def fake_state(module: Any, recorder: Recorder, training: bool) -> Iterator[list[tuple[Stored, Any]]]:
+    """Replace every tensor a module holds by a fake one on the CPU, and put the originals back afterwards.
+
+    Yields the distinct parameters, each with its stand-in, in the order of ``named_parameters``. Arrays that are one
+    object, or one region of one storage, become one stand-in: that is how ties are found.
+    """
+    made: dict[Any, tuple[Any, Stored | None]] = {}
+    parameters: list[tuple[Stored, Any]] = []
+    undo: list[tuple[dict[str, Any], str, Any]] = []
+
+    def stand_in(tensor: Any, name: str, kind: str) -> Any:
+        key = _storage_key(tensor)
+        if key in made:
+            fake, stored = made[key]
+            if stored is not None and kind != "constant" and name not in (stored.name, *stored.aliases):
+                stored.aliases = (*stored.aliases, name)
+            if stored is None or (kind == "parameter") == isinstance(fake, torch.nn.Parameter):
+                return fake
+            return fake.detach()
+        with recorder.fake:
+            fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+        stored = None
+        if kind != "constant":
+            size = tensor.numel() * tensor.element_size()
+            trainable = kind == "parameter" and bool(tensor.requires_grad)
+            stored = Stored(name, tuple(tensor.shape), dtype_name(tensor.dtype), size, kind, trainable)
+            recorder.store(fake, stored)
+        if kind == "parameter":
+            fake = torch.nn.Parameter(fake, requires_grad=training and tensor.requires_grad)
+            assert stored is not None
+            parameters.append((stored, fake))
+        made[key] = fake, stored
+        return fake
+
+    def swap(holder: dict[str, Any], key: str, name: str, kind: str) -> None:
+        undo.append((holder, key, holder[key]))
+        holder[key] = stand_in(holder[key], name, kind)
+
+    try:
+        # Parameters first, so that a buffer tied to one is an alias of it and not the reverse.
+        for kind, table in (("parameter", "_parameters"), ("buffer", "_buffers"), ("constant", "__dict__")):
+            for path, child in module.named_modules():
+                holder = getattr(child, table)
+                for key, tensor in list(holder.items()):
+                    if isinstance(tensor, torch.Tensor):
+                        swap(holder, key, f"{path}.{key}" if path else key, kind)
+        yield parameters
+    finally:
+        for holder, key, original in undo:
+            holder[key] = original
+
+
+def fake_arguments(args: Any, kwargs: Any, recorder: Recorder) -> tuple[Any, Any]:
+    """Replace the tensors among a call's arguments by fake inputs named after their place.
+
+    A keyword keeps its name; a positional argument is ``input0``, ``input1``, …; nesting adds ``.key``.
+    """
+    leaves, spec = tree_flatten_with_path((tuple(args), dict(kwargs)))
+    fakes = []
+    made: dict[int, Any] = {}
+    for path, leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            fakes.append(leaf)
+            continue
+        if id(leaf) not in made:
+            keys = [str(getattr(entry, "idx", getattr(entry, "key", entry))) for entry in path]
+            name = ".".join(keys[1:]) if keys[0] == "1" else ".".join(["input" + keys[1], *keys[2:]])
+            with recorder.fake:
+                fake = torch.empty(leaf.shape, dtype=leaf.dtype, device="cpu")
+            size = leaf.numel() * leaf.element_size()
+            recorder.store(fake, Stored(name, tuple(leaf.shape), dtype_name(leaf.dtype), size, "input"))
+            made[id(leaf)] = fake
+        fakes.append(made[id(leaf)])
+    new_args, new_kwargs = tree_unflatten(fakes, spec)
+    return new_args, new_kwargs

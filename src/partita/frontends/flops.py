@@ -1,0 +1,86 @@
+"""What one ATen call costs: arithmetic and device-memory traffic.
+
+The formulas for products, convolutions and fused attention are those of ``torch.utils.flop_counter``; this file adds
+the calls its registry misses and the calls that touch only part of what they are handed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["FRESH", "GATHERS", "OVERWRITES", "SCATTERS", "attention_flops", "count_flops"]
+
+FRESH = frozenset(
+    f"aten.{name}"
+    for name in (
+        "empty_like full_like new_empty new_empty_strided new_full new_ones new_zeros ones_like rand_like randint_like "
+        "randn_like zeros_like"
+    ).split()
+)
+"""Calls that take a tensor only for its shape and type and read none of its data."""
+
+OVERWRITES = frozenset(
+    f"aten.{name}"
+    for name in "bernoulli_ copy_ exponential_ fill_ log_normal_ normal_ random_ uniform_ zero_".split()
+)
+"""In-place calls whose result does not depend on what their first argument held (``copy_`` reads only its source)."""
+
+GATHERS = frozenset(
+    f"aten.{name}" for name in "embedding gather index index_select take take_along_dim _embedding_bag".split()
+)
+"""Calls that read from their first argument as many elements as they write, not all of it."""
+
+SCATTERS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "index_add_ index_copy_ index_fill_ index_put_ _index_put_impl_ masked_scatter_ put_ scatter_ scatter_add_ "
+        "scatter_reduce_"
+    ).split()
+)
+"""In-place calls that touch as many elements of their first argument as their source has, not all of it."""
+
+
+def count_flops(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> int:
+    """Floating-point operations of one call, a multiply-add being two; 0 for calls that are not products."""
+    from torch.utils.flop_counter import flop_registry
+
+    formula = flop_registry.get(func._overloadpacket)
+    if formula is not None:
+        return int(formula(*args, **kwargs, out_val=out))
+    extra = _EXTRA.get(str(func._overloadpacket))
+    return int(extra(*args)) if extra is not None else 0
+
+
+def attention_flops(query: Sequence[int], key: Sequence[int], value: Sequence[int]) -> tuple[int, int]:
+    """FLOPs of softmax(QKᵀ)V: of the scores product and of the values product.
+
+    The whole score matrix is counted, as ``torch.utils.flop_counter`` does: causality saves nothing here.
+    """
+    rows = 2 * key[-2]
+    for extent in query[:-1]:
+        rows *= extent
+    return rows * query[-1], rows * value[-1]
+
+
+def _product(a: Sequence[int], rows: int) -> int:
+    size = 2 * rows
+    for extent in a:
+        size *= extent
+    return size
+
+
+def _grouped_mm(a: Any, b: Any, *_: Any) -> int:
+    # Each row of `a` meets one matrix of `b`; with two flat operands the groups share out the inner dimension.
+    if a.dim() == 3 and b.dim() == 2:
+        return 2 * a.shape[1] * a.shape[2] * b.shape[1]
+    return _product(a.shape, b.shape[-1])
+
+
+_EXTRA: dict[str, Any] = {
+    "aten._grouped_mm": _grouped_mm,
+    "transformers.grouped_mm_fallback": _grouped_mm,
+    "transformers.grouped_mm_fallback_backward": lambda x, w, *_: 2 * _product(x.shape, w.shape[-1]),
+    "aten.mv": lambda a, b: 2 * a.shape[0] * a.shape[1],
+    "aten.addmv": lambda c, a, b: 2 * a.shape[0] * a.shape[1],
+}

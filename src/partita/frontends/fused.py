@@ -1,0 +1,101 @@
+"""Keep attention and dropout whole.
+
+On fake CPU tensors, dropout or a learned bias makes attention fall apart into products and a softmax over the full
+score matrix, which a GPU would never store. Both calls are caught before autograd sees them: attention is written down
+as one forward and one backward call that saves the query, key, value, mask, result and log-sum-exp, as every fused
+kernel does; dropout becomes ``native_dropout``, whose mask is a tensor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from partita.frontends.capture import Recorder
+from partita.frontends.flops import attention_flops
+
+__all__ = ["FusedCalls"]
+
+_ATTENTION = "aten.scaled_dot_product_attention.default"
+_ATTENTION_BACKWARD = "aten.scaled_dot_product_attention_backward.default"
+
+
+class FusedCalls(TorchFunctionMode):
+    """Catches attention and dropout on the way to a :class:`Recorder`."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return _attention(self.recorder, *args, **kwargs)
+        if func is torch.nn.functional.dropout or func is torch.dropout:
+            return _dropout(func, *args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _dropout(
+    func: Any, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False, *, train: bool | None = None
+) -> Any:
+    active = training if train is None else train
+    if not active or p == 0 or inplace:
+        return func(input, p, active, inplace) if func is torch.nn.functional.dropout else func(input, p, active)
+    return torch.native_dropout(input, p, True)[0]
+
+
+def _attention(
+    recorder: Recorder,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    if not query.shape[-1] == key.shape[-1] or not key.shape[-2] == value.shape[-2]:
+        shapes = f"{list(query.shape)}, {list(key.shape)}, {list(value.shape)}"
+        raise RuntimeError(f"attention of query, key and value shaped {shapes} is not defined")
+    return _Attention.apply(recorder, query, key, value, attn_mask)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, recorder: Recorder, query: Any, key: Any, value: Any, mask: Any) -> Any:
+        # Kernels write (…, sequence, head, feature), so that joining the heads is a view.
+        lead, heads = query.shape[:-3], query.shape[-3:-2]
+        recorder.paused = True
+        out = query.new_empty((*lead, query.shape[-2], *heads, value.shape[-1]))
+        out = out.transpose(-3, -2) if heads else out
+        stats = query.new_empty(query.shape[:-1], dtype=torch.float32)
+        recorder.paused = False
+        inputs = [t for t in (query, key, value, mask) if t is not None]
+        flops = sum(attention_flops(query.shape, key.shape, value.shape))
+        ctx.call = recorder.emit(_ATTENTION, inputs, [out, stats], flops)
+        ctx.recorder = recorder
+        ctx.save_for_backward(query, key, value, mask, out, stats)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
+        recorder = ctx.recorder
+        query, key, value, mask, out, stats = ctx.saved_tensors
+        needs = ctx.needs_input_grad[1:]
+        recorder.paused = True
+        grads = [
+            torch.empty_like(t) if need and t is not None else None
+            for t, need in zip((query, key, value, mask), needs, strict=True)
+        ]
+        recorder.paused = False
+        scores, values = attention_flops(query.shape, key.shape, value.shape)
+        # dV needs one product, dQ and dK one each, and all but dV the gradient of the scores. Recomputing the scores,
+        # as fused kernels do, is not counted: it is not part of the arithmetic that was asked for.
+        flops = values * (bool(needs[2]) + bool(needs[0] or needs[1] or needs[3])) + scores * (needs[0] + needs[1])
+        inputs = [t for t in (grad, query, key, value, mask, out, stats) if t is not None]
+        recorder.emit(_ATTENTION_BACKWARD, inputs, [g for g in grads if g is not None], flops, partner=ctx.call)
+        return (None, *grads)

@@ -1,0 +1,94 @@
+"""What a capture writes down: values, reads of them, and calls. Plain data; no torch needed to read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from partita.frontends.geometry import Geometry, geometry_bytes
+
+__all__ = ["Call", "Capture", "Read", "Stored", "Value"]
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """A parameter, buffer or model input: its name(s) and layout."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    kind: str
+    """``parameter``, ``buffer`` or ``input``."""
+    trainable: bool = False
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """The content of one storage between two writes to it."""
+
+    call: Call | None
+    stored: Stored | None
+    shape: tuple[int, ...]
+    dtype: str
+    geometry: Geometry
+    order: int = 0
+    """Place among the outputs of its call."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of its distinct data."""
+        return geometry_bytes(self.geometry)
+
+    @property
+    def constant(self) -> bool:
+        """Whether any device can make it without being sent anything."""
+        return self.call is not None and self.call.constant
+
+
+@dataclass(slots=True, eq=False)
+class Read:
+    """One region of one value, as a call or the model's result reads it."""
+
+    value: Value
+    geometry: Geometry
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One operator execution in the order it ran."""
+
+    index: int
+    target: str
+    module: str
+    backward: bool
+    reads: list[Read]
+    writes: list[Value]
+    dtype: str
+    flops: int
+    bytes_read: int
+    bytes_written: int
+    constant: bool
+    node: int | None = None
+    """Backward: the number of the autograd node that issued it."""
+    partner: Call | None = None
+    """Backward: the forward call it belongs to, where the capture knows it outright."""
+
+
+@dataclass(slots=True)
+class Capture:
+    """Everything one run of a model left behind."""
+
+    calls: list[Call] = field(default_factory=list)
+    stored: list[Stored] = field(default_factory=list)
+    modules: dict[str, str] = field(default_factory=dict)
+    outputs: list[Read] = field(default_factory=list)
+    gradients: list[tuple[Stored, Read]] = field(default_factory=list)
+    nodes: dict[int, tuple[Call | Value, int]] = field(default_factory=dict)
+    """Autograd node number to the forward call that made it, or to the value it is a view of; and the number of calls
+    written down when it was made."""
+    notes: list[str] = field(default_factory=list)
+
+

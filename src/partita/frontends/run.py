@@ -1,0 +1,160 @@
+"""One captured run of a module: forward, and for training the loss and its backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._pytree import tree_leaves
+
+from partita.errors import TraceError
+from partita.frontends.capture import Recorder
+from partita.frontends.fakes import fake_arguments, fake_state
+from partita.frontends.fused import FusedCalls
+from partita.frontends.quirks import library_quirks
+from partita.frontends.records import Capture, Stored
+
+__all__ = ["run_module"]
+
+_LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating outputs stands in for one."
+
+
+def run_module(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], training: bool) -> Capture:
+    """Run a module once on fake tensors.
+
+    Raises
+    ------
+    TraceError
+        If the module cannot be run, its control flow depends on data, or a parameter gets no gradient.
+    """
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    recorder = Recorder(fake)
+    names = {id(child): name for name, child in module.named_modules()}
+    recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
+    stack: list[Any] = []
+    with _mode_of(module, training), fake_state(module, recorder, training) as parameters:
+        fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder)
+        with _module_tracking(recorder, names, stack), library_quirks(recorder):
+            try:
+                with torch.set_grad_enabled(training), fake, recorder, FusedCalls(recorder):
+                    out = module(*fake_args, **fake_kwargs)
+            except Exception as error:
+                where = names.get(id(stack[-1]), "") if stack else ""
+                raise TraceError(_explain(where, recorder.capture.modules[where], error)) from error
+            recorder.module = ""
+            if training:
+                _run_backward(recorder, fake, out, parameters)
+            else:
+                recorder.capture.outputs = [recorder.read(t) for t in _tensors(out)]
+    return recorder.capture
+
+
+def _run_backward(recorder: Recorder, fake: Any, out: Any, parameters: list[tuple[Stored, Any]]) -> None:
+    wanted = [(stored, tensor) for stored, tensor in parameters if stored.trainable]
+    if not wanted:
+        raise TraceError("training needs a parameter that requires a gradient, but the model has none")
+    with torch.enable_grad(), fake, recorder, FusedCalls(recorder):
+        loss, note = _loss(out)
+        if not loss.requires_grad:
+            raise TraceError("the loss does not depend on any trainable parameter, so there is no backward to trace")
+        recorder.capture.outputs = [recorder.read(loss)]
+        recorder.backward = True
+        try:
+            gradients = torch.autograd.grad(loss, [tensor for _, tensor in wanted], allow_unused=True)
+        except Exception as error:
+            where = recorder.module
+            raise TraceError(_explain(where, recorder.capture.modules.get(where, ""), error, "backward of ")) from error
+        for (stored, _), gradient in zip(wanted, gradients, strict=True):
+            if gradient is not None:
+                recorder.capture.gradients.append((stored, recorder.read(gradient)))
+    if note:
+        recorder.capture.notes.append(note)
+
+
+def _loss(out: Any) -> tuple[Any, str | None]:
+    """The scalar to differentiate, and a note if it had to be made up."""
+    if isinstance(out, torch.Tensor):
+        given = out
+    else:
+        given = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
+    if isinstance(given, torch.Tensor) and given.numel() == 1 and given.is_floating_point():
+        return given.reshape(()), None
+    floating = [t for t in _tensors(out) if t.is_floating_point() and t.requires_grad]
+    if not floating:
+        raise TraceError("training needs a floating-point output that depends on the parameters; the model returns none")
+    return sum(t.mean(dtype=torch.float32) for t in floating), _LOSS_NOTE
+
+
+def _tensors(out: Any) -> list[Any]:
+    if isinstance(out, torch.Tensor):
+        return [out]
+    if not isinstance(out, (Mapping, list, tuple)) and hasattr(out, "__dict__"):
+        out = vars(out)
+    found: list[Any] = []
+    for leaf in tree_leaves(dict(out) if isinstance(out, Mapping) else out):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif isinstance(leaf, Mapping):
+            found.extend(_tensors(leaf))
+    return list({id(t): t for t in found}.values())
+
+
+@contextmanager
+def _mode_of(module: Any, training: bool) -> Iterator[None]:
+    """Evaluation mode for inference, training mode for training (unless the caller already chose it)."""
+    before = {child: child.training for child in module.modules()}
+    if module.training != training:
+        module.train(training)
+    try:
+        yield
+    finally:
+        for child, mode in before.items():
+            child.training = mode
+
+
+@contextmanager
+def _module_tracking(recorder: Recorder, names: dict[int, str], stack: list[Any]) -> Iterator[None]:
+    """Keep ``recorder.module`` at the module now running. After an error the stack still ends with the culprit."""
+
+    def enter(child: Any, _: Any) -> None:
+        stack.append(child)
+        recorder.module = names.get(id(child), recorder.module)
+
+    def leave(child: Any, _: Any, __: Any) -> None:
+        while stack and stack.pop() is not child:
+            pass
+        recorder.module = next((names[id(m)] for m in reversed(stack) if id(m) in names), "")
+
+    handles = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _explain(name: str, kind: str, error: Exception, what: str = "") -> str:
+    where = f"{what}module {name!r} ({kind})" if name else f"{what}the root module ({kind})"
+    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
+        operator = str(error.func)
+        return (
+            f"cannot trace {where}: its control flow or shapes depend on data (through {operator}); "
+            "a static split needs the same operators for every input"
+        )
+    if isinstance(error, UnsupportedOperatorException):
+        return f"cannot trace {where}: operator {error.func} has no shape rule; register one with torch.library"
+    cause = " ".join(str(error).split()) or "no message"
+    if len(cause) > 300:
+        cause = cause[:297] + "..."
+    return f"cannot trace {where}: {type(error).__name__}: {cause}"
+
+

@@ -1,0 +1,70 @@
+"""PyTorch frontend: a module and example arguments in, a Graph out.
+
+Importing this file imports nothing heavy; torch is loaded by the first call.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from partita.errors import InputError, MissingExtraError
+from partita.graph import Graph
+
+__all__ = ["trace"]
+
+
+def trace(
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    training: bool = False,
+    name: str | None = None,
+) -> Graph:
+    """Trace a PyTorch module into a graph, without its weights' data and without changing it.
+
+    The module is run once on fake tensors with the shapes of ``args`` and ``kwargs``, so a module built under
+    ``torch.device("meta")`` of any size will do. In training the graph goes on with the backward: of the output if it is
+    a scalar, of its ``loss`` if it has one, otherwise of the sum of the means of its floating outputs (and a note says
+    so). Attention and dropout are kept whole, as GPUs run them; attention's backward is counted as four products.
+
+    Parameters
+    ----------
+    module
+        A ``torch.nn.Module``. Inference runs it in evaluation mode; training in training mode, or in the mode it is in
+        if that is already training.
+    args, kwargs
+        Example arguments of one microbatch; of tensors only shapes and types matter.
+    training
+        Whether to trace forward and backward.
+    name
+        The graph's name; the module's class name by default.
+
+    Returns
+    -------
+    Graph
+        Operators in execution order, forward then backward. The gradient of parameter ``w`` is the tensor ``grad:w``.
+
+    Raises
+    ------
+    MissingExtraError
+        If torch is not installed.
+    InputError
+        If ``module`` is not a module or ``args`` not a sequence.
+    TraceError
+        If the module cannot be run, its control flow depends on data, or a used parameter gets no gradient.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("torch", "torch")
+    import torch
+
+    from partita.frontends.assemble import assemble
+    from partita.frontends.run import run_module
+
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"trace needs a torch.nn.Module, not {type(module).__name__}")
+    if isinstance(args, torch.Tensor) or not isinstance(args, Sequence) or isinstance(args, str):
+        raise InputError(f"args must be a tuple of the module's arguments, not {type(args).__name__}; write (x,) for one")
+    capture = run_module(module, args, kwargs or {}, training)
+    return assemble(capture, name or type(module).__name__, training)
