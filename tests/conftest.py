@@ -1,0 +1,48 @@
+"""Shared test set-up.
+
+Hypothesis runs the profile named by ``HYPOTHESIS_PROFILE``: ``ci`` (the default: the same examples on every run, no
+deadline, because the first call of a kernel compiles it) or ``thorough`` (many random examples).
+
+Tests marked ``slow`` are skipped unless ``--run-slow`` or ``-m slow`` is given.
+
+Published instance files lie in ``../shared/data`` relative to the repository root, and are not part of it; tests that
+ask for the fixture ``published_data`` are skipped where that folder is absent.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+PUBLISHED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+_CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("ci", max_examples=60, derandomize=True, deadline=None, suppress_health_check=_CHECKS)
+settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=_CHECKS)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--run-slow``."""
+    parser.addoption("--run-slow", action="store_true", default=False, help="run tests marked slow, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip slow tests unless they are asked for; an expression given with ``-m`` that names slow asks for them."""
+    if config.getoption("--run-slow") or "slow" in str(config.getoption("markexpr")):
+        return
+    skip = pytest.mark.skip(reason="slow: give --run-slow or -m slow")
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def published_data() -> Path:
+    """The folder of the published instance files."""
+    if not PUBLISHED_DATA.is_dir():
+        pytest.skip(f"the published instance files are not at {PUBLISHED_DATA}")
+    return PUBLISHED_DATA
