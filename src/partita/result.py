@@ -8,7 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["OPTIMALITY_GAP", "Bound", "Event", "Monitor", "Progress", "Result", "Statistics", "Status", "StopReason"]
+__all__ = [
+    "OPTIMALITY_GAP",
+    "Bound",
+    "Event",
+    "Monitor",
+    "Progress",
+    "Result",
+    "Statistics",
+    "Status",
+    "StopReason",
+    "relative_gap",
+]
 
 #: Relative gap up to which a plan is called optimal.
 OPTIMALITY_GAP = 1e-6

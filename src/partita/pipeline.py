@@ -1,0 +1,282 @@
+"""The conductor: calls the verbs in order. Verbs do not know each other."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from partita.baselines import DEFAULT_BASELINES
+from partita.errors import DisagreementError, InputError, UnsupportedError
+from partita.result import OPTIMALITY_GAP, Bound, Monitor, Progress, Result, Status, relative_gap
+from partita.throughput.bounds import DEFAULT_BOUNDS
+from partita.throughput.diagnose import explain_infeasible
+from partita.throughput.evaluate import Evaluation, evaluate
+from partita.throughput.plan import Contiguity, Plan
+from partita.throughput.problem import ThroughputProblem
+from partita.throughput.solvers import DEFAULT_SOLVERS
+from partita.throughput.solvers.protocol import Options, Outcome, Solver
+from partita.units import TOLERANCE
+
+__all__ = ["Comparison", "ThroughputResult", "bound", "compare", "find_solver", "solve"]
+
+ThroughputResult = Result[ThroughputProblem, Plan, Evaluation]
+
+
+def find_solver(name: str | None, contiguity: Contiguity = "acyclic") -> Solver:
+    """A solver or baseline by name; None is the default for the contiguity.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name.
+    """
+    if name is None:
+        return DEFAULT_SOLVERS[0]
+    known = {solver.name: solver for solver in (*DEFAULT_SOLVERS, *DEFAULT_BASELINES)}
+    if name not in known:
+        raise InputError(f"there is no solver {name!r}; known are {', '.join(known)}")
+    return known[name]
+
+
+@contextlib.contextmanager
+def _interruptible(monitor: Monitor) -> Iterator[None]:
+    """Turn the first Ctrl-C into a request to stop with the best plan; a second one raises KeyboardInterrupt."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handler(number: int, frame: object) -> None:
+        if monitor.interrupted:
+            raise KeyboardInterrupt
+        monitor.interrupt()
+
+    try:
+        previous = signal.signal(signal.SIGINT, handler)
+    except ValueError:
+        # Another interpreter holds the main thread (embedded Python): leave its handling alone.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def solve(
+    problem: ThroughputProblem,
+    *,
+    time_limit_s: float | None = 60.0,
+    seed: int = 0,
+    contiguity: Contiguity = "acyclic",
+    solver: str | None = None,
+    threads: int = 2,
+    progress: Progress | None = None,
+    target: float | None = None,
+    explain: bool = True,
+) -> ThroughputResult:
+    """Split a problem over its devices.
+
+    Parameters
+    ----------
+    problem
+        What to split.
+    time_limit_s
+        Wall time after which the best plan so far is returned; None runs until the proof is done.
+    seed
+        Same seed, same answer, when the clock is not what stops the run.
+    contiguity
+        ``acyclic``: stages in an order along which every forward tensor goes forward; ``free``: any assignment.
+    solver
+        A solver's or baseline's name; None for the default.
+    threads
+        Most threads to use.
+    progress
+        Called with an ``Event`` for every better plan or bound.
+    target
+        Stop as soon as a plan at most this good is known.
+    explain
+        For an infeasible problem, look for the smallest device count or memory that would do.
+
+    Returns
+    -------
+    Result
+        Never raises for a time limit or Ctrl-C; the result says why it stopped.
+
+    Raises
+    ------
+    InputError
+        If an option has no meaning or the solver does not support the problem.
+    DisagreementError
+        If a solver's claim does not survive the evaluator: a defect.
+    """
+    _check_options(time_limit_s, contiguity, threads)
+    chosen = find_solver(solver, contiguity)
+    options = Options(contiguity=contiguity, seed=seed, threads=threads)
+    refusal = chosen.supports(problem, options)
+    if refusal is not None:
+        raise UnsupportedError(f"solver {chosen.name}: {refusal}")
+    monitor = Monitor(time_limit_s, progress, target)
+    with _interruptible(monitor):
+        outcome = chosen.solve(problem, options, monitor)
+    result = _judge(problem, chosen, outcome, options, monitor)
+    if result.status is Status.INFEASIBLE and explain:
+        return _replace(result, reason=_explain(problem, chosen, options))
+    return result
+
+
+def _check_options(time_limit_s: float | None, contiguity: str, threads: int) -> None:
+    if time_limit_s is not None and not time_limit_s > 0:
+        raise InputError(f"the time limit is {time_limit_s}; it must be positive")
+    if contiguity not in ("acyclic", "free"):
+        raise InputError(f"contiguity {contiguity!r} is unknown; use acyclic or free")
+    if threads < 1:
+        raise InputError(f"threads is {threads}; it must be at least 1")
+
+
+def _judge(
+    problem: ThroughputProblem, solver: Solver, outcome: Outcome, options: Options, monitor: Monitor
+) -> ThroughputResult:
+    """Evaluate what a solver hands back, and say only what is proven."""
+    bound = None
+    if outcome.bound is not None:
+        bound = Bound(outcome.bound, solver.name, options.contiguity, monitor.elapsed_s)
+    evaluation = None
+    plan = outcome.plan
+    status, reason = Status.UNKNOWN, ""
+    if plan is not None:
+        evaluation = evaluate(problem, plan)
+        if not evaluation.feasible:
+            if solver not in DEFAULT_BASELINES:
+                raise DisagreementError(f"solver {solver.name} returned a plan that fails: {evaluation.violations[0]}")
+            reason, plan, evaluation = evaluation.violations[0], None, None
+        elif options.contiguity == "acyclic" and not evaluation.acyclic:
+            raise DisagreementError(f"solver {solver.name} returned a split that is not contiguous")
+        elif bound is not None and bound.value > evaluation.objective * (1 + 1e3 * TOLERANCE) + TOLERANCE:
+            raise DisagreementError(
+                f"solver {solver.name} claims bound {bound.value!r} above the objective {evaluation.objective!r}"
+            )
+        else:
+            gap = relative_gap(evaluation.objective, None if bound is None else bound.value)
+            status = Status.OPTIMAL if gap is not None and gap <= OPTIMALITY_GAP else Status.FEASIBLE
+            if bound is not None:
+                bound = Bound(min(bound.value, evaluation.objective), bound.method, bound.valid_for, bound.runtime_s)
+    elif outcome.infeasible:
+        status = Status.INFEASIBLE
+    return Result(
+        problem=problem,
+        plan=plan,
+        evaluation=evaluation,
+        bound=bound,
+        status=status,
+        stop_reason=monitor.stop_reason(proved=status in (Status.OPTIMAL, Status.INFEASIBLE)),
+        solver=solver.name,
+        seed=options.seed,
+        runtime_s=monitor.elapsed_s,
+        reason=reason,
+        statistics=monitor.statistics,
+    )
+
+
+def _replace(result: ThroughputResult, **changes: Any) -> ThroughputResult:
+    import dataclasses
+
+    return dataclasses.replace(result, **changes)
+
+
+def _explain(problem: ThroughputProblem, solver: Solver, options: Options) -> str:
+    def probe(changed: ThroughputProblem, time_s: float) -> Plan | bool | None:
+        monitor = Monitor(max(0.05, time_s), target=float("inf"))
+        outcome = solver.solve(changed, options, monitor)
+        if outcome.plan is not None and evaluate(changed, outcome.plan).feasible:
+            return outcome.plan
+        return False if outcome.infeasible else None
+
+    return explain_infeasible(problem, probe)
+
+
+def bound(problem: ThroughputProblem, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Bound:
+    """A proven lower bound.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    method
+        A bound's name, or a solver's that proves one; None takes the default solver's.
+    time_limit_s
+        Wall time; the bound reached by then is returned.
+
+    Raises
+    ------
+    InputError
+        If there is no such method, or it proves nothing for this problem.
+    """
+    _check_options(time_limit_s, "acyclic", 1)
+    started = time.perf_counter()
+    methods = {component.name: component for component in DEFAULT_BOUNDS}
+    monitor = Monitor(time_limit_s)
+    with _interruptible(monitor):
+        if method in methods:
+            component = methods[method]
+            refusal = component.supports(problem)
+            if refusal is not None:
+                raise UnsupportedError(f"bound {component.name}: {refusal}")
+            return component.bound(problem, monitor)
+        solvers = {solver.name: solver for solver in DEFAULT_SOLVERS}
+        if method is not None and method not in solvers:
+            raise InputError(f"there is no bound {method!r}; known are {', '.join([*methods, *solvers])}")
+        chosen = find_solver(method)
+        outcome = chosen.solve(problem, Options(), monitor)
+    if outcome.infeasible:
+        raise InputError(f"problem {problem.name!r} is infeasible, so it has no finite bound")
+    if outcome.bound is None:
+        raise InputError(f"{chosen.name} proves no bound; use one of {', '.join(methods)}")
+    return Bound(outcome.bound, chosen.name, "acyclic", time.perf_counter() - started)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One row of a comparison.
+
+    Attributes
+    ----------
+    name, summary
+        The solver or baseline and what it ignores.
+    evaluation
+        What its plan is worth, feasible or not; None if it made none.
+    plan
+        Its plan.
+    runtime_s
+        Wall time.
+    note
+        Why there is no plan, or the first thing wrong with it.
+    """
+
+    name: str
+    summary: str
+    evaluation: Evaluation | None
+    plan: Plan | None
+    runtime_s: float
+    note: str = ""
+
+
+def compare(problem: ThroughputProblem, *, contiguity: Contiguity = "acyclic", seed: int = 0) -> list[Comparison]:
+    """Every baseline on a problem, judged by the one evaluator."""
+    rows = []
+    options = Options(contiguity=contiguity, seed=seed)
+    for baseline in DEFAULT_BASELINES:
+        refusal = baseline.supports(problem, options)
+        if refusal is not None:
+            rows.append(Comparison(baseline.name, baseline.summary, None, None, 0.0, refusal))
+            continue
+        monitor = Monitor(60.0)
+        outcome = baseline.solve(problem, options, monitor)
+        evaluation = None if outcome.plan is None else evaluate(problem, outcome.plan)
+        note = "" if evaluation is None or evaluation.feasible else evaluation.violations[0]
+        rows.append(Comparison(baseline.name, baseline.summary, evaluation, outcome.plan, monitor.elapsed_s, note))
+    return rows
