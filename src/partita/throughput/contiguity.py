@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from partita.throughput.problem import ThroughputProblem
 
-__all__ = ["colocation_classes", "order_edges"]
+__all__ = ["colocation_classes", "order_edges", "order_pairs"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -33,6 +33,37 @@ def colocation_classes(problem: ThroughputProblem) -> Ints:
     return result
 
 
+def order_pairs(problem: ThroughputProblem, classes: Ints) -> Ints:
+    """Pairs (earlier operator, later operator) of places in the problem, distinct, that the stage order must respect.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    classes
+        Class of every operator, as ``colocation_classes`` gives it.
+
+    Returns
+    -------
+    array of shape (pairs, 2)
+    """
+    index = {op.id: place for place, op in enumerate(problem.operators)}
+    backward = np.array([op.backward for op in problem.operators], dtype=bool)
+    has_forward = np.zeros(int(classes.max()) + 1, dtype=bool)
+    has_forward[classes[~backward]] = True
+    orphan = ~has_forward[classes]
+    pairs: set[tuple[int, int]] = set()
+    for tensor in problem.tensors:
+        source = index[tensor.producer]
+        for consumer in tensor.consumers:
+            target = index[consumer]
+            if not backward[source] and not backward[target]:
+                pairs.add((source, target))
+            elif backward[source] and backward[target] and (orphan[source] or orphan[target]):
+                pairs.add((target, source))
+    return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+
+
 def order_edges(problem: ThroughputProblem, classes: Ints) -> Ints:
     """Edges (source class, target class), distinct and without loops, that the stage order must respect.
 
@@ -47,21 +78,5 @@ def order_edges(problem: ThroughputProblem, classes: Ints) -> Ints:
     -------
     array of shape (edges, 2)
     """
-    index = {op.id: place for place, op in enumerate(problem.operators)}
-    backward = np.array([op.backward for op in problem.operators], dtype=bool)
-    has_forward = np.zeros(int(classes.max()) + 1, dtype=bool)
-    has_forward[classes[~backward]] = True
-    edges: set[tuple[int, int]] = set()
-    for tensor in problem.tensors:
-        source = index[tensor.producer]
-        a = int(classes[source])
-        for consumer in tensor.consumers:
-            target = index[consumer]
-            b = int(classes[target])
-            if a == b:
-                continue
-            if not backward[source] and not backward[target]:
-                edges.add((a, b))
-            elif backward[source] and backward[target] and not (has_forward[a] and has_forward[b]):
-                edges.add((b, a))
+    edges = {(int(a), int(b)) for a, b in classes[order_pairs(problem, classes)] if a != b}
     return np.array(sorted(edges), dtype=np.int64).reshape(-1, 2)

@@ -10,7 +10,7 @@ import numpy as np
 import rustworkx
 
 from partita.errors import InputError
-from partita.throughput.contiguity import Ints, colocation_classes, order_edges
+from partita.throughput.contiguity import Ints, colocation_classes, order_pairs
 from partita.throughput.plan import Plan
 from partita.throughput.problem import DeviceKind, ThroughputProblem
 from partita.units import format_bytes, leq
@@ -227,10 +227,8 @@ def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, count:
     The plan's own order is kept where it is consistent; otherwise an order of the quotient graph is used, and the
     plan's order again where there is none.
     """
-    stage_of_class = np.zeros(int(classes.max()) + 1, dtype=np.int64)
-    stage_of_class[classes] = stage_of
-    edges = stage_of_class[order_edges(problem, classes)]
-    pairs = {(int(a), int(b)) for a, b in edges if a != b}
+    # By operators, not by classes: a plan that breaks a class up has its operators where it says.
+    pairs = {(int(a), int(b)) for a, b in stage_of[order_pairs(problem, classes)] if a != b}
     if all(a < b for a, b in pairs):
         return list(range(count)), True
     graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
@@ -291,9 +289,10 @@ def _memories(
     for kept in problem.saved:
         for stage in {int(stage_of[place_of[user]]) for user in kept.users}:
             saved[stage] += kept.bytes
+    recompute = problem.schedule.recompute and problem.training
     result = []
     for i in range(count):
-        if problem.schedule.recompute:
+        if recompute:
             # Only what enters is kept for every microbatch; one microbatch at a time has all its activations again.
             activations, scratch = in_flight[i] * entering[i], saved[i] + workspace[i]
         else:
