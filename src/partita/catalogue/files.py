@@ -1,0 +1,38 @@
+"""Reading a TOML or JSON file into plain values."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from partita.errors import FormatError, InputError
+
+__all__ = ["read_document"]
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The table a TOML or JSON file holds; a file without either suffix is tried as JSON, then as TOML.
+
+    Raises
+    ------
+    FormatError
+        If it is neither, or its top level is not a table.
+    InputError
+        If it cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
+    is_json = path.suffix.lower() == ".json" or (path.suffix.lower() != ".toml" and text.lstrip()[:1] == "{")
+    try:
+        data = json.loads(text) if is_json else tomllib.loads(text)
+    except ValueError as error:
+        raise FormatError(f"{path} is not valid {'JSON' if is_json else 'TOML'}: {error}") from None
+    if not isinstance(data, dict):
+        raise FormatError(f"{path} must hold a table of keys, not {type(data).__name__}")
+    return data

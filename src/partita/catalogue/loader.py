@@ -1,0 +1,160 @@
+"""The catalogue: named devices and links, the shipped ones and those of the user."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from partita.catalogue.specs import DeviceSpec, LinkSpec
+from partita.errors import FormatError, InputError
+
+__all__ = ["Catalogue", "load_catalogue"]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Devices and links by name, and further names for them.
+
+    Attributes
+    ----------
+    devices, links
+        By their own name.
+    aliases
+        Normalised further name to own name, devices and links together.
+    """
+
+    devices: dict[str, DeviceSpec]
+    links: dict[str, LinkSpec]
+    aliases: dict[str, str]
+
+    def device(self, name: str) -> DeviceSpec:
+        """The device with a name; case, hyphens and underscores do not matter.
+
+        Raises
+        ------
+        InputError
+            If no device has the name, or several do (``A100`` has two sizes).
+        """
+        return self.devices[_resolve(name, self.devices, self.aliases, "device")]
+
+    def link(self, name: str) -> LinkSpec:
+        """The link with a name; case, hyphens and underscores do not matter.
+
+        Raises
+        ------
+        InputError
+            If no link has the name, or several do.
+        """
+        return self.links[_resolve(name, self.links, self.aliases, "link")]
+
+    def extend(self, devices: Mapping[str, Any], links: Mapping[str, Any], where: str) -> Catalogue:
+        """The catalogue with tables of a user's file added or overriding its entries.
+
+        Parameters
+        ----------
+        devices, links
+            Name to table. A table may be partial if it has ``base``, or if its name is in the catalogue, which then is
+            its base.
+        where
+            The file, for messages.
+
+        Raises
+        ------
+        FormatError
+            If a key is unknown or a value has the wrong type.
+        InputError
+            If a value is out of range, a base is unknown, or an entry without a base is incomplete.
+        """
+        own_links = dict(self.links)
+        for name, table in links.items():
+            base = self.link(table["base"]) if "base" in table else own_links.get(name)
+            own_links[name] = _merge(LinkSpec, name, table, base, f"{where}: links.{name}")
+        extended = replace(self, links=own_links)
+        own_devices = dict(self.devices)
+        for name, table in devices.items():
+            base_device = self.device(table["base"]) if "base" in table else own_devices.get(name)
+            spec = _merge(DeviceSpec, name, table, base_device, f"{where}: devices.{name}")
+            # Links are named as people like; inside, a spec refers to them by their own name.
+            own_devices[name] = msgspec.structs.replace(
+                spec,
+                link=extended.link(spec.link).name,
+                host_link=None if spec.host_link is None else extended.link(spec.host_link).name,
+            )
+        return replace(extended, devices=own_devices)
+
+
+@functools.cache
+def load_catalogue() -> Catalogue:
+    """The shipped catalogue, read once."""
+    aliases: dict[str, str] = {}
+    devices = {entry.name: entry for entry in _entries("devices", DeviceSpec, aliases)}
+    links = {entry.name: entry for entry in _entries("links", LinkSpec, aliases)}
+    return Catalogue(devices=devices, links=links, aliases=aliases)
+
+
+def _entries(kind: str, spec: type[Any], aliases: dict[str, str]) -> list[Any]:
+    text = resources.files("partita.catalogue").joinpath(f"{kind}.toml").read_text(encoding="utf-8")
+    result = []
+    for table in tomllib.loads(text)[kind]:
+        for alias in table.pop("aliases", ()):
+            aliases[_normal(alias)] = table["name"]
+        result.append(msgspec.convert(table, spec, strict=False))
+    return result
+
+
+def _merge(spec: type[Any], name: str, table: Any, base: Any, where: str) -> Any:
+    if not isinstance(table, Mapping):
+        raise FormatError(f"{where} must be a table of values, not {type(table).__name__}")
+    fields = [field.name for field in msgspec.structs.fields(spec) if field.name != "name"]
+    for key in table:
+        if key not in fields and key != "base":
+            raise FormatError(f"{where}: unknown key {key!r}; valid keys are base, {', '.join(fields)}")
+    values: dict[str, Any] = {} if base is None else {f: getattr(base, f) for f in fields}
+    values.update((key, value) for key, value in table.items() if key != "base")
+    if base is not None and "peak_flops" in table and isinstance(table["peak_flops"], Mapping):
+        values["peak_flops"] = {**base.peak_flops, **table["peak_flops"]}
+    if base is not None and "source" not in table:
+        values["source"] = f"{base.name} with changes" if table.keys() - {"base"} else base.source
+    missing = [f.name for f in msgspec.structs.fields(spec) if f.required and f.name not in values and f.name != "name"]
+    if missing:
+        raise InputError(f"{where}: {', '.join(missing)} missing; state them, or name a catalogue entry as base")
+    try:
+        return msgspec.convert({**values, "name": name}, spec, strict=False)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, InputError):
+            raise InputError(f"{where}: {error.__cause__}") from None
+        raise FormatError(f"{where}: {error}") from None
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def _resolve(name: str, known: Iterable[str], aliases: Mapping[str, str], kind: str) -> str:
+    names = list(known)
+    # A user's own entry may differ from another only in what normalisation drops: the exact name wins.
+    if name in names:
+        return name
+    wanted = _normal(name)
+    exact = [n for n in names if _normal(n) == wanted]
+    if len(exact) == 1:
+        return exact[0]
+    if not exact and aliases.get(wanted) in names:
+        return aliases[wanted]
+    parts = name.lower().split("-")
+    matches = exact or [n for n in names if n.lower().split("-")[: len(parts)] == parts]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise InputError(f"{kind} {name!r} is ambiguous: write {' or '.join(matches)}")
+    close = difflib.get_close_matches(wanted, [_normal(n) for n in names], n=3, cutoff=0.5)
+    near = [n for n in names if _normal(n) in close]
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise InputError(f"there is no {kind} {name!r}; {hint}known {kind}s: {', '.join(names)}")

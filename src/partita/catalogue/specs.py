@@ -1,0 +1,172 @@
+"""DeviceSpec and LinkSpec: what one device and one link can do."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from partita.errors import InputError
+from partita.units import GIB
+
+__all__ = ["DeviceSpec", "LinkSpec"]
+
+_INTEGERS = frozenset({"int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"})
+
+
+class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of link.
+
+    Attributes
+    ----------
+    name
+        For example ``pcie4``.
+    bandwidth_bytes_per_s
+        Nominal bandwidth of one device in one direction.
+    latency_s
+        Fixed time of one message from device to device.
+    efficiency
+        Share of the bandwidth that large messages reach, above 0 and at most 1.
+    source
+        Where the numbers come from.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    """
+
+    name: str
+    bandwidth_bytes_per_s: float
+    latency_s: float = 0.0
+    efficiency: float = 1.0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        owner = f"link {self.name!r}"
+        _check_positive(owner, "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s)
+        _check_not_negative(owner, "latency_s", self.latency_s)
+        _check_fraction(owner, "efficiency", self.efficiency)
+
+    @property
+    def achievable_bytes_per_s(self) -> float:
+        """Bandwidth that large messages reach: nominal bandwidth times efficiency."""
+        return self.bandwidth_bytes_per_s * self.efficiency
+
+
+class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of device.
+
+    Attributes
+    ----------
+    name
+        For example ``A100-80GB``.
+    peak_flops
+        FLOP/s by number format (``float32``, ``bfloat16``, …), dense: never the figure with sparsity. ``tf32`` is
+        the rate of float32 products that may be rounded to TensorFloat-32.
+    memory_bandwidth_bytes_per_s
+        Nominal bandwidth of its memory.
+    memory_bytes
+        Physical memory, as the driver reports it.
+    link
+        Name of the link to other devices of the same machine.
+    reserved_bytes
+        Memory that no plan may use: the driver's context, communication buffers, what the allocator loses. 1 GiB
+        unless stated.
+    compute_efficiency, memory_efficiency
+        Share of the peak and of the memory bandwidth that large kernels reach, above 0 and at most 1.
+    launch_overhead_s
+        Time every operator takes beyond its arithmetic and traffic.
+    host_link
+        Name of the link to the host, and through it to the network; None where it is ``link``.
+    accelerator
+        False for CPUs.
+    source
+        Where the numbers come from.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    """
+
+    name: str
+    peak_flops: dict[str, float]
+    memory_bandwidth_bytes_per_s: float
+    memory_bytes: int
+    link: str
+    reserved_bytes: int = GIB
+    compute_efficiency: float = 1.0
+    memory_efficiency: float = 1.0
+    launch_overhead_s: float = 0.0
+    host_link: str | None = None
+    accelerator: bool = True
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        owner = f"device {self.name!r}"
+        if "float32" not in self.peak_flops:
+            raise InputError(f"{owner}: peak_flops has no float32; state at least that rate")
+        for dtype, rate in self.peak_flops.items():
+            _check_positive(owner, f"peak_flops.{dtype}", rate)
+        _check_positive(owner, "memory_bandwidth_bytes_per_s", self.memory_bandwidth_bytes_per_s)
+        _check_positive(owner, "memory_bytes", self.memory_bytes)
+        _check_not_negative(owner, "reserved_bytes", self.reserved_bytes)
+        _check_not_negative(owner, "launch_overhead_s", self.launch_overhead_s)
+        _check_fraction(owner, "compute_efficiency", self.compute_efficiency)
+        _check_fraction(owner, "memory_efficiency", self.memory_efficiency)
+        if self.reserved_bytes >= self.memory_bytes:
+            raise InputError(
+                f"{owner}: reserved_bytes {self.reserved_bytes} leaves nothing of memory_bytes {self.memory_bytes}"
+            )
+
+    @property
+    def usable_bytes(self) -> int:
+        """Memory a plan may use: physical memory without the reserve."""
+        return self.memory_bytes - self.reserved_bytes
+
+    @property
+    def to_host(self) -> str:
+        """Name of the link to the host."""
+        return self.link if self.host_link is None else self.host_link
+
+    def peak(self, dtype: str) -> float:
+        """FLOP/s for a number format.
+
+        A format without an entry runs at the rate of the format it has to be computed in: 8-bit floats in bfloat16 or
+        float16, the 16-bit floats, integers and TensorFloat-32 in float32, complex numbers at the rate of their parts.
+
+        Raises
+        ------
+        InputError
+            If the format is unknown, or the device does not state what is needed (float64).
+        """
+        asked = dtype
+        if dtype.startswith("float8"):
+            dtype = next((d for d in ("float8", "bfloat16", "float16") if d in self.peak_flops), "float32")
+        elif dtype.startswith("complex"):
+            dtype = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+        if dtype not in self.peak_flops and (dtype in _INTEGERS or dtype in ("float16", "bfloat16", "tf32", "int8")):
+            dtype = "float32"
+        rate = self.peak_flops.get(dtype)
+        if rate is None:
+            known = ", ".join(sorted(self.peak_flops))
+            raise InputError(
+                f"device {self.name!r} states no FLOP/s for {asked}; it knows {known}; add it to peak_flops"
+            )
+        return rate
+
+
+def _check_positive(owner: str, field: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{owner}: {field} is {value}; it must be finite and positive")
+
+
+def _check_not_negative(owner: str, field: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{owner}: {field} is {value}; it must be finite and not negative")
+
+
+def _check_fraction(owner: str, field: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise InputError(f"{owner}: {field} is {value}; it must be above 0 and at most 1")

@@ -1,0 +1,439 @@
+"""Cluster: what the machine is.
+
+A cluster is machines joined by a network, each with devices joined by a link. It embeds the numbers of its devices and
+links, so that a file which holds a cluster needs no catalogue to be understood.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from partita.catalogue.loader import Catalogue, load_catalogue
+from partita.catalogue.shortform import MachineForm, parse_devices, parse_short_form
+from partita.catalogue.specs import DeviceSpec, LinkSpec
+from partita.errors import FormatError, InputError
+
+__all__ = [
+    "DEFAULT_NETWORK",
+    "Cluster",
+    "DeviceGroup",
+    "DeviceSpec",
+    "LinkPath",
+    "LinkSpec",
+    "Machine",
+    "parse_cluster",
+]
+
+Floats = npt.NDArray[np.float64]
+
+#: The network between machines where none is stated.
+DEFAULT_NETWORK = "ethernet-100g"
+
+_FILE_KEYS = ("name", "cluster", "machines", "network", "devices", "links", "bandwidth_bytes_per_s")
+_MACHINE_KEYS = ("count", "devices", "link")
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One machine.
+
+    Attributes
+    ----------
+    devices
+        (device name, number) pairs in order.
+    link
+        Name of the link between its accelerators; None where each uses the link of its own spec.
+    """
+
+    devices: tuple[tuple[str, int], ...]
+    link: str | None = None
+
+
+class LinkPath(msgspec.Struct, frozen=True, kw_only=True):
+    """The way from one device to another: its narrowest link, and the achievable bandwidth and latency of the whole."""
+
+    link: str
+    bandwidth_bytes_per_s: float
+    latency_s: float
+
+
+class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices of a cluster that are alike: their spec and their numbers in the cluster, ascending."""
+
+    spec: DeviceSpec
+    indices: tuple[int, ...]
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Machines joined by a network.
+
+    Devices are numbered 0, 1, … through the machines in order, and through each machine's devices in order.
+
+    Attributes
+    ----------
+    name
+        For people; the short form where it was made from one.
+    machines
+        At least one.
+    network
+        Name of the link between machines.
+    devices, links
+        The specs of every device and link that is named, by name.
+    matrix_bytes_per_s
+        Achievable bandwidth between every two devices, where it is known; it replaces what the links say. The diagonal
+        is not read.
+
+    Raises
+    ------
+    InputError
+        If there is no device, a count is below 1, a name has no spec, or the matrix has a wrong size or value.
+    """
+
+    format: ClassVar[str] = "partita.cluster"
+    version: ClassVar[int] = 1
+
+    name: str
+    machines: tuple[Machine, ...]
+    network: str
+    devices: dict[str, DeviceSpec]
+    links: dict[str, LinkSpec]
+    matrix_bytes_per_s: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        _validate(self)
+
+    @classmethod
+    def from_spec(cls, text: str, *, catalogue: Catalogue | None = None) -> Cluster:
+        """The cluster of a short form such as ``4xA100-80GB`` or ``2x(4xL4)+8xT4:ethernet-25g``.
+
+        Parameters
+        ----------
+        text
+            ``N x DEVICE`` is one machine of N, ``N x (DEVICES)`` N machines, ``+`` joins machines and, inside
+            parentheses, the devices of one machine; ``@LINK`` after a machine is the link in it, ``:LINK`` at the end
+            the network. Case does not matter.
+        catalogue
+            Where names are looked up; the shipped one unless stated.
+
+        Raises
+        ------
+        InputError
+            If the text is malformed or a name is unknown or ambiguous.
+        """
+        form = parse_short_form(text)
+        known = load_catalogue() if catalogue is None else catalogue
+        return _build(known, "".join(text.split()), form.machines, form.network, None)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Cluster:
+        """Read a cluster file, TOML or JSON (by suffix); docs/formats.md documents the keys.
+
+        Raises
+        ------
+        FormatError
+            If the file is no TOML or JSON, a key is unknown, or a value has the wrong type.
+        InputError
+            If the file cannot be read, a name is unknown or a value is out of range.
+        """
+        from partita.catalogue.files import read_document
+
+        return cls.from_document(read_document(Path(path)), where=str(path))
+
+    @classmethod
+    def from_document(cls, data: Mapping[str, Any], *, where: str) -> Cluster:
+        """The cluster of a decoded file: a user's file, or what ``to_dict`` gives.
+
+        Raises
+        ------
+        FormatError, InputError
+            As ``read``.
+        """
+        if data.get("format") == cls.format:
+            return _from_dict(data, where)
+        if "format" in data:
+            raise FormatError(f"{where}: format is {data['format']!r}; a cluster file has {cls.format!r} or no format")
+        _check_keys(where, data, _FILE_KEYS)
+        catalogue = load_catalogue().extend(_table(where, data, "devices"), _table(where, data, "links"), where)
+        network = data.get("network")
+        if ("machines" in data) == ("cluster" in data):
+            raise FormatError(f'{where}: state either machines or cluster (a short form such as "4xA100-80GB")')
+        if "cluster" in data:
+            form = parse_short_form(_text(where, "cluster", data["cluster"]))
+            machines = form.machines
+            if network is not None and form.network is not None:
+                raise FormatError(f"{where}: the network is stated twice, in cluster and in network")
+            network = form.network if network is None else network
+        else:
+            machines = tuple(_machine_form(where, entry) for entry in _list(where, "machines", data["machines"]))
+        name = data.get("name", Path(where).stem)
+        try:
+            return _build(catalogue, _text(where, "name", name), machines, network, data.get("bandwidth_bytes_per_s"))
+        except FormatError:
+            raise
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; ``from_document`` reads them back."""
+        body: dict[str, Any] = msgspec.to_builtins(self)
+        return {"format": self.format, "version": self.version, **body}
+
+    def to_json(self) -> str:
+        """One JSON object; ``Cluster.read`` reads it back."""
+        return json.dumps(self.to_dict(), indent=1)
+
+    @property
+    def device_count(self) -> int:
+        """All devices, CPUs included."""
+        return sum(count for machine in self.machines for _, count in machine.devices)
+
+    def device_names(self) -> list[str]:
+        """Spec name of every device, in order."""
+        return [name for machine in self.machines for name, count in machine.devices for _ in range(count)]
+
+    def machine_of(self) -> list[int]:
+        """Number of the machine of every device, in order."""
+        return [i for i, machine in enumerate(self.machines) for _, count in machine.devices for _ in range(count)]
+
+    def groups(self) -> list[DeviceGroup]:
+        """Devices that are alike, in order of first appearance; equal specs under two names are one group."""
+        specs: list[DeviceSpec] = []
+        members: list[list[int]] = []
+        place: dict[str, int] = {}
+        for index, name in enumerate(self.device_names()):
+            if name not in place:
+                bare = _bare(self.devices[name])
+                same = next((i for i, spec in enumerate(specs) if _bare(spec) == bare), len(specs))
+                if same == len(specs):
+                    specs.append(self.devices[name])
+                    members.append([])
+                place[name] = same
+            members[place[name]].append(index)
+        return [DeviceGroup(spec=s, indices=tuple(m)) for s, m in zip(specs, members, strict=True)]
+
+    def bandwidth_bytes_per_s(self) -> Floats:
+        """Achievable bandwidth between every two devices: the smallest on the way; infinite from a device to itself.
+
+        In one machine the way is the machine's link between accelerators, and the host link where a CPU is involved;
+        between machines it is host link, network, host link.
+        """
+        if self.matrix_bytes_per_s is not None:
+            result = np.array(self.matrix_bytes_per_s, dtype=np.float64)
+        else:
+            direct, host = self._links()
+            peers = np.array([self.links[n].achievable_bytes_per_s for n in direct])
+            hosts = np.array([self.links[n].achievable_bytes_per_s for n in host])
+            accelerator = np.array([self.devices[n].accelerator for n in self.device_names()], dtype=bool)
+            machine = np.array(self.machine_of())
+            through_host = np.minimum.outer(hosts, hosts)
+            both = np.logical_and.outer(accelerator, accelerator)
+            result = np.where(both, np.minimum.outer(peers, peers), through_host)
+            network = self.links[self.network].achievable_bytes_per_s
+            apart = np.not_equal.outer(machine, machine)
+            result = np.where(apart, np.minimum(through_host, network), result)
+        np.fill_diagonal(result, np.inf)
+        return result
+
+    def path(self, source: int, target: int) -> LinkPath:
+        """The way between two different devices; its latency is the largest of its links."""
+        names, machine = self.device_names(), self.machine_of()
+        direct, host = self._links()
+        if machine[source] != machine[target]:
+            way = [host[source], self.network, host[target]]
+        elif self.devices[names[source]].accelerator and self.devices[names[target]].accelerator:
+            way = [direct[source], direct[target]]
+        else:
+            way = [host[source], host[target]]
+        narrow = min((self.links[name] for name in way), key=lambda link: link.achievable_bytes_per_s)
+        bandwidth, name = narrow.achievable_bytes_per_s, narrow.name
+        if self.matrix_bytes_per_s is not None:
+            bandwidth, name = self.matrix_bytes_per_s[source][target], "bandwidth matrix"
+        latency = max(self.links[link].latency_s for link in way)
+        return LinkPath(link=name, bandwidth_bytes_per_s=bandwidth, latency_s=latency)
+
+    def slowest_path(self, group: DeviceGroup) -> LinkPath | None:
+        """The slowest way from a device of a group to one it may have to talk to; None where it is alone.
+
+        Accelerators talk to accelerators wherever there are two: a CPU in the cluster, which pays its own slow link,
+        does not make their links slower.
+        """
+        names = self.device_names()
+        accelerators = {i for i, name in enumerate(names) if self.devices[name].accelerator}
+        members = set(group.indices)
+        # Machines of one make are alike, and so are their devices: two of each stand for all of them.
+        shown = range(len(names)) if self.matrix_bytes_per_s is not None else self._representatives()
+        among_accelerators = group.spec.accelerator and len(accelerators) > 1
+        peers = [i for i in shown if i in accelerators] if among_accelerators else list(shown)
+        pairs = ((i, j) for i in shown if i in members for j in peers if i != j)
+        if self.matrix_bytes_per_s is not None:
+            matrix = self.matrix_bytes_per_s
+            slowest = min(pairs, key=lambda pair: matrix[pair[0]][pair[1]], default=None)
+            return None if slowest is None else self.path(*slowest)
+        paths = (self.path(i, j) for i, j in pairs)
+        return min(paths, key=lambda path: path.bandwidth_bytes_per_s, default=None)
+
+    def _representatives(self) -> list[int]:
+        """The first two devices of each entry in the first two machines of each make."""
+        seen: dict[Machine, int] = {}
+        result, index = [], 0
+        for machine in self.machines:
+            seen[machine] = seen.get(machine, 0) + 1
+            for _, count in machine.devices:
+                if seen[machine] <= 2:
+                    result += range(index, index + min(count, 2))
+                index += count
+        return result
+
+    def _links(self) -> tuple[list[str], list[str]]:
+        """For every device the name of its link inside the machine and of its link to the host."""
+        direct, host = [], []
+        for machine in self.machines:
+            for name, count in machine.devices:
+                spec = self.devices[name]
+                direct += [machine.link if machine.link is not None and spec.accelerator else spec.link] * count
+                host += [spec.to_host] * count
+        return direct, host
+
+
+def parse_cluster(text: str | Path) -> Cluster:
+    """A cluster from a short form, or from a TOML or JSON file: what is a file, or ends like one, is read.
+
+    Raises
+    ------
+    InputError
+        If it is neither; see ``Cluster.from_spec`` and ``Cluster.read``.
+    """
+    if isinstance(text, Path) or text.lower().endswith((".toml", ".json")) or Path(text).is_file():
+        return Cluster.read(text)
+    return Cluster.from_spec(text)
+
+
+def _bare(spec: DeviceSpec) -> DeviceSpec:
+    return msgspec.structs.replace(spec, name="", source="")
+
+
+def _validate(cluster: Cluster) -> None:
+    where = f"cluster {cluster.name!r}"
+    if cluster.network not in cluster.links:
+        raise InputError(f"{where}: network {cluster.network!r} is not among its links")
+    for machine in cluster.machines:
+        if machine.link is not None and machine.link not in cluster.links:
+            raise InputError(f"{where}: link {machine.link!r} is not among its links")
+        for name, count in machine.devices:
+            if name not in cluster.devices:
+                raise InputError(f"{where}: device {name!r} is not among its devices")
+            if count < 1:
+                raise InputError(f"{where}: {name} has count {count}; it must be at least 1")
+    for name, spec in cluster.devices.items():
+        if spec.name != name:
+            raise InputError(f"{where}: device {name!r} is called {spec.name!r}; both names must be equal")
+        for link in (spec.link, spec.to_host):
+            if link not in cluster.links:
+                raise InputError(f"{where}: device {name!r} uses link {link!r}, which is not among its links")
+    count = cluster.device_count
+    if count == 0:
+        raise InputError(f"{where} has no devices; a machine needs at least one")
+    matrix = cluster.matrix_bytes_per_s
+    if matrix is None:
+        return
+    if len(matrix) != count or any(len(row) != count for row in matrix):
+        raise InputError(f"{where}: the bandwidth matrix must have {count} rows and columns, one for each device")
+    for i, row in enumerate(matrix):
+        for j, value in enumerate(row):
+            if i != j and not (np.isfinite(value) and value > 0):
+                raise InputError(f"{where}: the bandwidth from device {i} to {j} is {value}; it must be positive")
+
+
+def _build(catalogue: Catalogue, name: str, forms: tuple[MachineForm, ...], network: Any, matrix: Any) -> Cluster:
+    """The cluster of parsed machines, with the specs it uses embedded."""
+    devices: dict[str, DeviceSpec] = {}
+    links: dict[str, LinkSpec] = {}
+
+    def use_link(text: str) -> str:
+        link = catalogue.link(text)
+        links[link.name] = link
+        return link.name
+
+    machines: list[Machine] = []
+    for form in forms:
+        numbers: list[tuple[str, int]] = []
+        for text, count in form.devices:
+            spec = catalogue.device(text)
+            devices[spec.name] = spec
+            use_link(spec.link)
+            use_link(spec.to_host)
+            numbers.append((spec.name, count))
+        machine = Machine(devices=tuple(numbers), link=None if form.link is None else use_link(form.link))
+        machines += [machine] * form.count
+    chosen = use_link(_text(name, "network", DEFAULT_NETWORK if network is None else network))
+    try:
+        rows = None if matrix is None else msgspec.convert(matrix, tuple[tuple[float, ...], ...])
+    except msgspec.ValidationError as error:
+        raise FormatError(f"{name}: bandwidth_bytes_per_s must be rows of numbers: {error}") from None
+    return Cluster(
+        name=name,
+        machines=tuple(machines),
+        network=chosen,
+        devices=devices,
+        links=links,
+        matrix_bytes_per_s=rows,
+    )
+
+
+def _from_dict(data: Mapping[str, Any], where: str) -> Cluster:
+    fields = [field.name for field in msgspec.structs.fields(Cluster)]
+    _check_keys(where, data, ("format", "version", *fields))
+    if data.get("version") != Cluster.version:
+        raise FormatError(f"{where}: version is {data.get('version')!r}; this program reads version {Cluster.version}")
+    try:
+        return msgspec.convert({k: v for k, v in data.items() if k in fields}, Cluster)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, InputError):
+            raise InputError(f"{where}: {error.__cause__}") from None
+        raise FormatError(f"{where}: {error}") from None
+
+
+def _check_keys(where: str, data: Mapping[str, Any], valid: tuple[str, ...]) -> None:
+    for key in data:
+        if key not in valid:
+            raise FormatError(f"{where}: unknown key {key!r}; valid keys are {', '.join(valid)}")
+
+
+def _text(where: str, key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise FormatError(f"{where}: {key} must be text, not {value!r}")
+    return value
+
+
+def _list(where: str, key: str, value: Any) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise FormatError(f"{where}: {key} must be a list with at least one entry")
+    return value
+
+
+def _table(where: str, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key, {})
+    if not isinstance(value, Mapping):
+        raise FormatError(f"{where}: {key} must be a table of names, not {type(value).__name__}")
+    return value
+
+
+def _machine_form(where: str, entry: Any) -> MachineForm:
+    if not isinstance(entry, Mapping):
+        raise FormatError(f"{where}: an entry of machines must be a table with devices, not {entry!r}")
+    _check_keys(f"{where}: machines", entry, _MACHINE_KEYS)
+    count, link = entry.get("count", 1), entry.get("link")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise FormatError(f"{where}: the count of a machine is {count!r}; it must be a whole number of at least 1")
+    if "devices" not in entry:
+        raise FormatError(f'{where}: a machine has no devices; state for example devices = "4xL4"')
+    devices, inner = parse_devices(_text(where, "devices", entry["devices"]), where)
+    if link is not None and inner is not None:
+        raise FormatError(f"{where}: the link of a machine is stated twice, in devices and in link")
+    return MachineForm(count=count, devices=devices, link=inner if link is None else _text(where, "link", link))

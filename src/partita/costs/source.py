@@ -1,0 +1,29 @@
+"""CostSource: where the times of operators come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from partita.catalogue.specs import DeviceSpec
+from partita.graph import Graph
+
+__all__ = ["CostSource"]
+
+
+class CostSource(Protocol):
+    """Times of operators on a device."""
+
+    def operator_times(self, graph: Graph, device: DeviceSpec) -> Sequence[float | None]:
+        """Seconds each operator of the graph takes on the device, in order; None where it cannot run.
+
+        Raises
+        ------
+        InputError
+            If the source cannot tell.
+        """
+        ...
+
+    def notes(self) -> Sequence[str]:
+        """What a reader should know about these times, one sentence each."""
+        ...
