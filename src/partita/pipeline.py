@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partita.baselines import DEFAULT_BASELINES
 from partita.errors import DisagreementError, InputError, UnsupportedError
@@ -22,7 +22,14 @@ from partita.throughput.solvers import DEFAULT_SOLVERS
 from partita.throughput.solvers.protocol import Options, Outcome, Solver
 from partita.units import TOLERANCE
 
-__all__ = ["Comparison", "ThroughputResult", "bound", "compare", "find_solver", "solve"]
+if TYPE_CHECKING:
+    from partita.cluster import Cluster
+    from partita.graph import Graph
+
+__all__ = ["Comparison", "ModelPlan", "ThroughputResult", "bound", "compare", "find_solver", "plan", "solve"]
+
+#: A stage whose memory is this full may owe its cut to the limit.
+NEARLY_FULL = 0.8
 
 ThroughputResult = Result[ThroughputProblem, Plan, Evaluation]
 
@@ -280,3 +287,93 @@ def compare(problem: ThroughputProblem, *, contiguity: Contiguity = "acyclic", s
         note = "" if evaluation is None or evaluation.feasible else evaluation.violations[0]
         rows.append(Comparison(baseline.name, baseline.summary, evaluation, outcome.plan, monitor.elapsed_s, note))
     return rows
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """A plan for a model on a cluster, with what is needed to judge it.
+
+    Attributes
+    ----------
+    graph, cluster
+        What was planned.
+    result
+        The plan, its evaluation and bound.
+    baselines
+        What simple splits reach on the same problem.
+    without_memory
+        Objective reachable without memory limits, where a limit is nearly full; None otherwise.
+    """
+
+    graph: Graph
+    cluster: Cluster
+    result: ThroughputResult
+    baselines: tuple[Comparison, ...]
+    without_memory: float | None = None
+
+    @property
+    def problem(self) -> ThroughputProblem:
+        """The priced problem."""
+        return self.result.problem
+
+
+def plan(
+    graph: Graph,
+    cluster: Cluster,
+    *,
+    microbatches: int = 1,
+    schedule: str = "1f1b",
+    optimizer: str = "adam",
+    recompute: bool = False,
+    time_limit_s: float | None = 60.0,
+    seed: int = 0,
+    contiguity: Contiguity = "acyclic",
+    solver: str | None = None,
+    threads: int = 2,
+    progress: Progress | None = None,
+) -> ModelPlan:
+    """Price a model on a cluster, split it, and compare the split with what people do by hand.
+
+    Parameters
+    ----------
+    graph
+        A traced model.
+    cluster
+        The devices.
+    microbatches, schedule, optimizer, recompute
+        How it is trained; see ``price``.
+    time_limit_s, seed, contiguity, solver, threads, progress
+        As for ``solve``.
+
+    Raises
+    ------
+    InputError
+        As ``price`` and ``solve`` do.
+    """
+    from partita.costs.price import price
+
+    problem = price(
+        graph, cluster, microbatches=microbatches, schedule=schedule, optimizer=optimizer, recompute=recompute
+    )
+    result = solve(
+        problem,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        contiguity=contiguity,
+        solver=solver,
+        threads=threads,
+        progress=progress,
+    )
+    rows = compare(problem, contiguity=contiguity, seed=seed)
+    return ModelPlan(graph, cluster, result, tuple(rows), _without_memory(result, seed, threads))
+
+
+def _without_memory(result: ThroughputResult, seed: int, threads: int) -> float | None:
+    """Solve again without limits, if some stage's memory is nearly full: only then may it have shaped the plan."""
+    if result.evaluation is None:
+        return None
+    memories = [stage.memory for stage in result.evaluation.stages]
+    if all(m.limit is None or m.total < NEARLY_FULL * m.limit for m in memories):
+        return None
+    unlimited = result.problem.replace(memory_bytes=float("inf"))
+    return solve(unlimited, time_limit_s=5.0, seed=seed, threads=threads).objective

@@ -80,14 +80,14 @@ _TAIL = re.compile(r"^(.*?)(\d+)$")
 
 
 def module_ranges(names: Sequence[str]) -> list[str]:
-    """Shorten runs of numbered siblings: ``h.0, h.1, h.2`` becomes ``h.0–2``."""
+    """Shorten runs of numbered siblings: ``h.0, h.1, h.2`` becomes ``h.0-2``."""
     result: list[str] = []
     start = last = -1
     prefix = ""
 
     def flush() -> None:
         if start >= 0:
-            result.append(f"{prefix}{start}" if start == last else f"{prefix}{start}–{last}")
+            result.append(f"{prefix}{start}" if start == last else f"{prefix}{start}-{last}")
 
     for name in names:
         match = _TAIL.match(name)

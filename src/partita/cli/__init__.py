@@ -1,0 +1,62 @@
+"""The command line: one subcommand per verb. Heavy imports happen inside the commands, so that help is instant."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from partita import __version__
+from partita.cli.bound import bound
+from partita.cli.compare import compare
+from partita.cli.evaluate import evaluate
+from partita.cli.listing import baselines, bounds, devices, links, solvers
+from partita.cli.plan import plan
+from partita.cli.solve import solve
+from partita.errors import DisagreementError, PartitaError
+
+__all__ = ["cli", "main"]
+
+EXIT_USAGE = 2
+EXIT_DEFECT = 70
+EXIT_INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="partita")
+def cli() -> None:
+    """Split a neural network over devices, and say how far from the best possible the split is."""
+
+
+for _command in (plan, solve, evaluate, bound, compare, solvers, bounds, baselines, devices, links):
+    cli.add_command(_command)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"partita: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the command line and exit: 0 done, 1 infeasible, 2 bad input, 130 interrupted."""
+    try:
+        code = cli.main(args=arguments, prog_name="partita", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        code = EXIT_USAGE
+    except click.ClickException as error:
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "partita"
+        code = _fail(f"{error.format_message()} (see {command} --help)", EXIT_USAGE)
+    except DisagreementError as error:
+        traceback.print_exc()
+        code = _fail(f"defect: {error}", EXIT_DEFECT)
+    except PartitaError as error:
+        code = _fail(str(error), EXIT_USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        code = _fail("interrupted before there was a plan", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)

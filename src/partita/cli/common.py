@@ -1,0 +1,214 @@
+"""What the commands share: options, consoles, progress and exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from partita.errors import InputError
+from partita.result import Event, Progress, Status, StopReason, relative_gap
+from partita.units import format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from partita.pipeline import ThroughputResult
+
+__all__ = [
+    "console",
+    "emit_json",
+    "exit_code",
+    "file_options",
+    "positive",
+    "progress_line",
+    "read_file",
+    "run_options",
+    "summary_lines",
+    "write_result",
+]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Positive(click.ParamType):
+    """A number above zero; ``inf`` only where it is allowed."""
+
+    name = "number"
+
+    def __init__(self, *, allow_inf: bool = False, allow_zero: bool = False) -> None:
+        self.allow_inf = allow_inf
+        self.allow_zero = allow_zero
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the number."""
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number", param, ctx)
+        low_enough = number > 0 or (self.allow_zero and number == 0)
+        if not low_enough or (number == float("inf") and not self.allow_inf):
+            self.fail(f"{value} is out of range; give a {'' if self.allow_zero else 'positive '}number", param, ctx)
+        return number
+
+
+positive = Positive()
+
+
+def run_options(command: Command) -> Command:
+    """Options of every command that searches."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),
+        click.option("--output", type=click.Path(), metavar="R.json", help="Write the result file."),
+        click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Threads to use."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same answer."),
+        click.option("--time-limit", type=positive, default=60.0, show_default=True, help="Seconds for the search."),
+        click.option("--solver", metavar="NAME", help="See `partita solvers`."),
+        click.option(
+            "--contiguity",
+            type=click.Choice(["acyclic", "free"]),
+            default="acyclic",
+            show_default=True,
+            help="acyclic: stages in a row; free: any assignment.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def file_options(command: Command) -> Command:
+    """Options that say how to read a problem file and what to change in it."""
+    for option in (
+        click.option("--scale-communication", type=Positive(allow_zero=True), default=1.0, help="Factor on transfers."),
+        click.option("--microbatches", type=click.IntRange(min=1), help="Microbatches per batch; overrides the file."),
+        click.option("--memory", type=Positive(allow_inf=True, allow_zero=True), help="Bytes per accelerator, or inf."),
+        click.option("--cpus", type=click.IntRange(min=0), help="Number of CPUs; overrides the file."),
+        click.option("--devices", type=click.IntRange(min=0), help="Number of accelerators; overrides the file."),
+        click.option(
+            "--problem",
+            "problem_kind",
+            type=click.Choice(["throughput", "latency"]),
+            default="throughput",
+            show_default=True,
+        ),
+        click.option(
+            "--format",
+            "file_format",
+            type=click.Choice(["partita", "dnn-partitioning", "piper", "moirai"]),
+            help="Recognised from the file's keys if not given.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def read_file(
+    path: str,
+    file_format: str | None,
+    problem_kind: str,
+    devices: int | None,
+    cpus: int | None,
+    memory: float | None,
+    microbatches: int | None,
+    scale_communication: float,
+) -> Any:
+    """The problem of a file, with the overrides applied."""
+    import msgspec
+
+    from partita.formats.detect import read_problem
+
+    problem = read_problem(path, file_format, problem_kind, scale_communication=scale_communication)
+    changes: dict[str, Any] = {}
+    if microbatches is not None:
+        changes["schedule"] = msgspec.structs.replace(problem.schedule, microbatches=microbatches)
+    if devices is not None or cpus is not None or memory is not None or changes:
+        problem = problem.replace(accelerators=devices, cpus=cpus, memory_bytes=memory, **changes)
+    for note in problem.notes:
+        print(f"partita: note: {note}", file=sys.stderr)
+    return problem
+
+
+def console() -> Console:
+    """Where tables go: stdout on a terminal, stderr otherwise, so that stdout stays for data."""
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        return Console()
+    # Piped tables still need room; a terminal's own width is kept.
+    return Console(stderr=True, width=None if sys.stderr.isatty() else 140)
+
+
+def emit_json(document: dict[str, Any]) -> None:
+    """Print one JSON object on stdout."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def progress_line(unit: str, label: str) -> Iterator[Progress]:
+    """A live line on a terminal's stderr with the best plan and bound; silent elsewhere."""
+    if not sys.stderr.isatty():
+        yield _notes_only
+        return
+    from rich.console import Console
+
+    screen = Console(stderr=True)
+    with screen.status(f"{label} …") as status:
+
+        def show(event: Event) -> None:
+            if event.note:
+                screen.print(f"[dim]{event.note}[/dim]")
+            best = "none yet" if event.objective is None else format_time(event.objective, unit)
+            bound = "none yet" if event.bound is None else format_time(event.bound, unit)
+            gap = relative_gap(event.objective, event.bound)
+            text = "" if gap is None else f", gap {gap:.3%}"
+            status.update(f"{label}: best {best}, bound {bound}{text} ({event.time_s:.1f} s)")
+
+        yield show
+
+
+def _notes_only(event: Event) -> None:
+    if event.note:
+        print(f"partita: {event.note}", file=sys.stderr)
+
+
+def exit_code(result: ThroughputResult) -> int:
+    """130 after an interruption, 1 for a proven infeasible problem, else 0."""
+    if result.stop_reason is StopReason.INTERRUPTED:
+        return 130
+    return 1 if result.status is Status.INFEASIBLE else 0
+
+
+def summary_lines(result: ThroughputResult) -> list[str]:
+    """Objective, bound, gap and status in words."""
+    unit = result.problem.unit
+    if result.objective is None:
+        reason = f": {result.reason}" if result.reason else ""
+        return [f"{result.status} ({result.stop_reason}, {result.runtime_s:.2f} s){reason}"]
+    bound = "none" if result.bound is None else format_time(result.bound.value, unit)
+    gap = "unknown" if result.gap is None else f"{result.gap:.4%}"
+    return [
+        f"objective {format_time(result.objective, unit)} per sample, proven bound {bound}, gap {gap}",
+        f"{result.status}, stopped: {result.stop_reason}, {result.runtime_s:.2f} s, solver {result.solver}",
+    ]
+
+
+def write_result(path: str | None, document: dict[str, Any]) -> None:
+    """Write the result file, if one was asked for."""
+    if path is not None:
+        from partita.formats.document import write_json
+
+        write_json(path, document)
+
+
+def check_writable(path: str | None) -> None:
+    """Fail before the search, not after it, when the result's folder does not exist."""
+    from pathlib import Path
+
+    if path is not None and not Path(path).resolve().parent.is_dir():
+        raise InputError(f"{path}: the folder {Path(path).resolve().parent} does not exist; create it first")

@@ -1,0 +1,90 @@
+"""partita compare: every baseline that applies, beside the plan."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from partita.cli.common import (
+    check_writable,
+    console,
+    emit_json,
+    exit_code,
+    file_options,
+    progress_line,
+    read_file,
+    run_options,
+    summary_lines,
+    write_result,
+)
+from partita.cli.model import is_model, model_options, read_cluster, read_model
+from partita.errors import InputError
+
+__all__ = ["compare"]
+
+
+@click.command()
+@click.argument("what", metavar="FILE|MODEL")
+@click.option("--cluster", metavar="CLUSTER", help="For a model: short form such as 8xA100-80GB, or a file.")
+@model_options
+@file_options
+@run_options
+def compare(
+    what: str,
+    cluster: str | None,
+    contiguity: str,
+    solver: str | None,
+    time_limit: float,
+    seed: int,
+    threads: int,
+    output: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Put every baseline beside the plan for a problem file or a model."""
+    from partita.formats.native import result_document
+    from partita.pipeline import compare as run_baselines
+    from partita.pipeline import solve as run
+    from partita.reports.model_plan import comparison_documents
+    from partita.reports.tables import comparison_table
+
+    check_writable(output)
+    pricing = {name: options.pop(name) for name in ("optimizer", "schedule", "recompute")}
+    reading = {
+        name: options.pop(name)
+        for name in ("file_format", "problem_kind", "devices", "cpus", "memory", "scale_communication")
+    }
+    microbatches = options.pop("microbatches")
+    if is_model(what):
+        from partita.costs.price import price
+
+        if cluster is None:
+            raise InputError(f"{what} is a model; say what to split it over with --cluster, for example 4xA100-80GB")
+        machines = read_cluster(cluster)
+        graph = read_model(what, **options)
+        default = 4 * machines.device_count if graph.training else 1
+        problem = price(graph, machines, microbatches=microbatches or default, **pricing)
+    else:
+        problem = read_file(what, microbatches=microbatches, **reading)
+    with progress_line(problem.unit, "splitting") as progress:
+        result = run(
+            problem,
+            time_limit_s=time_limit,
+            seed=seed,
+            contiguity=contiguity,  # type: ignore[arg-type]
+            solver=solver,
+            threads=threads,
+            progress=progress,
+        )
+    rows = run_baselines(problem, contiguity=contiguity, seed=seed)  # type: ignore[arg-type]
+    document = result_document(result, baselines=comparison_documents(rows))
+    write_result(output, document)
+    if as_json:
+        emit_json(document)
+    else:
+        console().print(comparison_table(problem, result.objective, rows))
+        for line in summary_lines(result):
+            print(line, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
+    return exit_code(result)

@@ -1,0 +1,79 @@
+"""partita solve: split the problem of a file."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from partita.cli.common import (
+    check_writable,
+    console,
+    emit_json,
+    exit_code,
+    file_options,
+    progress_line,
+    read_file,
+    run_options,
+    summary_lines,
+    write_result,
+)
+
+__all__ = ["solve"]
+
+
+@click.command()
+@click.argument("file", type=click.Path())
+@file_options
+@run_options
+@click.option("--split-output", type=click.Path(), metavar="SPLIT.json", help="Write the published split format.")
+def solve(
+    file: str,
+    contiguity: str,
+    solver: str | None,
+    time_limit: float,
+    seed: int,
+    threads: int,
+    output: str | None,
+    split_output: str | None,
+    as_json: bool,
+    **reading: Any,
+) -> int:
+    """Split the problem in FILE over its devices."""
+    from partita.formats.dnn_partitioning import split_document
+    from partita.formats.document import write_json
+    from partita.formats.native import result_document
+    from partita.pipeline import solve as run
+    from partita.reports.modules import stage_modules
+    from partita.reports.tables import memory_table, stage_table
+
+    check_writable(output)
+    check_writable(split_output)
+    problem = read_file(file, **reading)
+    with progress_line(problem.unit, "splitting") as progress:
+        result = run(
+            problem,
+            time_limit_s=time_limit,
+            seed=seed,
+            contiguity=contiguity,  # type: ignore[arg-type]
+            solver=solver,
+            threads=threads,
+            progress=progress,
+        )
+    document = result_document(result)
+    write_result(output, document)
+    if split_output is not None and result.plan is not None and result.evaluation is not None:
+        write_json(split_output, split_document(problem, result.plan, result.evaluation))
+    if as_json:
+        emit_json(document)
+    if not as_json or result.plan is None:
+        screen = console()
+        if result.plan is not None and result.evaluation is not None:
+            counts = [len(stage.operators) for stage in result.plan.stages]
+            screen.print(stage_table(problem, result.evaluation, counts, stage_modules(problem, result.plan)))
+            if any(stage.memory.total for stage in result.evaluation.stages):
+                screen.print(memory_table(result.evaluation))
+        for line in summary_lines(result):
+            print(line, file=sys.stdout if result.plan is not None and sys.stdout.isatty() else sys.stderr)
+    return exit_code(result)
