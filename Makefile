@@ -1,0 +1,43 @@
+# The two commands: `make demo` and `make test`. Everything lives in .venv.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo test test-all lint types imports bench clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing partita with all extras into $(VENV) (a few minutes the first time)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check torch==$$(sed -n 's/^torch==//p' constraints.txt) -c constraints.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[all,test]' -c constraints.txt
+	@$(BIN)/python -m partita.kernels
+	@touch $@
+
+demo: install
+	@$(BIN)/python examples/demo.py
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+imports: install
+	$(BIN)/lint-imports
+
+test: lint types imports
+	$(BIN)/pytest -n 2 --dist worksteal
+
+test-all: lint types imports
+	$(BIN)/pytest -n 2 --dist worksteal --run-slow
+
+bench: install
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache results
