@@ -38,9 +38,10 @@ class Instance:
     net_cost, net_backward
         (m, K) transfer time of a cut net on a kind; all of it, and the share of tensors made by backward operators.
     net_source
-        Item that makes the net's forward tensors, -1 if it has none.
+        With recomputation the item whose forward tensors enter the net's other pins, otherwise -1. Two nets may differ
+        in their source alone; the second one then costs nothing.
     net_entering
-        Size of the net's forward tensors read by forward operators: what recomputation keeps when it enters a stage.
+        Size of those tensors: what a stage with a pin of the net but without its source keeps per microbatch.
     succ_ptr, succ, pred_ptr, pred
         The order between items, a DAG; distinct edges.
     fixed, active, workspace
@@ -55,7 +56,7 @@ class Instance:
     in_flight
         (total devices + 1,) microbatches held by a stage when that many stages remain, itself included.
     positional
-        Whether ``in_flight`` varies: then searches must run from the outputs to the inputs.
+        Whether memory depends on a stage's position: then searches must run from the outputs to the inputs.
     recompute
         Whether a stage keeps only what enters it per microbatch (and ``active`` once).
     """
@@ -166,7 +167,8 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False) -> Instanc
 
     Notes
     -----
-    Nets with equal pins are added up and nets with one pin dropped; a cover with one pin becomes part of its item.
+    Tensors with equal pins are one net, and those with one pin are dropped; a cover with one pin becomes part of its
+    item.
     """
     group, edges = _groups(problem, free)
     n, kinds = int(group.max()) + 1, len(problem.kinds)
@@ -184,11 +186,11 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False) -> Instanc
     np.add.at(fixed, group, np.array([op.memory_bytes for op in problem.operators]))
     np.maximum.at(workspace, group, np.array([op.workspace_bytes for op in problem.operators]))
 
-    nets = _nets(problem, group, backward, place_of)
-    net_pins = [list(pins) for pins in nets]
+    nets = _nets(problem, group, backward, place_of, recompute)
+    net_pins = [list(pins) for pins, _ in nets]
     unit = np.array([kind.transfer_time_per_unit for kind in problem.kinds])
     latency = np.array([kind.transfer_latency for kind in problem.kinds])
-    totals = np.array(list(nets.values()), dtype=np.float64).reshape(-1, 6)
+    totals = np.array([entry for _, entry in nets], dtype=np.float64).reshape(-1, 6)
 
     active = np.zeros(n)
     covers: dict[tuple[int, ...], list[float]] = {}
@@ -248,22 +250,23 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False) -> Instanc
         memory=np.array([np.inf if k.memory_bytes is None else k.memory_bytes for k in problem.kinds]),
         count=np.array([kind.count for kind in problem.kinds], dtype=np.int32),
         in_flight=np.array([0, *(problem.schedule.in_flight(j + 1) for j in range(devices))], dtype=np.int64),
-        positional=problem.schedule.positional and bool(active.any() or cover_bytes[:, 1].any()),
+        positional=problem.schedule.positional
+        and bool(totals[:, 5].any() if recompute else active.any() or cover_bytes[:, 1].any()),
         recompute=recompute,
     )
 
 
 def _nets(
-    problem: ThroughputProblem, group: Ints, backward: npt.NDArray[np.bool_], place_of: dict[int, int]
-) -> dict[tuple[int, ...], list[float]]:
-    """Merged nets: pins to [size, tensors, size of backward tensors, backward tensors, forward source, entering size].
+    problem: ThroughputProblem, group: Ints, backward: npt.NDArray[np.bool_], place_of: dict[int, int], recompute: bool
+) -> list[tuple[tuple[int, ...], list[float]]]:
+    """Merged nets: pins and [size, tensors, size of backward tensors, backward tensors, source, entering size].
 
-    Two forward tensors with the same pins have the same source in an acyclic order, so merging loses nothing. What a
-    forward tensor lets enter is counted only for pins that read it in the forward part; a pin that reads it in the
-    backward part alone keeps its own net when recomputation has to tell them apart.
+    Tensors with the same pins are one net as far as time goes. With recomputation, what a forward tensor lets enter
+    depends on its source and on who reads it in the forward part, which may be fewer than the net's pins. These sizes
+    are kept by (forward readers and source, source); each joins a net of the same pins, or is a net that costs nothing.
     """
-    nets: dict[tuple[int, ...], list[float]] = {}
-    recompute = problem.schedule.recompute
+    costs: dict[tuple[int, ...], list[float]] = {}
+    entering: dict[tuple[tuple[int, ...], int], float] = {}
     for tensor in problem.tensors:
         place = place_of[tensor.producer]
         readers = [place_of[consumer] for consumer in tensor.consumers]
@@ -271,20 +274,20 @@ def _nets(
         pins = tuple(sorted({source, *(int(group[reader]) for reader in readers)}))
         if len(pins) < 2:
             continue
-        entry = nets.setdefault(pins, [0.0, 0.0, 0.0, 0.0, -1.0, 0.0])
+        entry = costs.setdefault(pins, [0.0, 0.0, 0.0, 0.0])
         entry[0] += tensor.size
         entry[1] += 1
         if backward[place]:
             entry[2] += tensor.size
             entry[3] += 1
-            continue
-        entry[4] = source
-        if recompute:
-            forward = {int(group[reader]) for reader in readers if not backward[reader]} - {source}
-            if forward == set(pins) - {source}:
-                entry[5] += tensor.size
-            elif forward:
-                reduced = tuple(sorted({source, *forward}))
-                other = nets.setdefault(reduced, [0.0, 0.0, 0.0, 0.0, -1.0, 0.0])
-                other[4], other[5] = source, other[5] + tensor.size
-    return nets
+        elif recompute and tensor.size:
+            forward = tuple(sorted({source, *(int(group[reader]) for reader in readers if not backward[reader])}))
+            if len(forward) > 1:
+                entering[forward, source] = entering.get((forward, source), 0.0) + tensor.size
+    nets: dict[tuple[tuple[int, ...], int], list[float]] = {}
+    nothing = [0.0, 0.0, 0.0, 0.0]
+    for (pins, source), size in entering.items():
+        nets[pins, source] = [*costs.pop(pins, nothing), source, size]
+    for pins, entry in costs.items():
+        nets[pins, -1] = [*entry, -1.0, 0.0]
+    return sorted((pins, entry) for (pins, _), entry in nets.items())

@@ -224,8 +224,7 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         Parameters
         ----------
         accelerators, cpus
-            New device counts; they need exactly one kind of accelerators or CPUs (CPUs are added if there are none and
-            operators state a time for them).
+            New device counts; they need exactly one kind of accelerators or CPUs.
         memory_bytes
             Memory of every accelerator; infinity removes the limit.
         changes
