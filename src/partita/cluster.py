@@ -281,7 +281,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def _representatives(self) -> list[int]:
         """The first two devices of each entry in the first two machines of each make."""
         seen: dict[Machine, int] = {}
-        result, index = [], 0
+        result: list[int] = []
+        index = 0
         for machine in self.machines:
             seen[machine] = seen.get(machine, 0) + 1
             for _, count in machine.devices:

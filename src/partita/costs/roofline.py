@@ -40,16 +40,16 @@ class Roofline:
         InputError
             If the device states no rate for the operator's number format.
         """
-        if operator.free:
-            return 0.0
-        arithmetic = operator.flops / self.rate(device, operator.dtype) if operator.flops else 0.0
+        rate = self.rate(device, operator.dtype) if operator.flops and not operator.free else 1.0
         bandwidth = device.memory_bandwidth_bytes_per_s * device.memory_efficiency
-        traffic = (operator.bytes_read + operator.bytes_written) / bandwidth
-        return max(arithmetic, traffic) + device.launch_overhead_s
+        return _time(operator, rate, bandwidth, device.launch_overhead_s)
 
     def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:
         """Seconds each operator takes on a device."""
-        return [self.time_s(operator, device) for operator in graph.operators]
+        rates = {op.dtype: self.rate(device, op.dtype) for op in graph.operators if op.flops and not op.free}
+        bandwidth = device.memory_bandwidth_bytes_per_s * device.memory_efficiency
+        overhead = device.launch_overhead_s
+        return [_time(op, rates.get(op.dtype, 1.0), bandwidth, overhead) for op in graph.operators]
 
     def notes(self) -> list[str]:
         """What these times leave out."""
@@ -60,3 +60,9 @@ class Roofline:
         if self.allow_tf32:
             note += " Float32 products run as TensorFloat-32 where the device can."
         return [note]
+
+
+def _time(operator: Operator, rate: float, bandwidth: float, overhead: float) -> float:
+    if operator.free:
+        return 0.0
+    return max(operator.flops / rate, (operator.bytes_read + operator.bytes_written) / bandwidth) + overhead

@@ -1,0 +1,89 @@
+"""What an optimizer keeps for every parameter."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from partita.errors import InputError
+from partita.graph import Parameter
+
+__all__ = ["OPTIMIZERS", "Optimizer", "dtype_bytes", "optimizer_bytes"]
+
+Optimizer = Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+
+#: The names ``price`` accepts.
+OPTIMIZERS: tuple[str, ...] = get_args(Optimizer)
+
+_ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+
+#: Arrays of the parameter's shape that each keeps; Adafactor's depend on the shape.
+_MOMENTS = {"adam": 2, "adamw": 2, "sgd": 0, "sgd-momentum": 1}
+
+
+def dtype_bytes(dtype: str) -> int:
+    """Bytes of one element of a number format that optimizer state can have.
+
+    Raises
+    ------
+    InputError
+        If the format is none of them.
+    """
+    if dtype.startswith("float8"):
+        return 1
+    if dtype not in _ITEM_BYTES:
+        raise InputError(f"optimizer_dtype is {dtype!r}; it must be parameter, {', '.join(_ITEM_BYTES)} or a float8")
+    return _ITEM_BYTES[dtype]
+
+
+def optimizer_bytes(
+    parameter: Parameter, optimizer: str, *, dtype: str = "float32", master_weights: bool | None = None
+) -> int:
+    """Bytes of optimizer state for one parameter.
+
+    Adam keeps two moments of every element (Kingma and Ba, "Adam", 2015), SGD with momentum one, SGD none. Adafactor
+    (Shazeer and Stern, "Adafactor", 2018) keeps, for each matrix of the last two dimensions, one sum per row and one
+    per column, and for vectors one number per element; its first moment is off, as is its default.
+
+    Parameters
+    ----------
+    parameter
+        The parameter; it must be trainable to have state.
+    optimizer
+        One of ``OPTIMIZERS``; ``none`` keeps nothing, not even master weights.
+    dtype
+        Number format of the state; ``parameter`` for that of the parameter itself.
+    master_weights
+        Whether a copy of the weights in ``dtype`` is kept beside the weights that the model computes with; None keeps
+        one where the weights are narrower than ``dtype`` (mixed-precision training as in Micikevicius et al., 2018).
+
+    Raises
+    ------
+    InputError
+        If the optimizer or number format is unknown.
+    """
+    if optimizer not in OPTIMIZERS:
+        raise InputError(f"optimizer is {optimizer!r}; it must be one of {', '.join(OPTIMIZERS)}")
+    if optimizer == "none" or not parameter.trainable or parameter.buffer:
+        return 0
+    count = 1
+    for extent in parameter.shape:
+        count *= extent
+    # A packed format's element is less than what its shape suggests; the bytes are what is certain.
+    width = parameter.bytes / count if count else 0.0
+    item = width if dtype == "parameter" else float(dtype_bytes(dtype))
+    if optimizer == "adafactor":
+        elements = _factored(parameter.shape)
+    else:
+        elements = _MOMENTS[optimizer] * count
+    if master_weights or (master_weights is None and width < item):
+        elements += count
+    return round(elements * item)
+
+
+def _factored(shape: tuple[int, ...]) -> int:
+    count = 1
+    for extent in shape:
+        count *= extent
+    if len(shape) < 2 or not count:
+        return count
+    return count // (shape[-1] * shape[-2]) * (shape[-1] + shape[-2])
