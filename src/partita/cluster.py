@@ -7,6 +7,7 @@ links, so that a file which holds a cluster needs no catalogue to be understood.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,8 +16,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from partita.catalogue.document import ClusterDocument, check_keys, read_cluster_document
+from partita.catalogue.files import read_document
 from partita.catalogue.loader import Catalogue, load_catalogue
-from partita.catalogue.shortform import MachineForm, parse_devices, parse_short_form
+from partita.catalogue.shortform import parse_short_form
 from partita.catalogue.specs import DeviceSpec, LinkSpec
 from partita.errors import FormatError, InputError
 
@@ -35,9 +38,6 @@ Floats = npt.NDArray[np.float64]
 
 #: The network between machines where none is stated.
 DEFAULT_NETWORK = "ethernet-100g"
-
-_FILE_KEYS = ("name", "cluster", "machines", "network", "devices", "links", "bandwidth_bytes_per_s")
-_MACHINE_KEYS = ("count", "devices", "link")
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,7 +128,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """
         form = parse_short_form(text)
         known = load_catalogue() if catalogue is None else catalogue
-        return _build(known, "".join(text.split()), form.machines, form.network, None)
+        return _build(ClusterDocument("".join(text.split()), form.machines, form.network, known, None))
 
     @classmethod
     def read(cls, path: str | Path) -> Cluster:
@@ -141,8 +141,6 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         InputError
             If the file cannot be read, a name is unknown or a value is out of range.
         """
-        from partita.catalogue.files import read_document
-
         return cls.from_document(read_document(Path(path)), where=str(path))
 
     @classmethod
@@ -158,24 +156,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return _from_dict(data, where)
         if "format" in data:
             raise FormatError(f"{where}: format is {data['format']!r}; a cluster file has {cls.format!r} or no format")
-        _check_keys(where, data, _FILE_KEYS)
-        catalogue = load_catalogue().extend(_table(where, data, "devices"), _table(where, data, "links"), where)
-        network = data.get("network")
-        if ("machines" in data) == ("cluster" in data):
-            raise FormatError(f'{where}: state either machines or cluster (a short form such as "4xA100-80GB")')
-        if "cluster" in data:
-            form = parse_short_form(_text(where, "cluster", data["cluster"]))
-            machines = form.machines
-            if network is not None and form.network is not None:
-                raise FormatError(f"{where}: the network is stated twice, in cluster and in network")
-            network = form.network if network is None else network
-        else:
-            machines = tuple(_machine_form(where, entry) for entry in _list(where, "machines", data["machines"]))
-        name = data.get("name", Path(where).stem)
+        found = read_cluster_document(data, where)
         try:
-            return _build(catalogue, _text(where, "name", name), machines, network, data.get("bandwidth_bytes_per_s"))
-        except FormatError:
-            raise
+            return _build(found)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
 
@@ -310,7 +293,7 @@ def parse_cluster(text: str | Path) -> Cluster:
     InputError
         If it is neither; see ``Cluster.from_spec`` and ``Cluster.read``.
     """
-    if isinstance(text, Path) or text.lower().endswith((".toml", ".json")) or Path(text).is_file():
+    if isinstance(text, Path) or text.lower().endswith((".toml", ".json")) or os.path.isfile(text):
         return Cluster.read(text)
     return Cluster.from_spec(text)
 
@@ -351,8 +334,9 @@ def _validate(cluster: Cluster) -> None:
                 raise InputError(f"{where}: the bandwidth from device {i} to {j} is {value}; it must be positive")
 
 
-def _build(catalogue: Catalogue, name: str, forms: tuple[MachineForm, ...], network: Any, matrix: Any) -> Cluster:
-    """The cluster of parsed machines, with the specs it uses embedded."""
+def _build(document: ClusterDocument) -> Cluster:
+    """The cluster a document describes, with the specs it uses embedded."""
+    catalogue = document.catalogue
     devices: dict[str, DeviceSpec] = {}
     links: dict[str, LinkSpec] = {}
 
@@ -362,7 +346,7 @@ def _build(catalogue: Catalogue, name: str, forms: tuple[MachineForm, ...], netw
         return link.name
 
     machines: list[Machine] = []
-    for form in forms:
+    for form in document.machines:
         numbers: list[tuple[str, int]] = []
         for text, count in form.devices:
             spec = catalogue.device(text)
@@ -372,24 +356,19 @@ def _build(catalogue: Catalogue, name: str, forms: tuple[MachineForm, ...], netw
             numbers.append((spec.name, count))
         machine = Machine(devices=tuple(numbers), link=None if form.link is None else use_link(form.link))
         machines += [machine] * form.count
-    chosen = use_link(_text(name, "network", DEFAULT_NETWORK if network is None else network))
-    try:
-        rows = None if matrix is None else msgspec.convert(matrix, tuple[tuple[float, ...], ...])
-    except msgspec.ValidationError as error:
-        raise FormatError(f"{name}: bandwidth_bytes_per_s must be rows of numbers: {error}") from None
     return Cluster(
-        name=name,
+        name=document.name,
         machines=tuple(machines),
-        network=chosen,
+        network=use_link(DEFAULT_NETWORK if document.network is None else document.network),
         devices=devices,
         links=links,
-        matrix_bytes_per_s=rows,
+        matrix_bytes_per_s=document.matrix,
     )
 
 
 def _from_dict(data: Mapping[str, Any], where: str) -> Cluster:
     fields = [field.name for field in msgspec.structs.fields(Cluster)]
-    _check_keys(where, data, ("format", "version", *fields))
+    check_keys(where, data, ("format", "version", *fields))
     if data.get("version") != Cluster.version:
         raise FormatError(f"{where}: version is {data.get('version')!r}; this program reads version {Cluster.version}")
     try:
@@ -398,43 +377,3 @@ def _from_dict(data: Mapping[str, Any], where: str) -> Cluster:
         if isinstance(error.__cause__, InputError):
             raise InputError(f"{where}: {error.__cause__}") from None
         raise FormatError(f"{where}: {error}") from None
-
-
-def _check_keys(where: str, data: Mapping[str, Any], valid: tuple[str, ...]) -> None:
-    for key in data:
-        if key not in valid:
-            raise FormatError(f"{where}: unknown key {key!r}; valid keys are {', '.join(valid)}")
-
-
-def _text(where: str, key: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise FormatError(f"{where}: {key} must be text, not {value!r}")
-    return value
-
-
-def _list(where: str, key: str, value: Any) -> list[Any]:
-    if not isinstance(value, list) or not value:
-        raise FormatError(f"{where}: {key} must be a list with at least one entry")
-    return value
-
-
-def _table(where: str, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = data.get(key, {})
-    if not isinstance(value, Mapping):
-        raise FormatError(f"{where}: {key} must be a table of names, not {type(value).__name__}")
-    return value
-
-
-def _machine_form(where: str, entry: Any) -> MachineForm:
-    if not isinstance(entry, Mapping):
-        raise FormatError(f"{where}: an entry of machines must be a table with devices, not {entry!r}")
-    _check_keys(f"{where}: machines", entry, _MACHINE_KEYS)
-    count, link = entry.get("count", 1), entry.get("link")
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise FormatError(f"{where}: the count of a machine is {count!r}; it must be a whole number of at least 1")
-    if "devices" not in entry:
-        raise FormatError(f'{where}: a machine has no devices; state for example devices = "4xL4"')
-    devices, inner = parse_devices(_text(where, "devices", entry["devices"]), where)
-    if link is not None and inner is not None:
-        raise FormatError(f"{where}: the link of a machine is stated twice, in devices and in link")
-    return MachineForm(count=count, devices=devices, link=inner if link is None else _text(where, "link", link))

@@ -1,0 +1,138 @@
+"""A user's cluster file: machines and network, with devices and links of its own.
+
+::
+
+    name = "lab"                          # optional
+    cluster = "2x(4xBIG@pcie4)"           # a short form, or
+    machines = [{count = 2, devices = "4xBIG+1xCPU", link = "pcie4"}]
+    network = "ethernet-25g"              # optional
+    [devices.BIG]                         # optional: a device from scratch, or one with changes
+    base = "A100-80GB"
+    reserved_bytes = 4294967296
+    [links.slow]                          # optional, likewise
+    base = "pcie3"
+    efficiency = 0.5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+from partita.catalogue.loader import Catalogue, load_catalogue
+from partita.catalogue.shortform import MachineForm, parse_devices, parse_short_form
+from partita.errors import FormatError
+
+__all__ = ["ClusterDocument", "check_keys", "read_cluster_document"]
+
+Matrix = tuple[tuple[float, ...], ...]
+
+_FILE_KEYS = ("name", "cluster", "machines", "network", "devices", "links", "bandwidth_bytes_per_s")
+_MACHINE_KEYS = ("count", "devices", "link")
+
+
+@dataclass(frozen=True)
+class ClusterDocument:
+    """What a cluster file says; names are still those of the file.
+
+    Attributes
+    ----------
+    name
+        The cluster's name.
+    machines
+        Its machines.
+    network
+        The link between them, None where the file says none.
+    catalogue
+        The shipped catalogue with the file's devices and links.
+    matrix
+        Achievable bandwidth between every two devices, bytes per second, where the file has it.
+    """
+
+    name: str
+    machines: tuple[MachineForm, ...]
+    network: str | None
+    catalogue: Catalogue
+    matrix: Matrix | None
+
+
+def read_cluster_document(data: Mapping[str, Any], where: str) -> ClusterDocument:
+    """Read a decoded cluster file strictly.
+
+    Raises
+    ------
+    FormatError
+        If a key is unknown, contradicts another, or has a value of the wrong type.
+    InputError
+        If a name is unknown, a short form malformed or a value out of range.
+    """
+    check_keys(where, data, _FILE_KEYS)
+    catalogue = load_catalogue().extend(_table(where, data, "devices"), _table(where, data, "links"), where)
+    network = _text(where, "network", data["network"]) if "network" in data else None
+    if ("machines" in data) == ("cluster" in data):
+        raise FormatError(f'{where}: state either machines or cluster (a short form such as "4xA100-80GB")')
+    if "cluster" in data:
+        form = parse_short_form(_text(where, "cluster", data["cluster"]))
+        if network is not None and form.network is not None:
+            raise FormatError(f"{where}: the network is stated twice, in cluster and in network")
+        machines, network = form.machines, form.network if network is None else network
+    else:
+        entries = data["machines"]
+        if not isinstance(entries, list) or not entries:
+            raise FormatError(f"{where}: machines must be a list with at least one entry")
+        machines = tuple(_machine(where, entry) for entry in entries)
+    return ClusterDocument(
+        name=_text(where, "name", data.get("name", PurePath(where).stem)),
+        machines=machines,
+        network=network,
+        catalogue=catalogue,
+        matrix=_matrix(where, data.get("bandwidth_bytes_per_s")),
+    )
+
+
+def check_keys(where: str, data: Mapping[str, Any], valid: tuple[str, ...]) -> None:
+    """Refuse keys that are not among the valid ones, naming both."""
+    for key in data:
+        if key not in valid:
+            raise FormatError(f"{where}: unknown key {key!r}; valid keys are {', '.join(valid)}")
+
+
+def _text(where: str, key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise FormatError(f"{where}: {key} must be text, not {value!r}")
+    return value
+
+
+def _table(where: str, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key, {})
+    if not isinstance(value, Mapping):
+        raise FormatError(f"{where}: {key} must be a table of names, not {value!r}")
+    return value
+
+
+def _matrix(where: str, value: Any) -> Matrix | None:
+    if value is None:
+        return None
+    try:
+        return msgspec.convert(value, Matrix)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"{where}: bandwidth_bytes_per_s must be rows of numbers: {error}") from None
+
+
+def _machine(where: str, entry: Any) -> MachineForm:
+    if not isinstance(entry, Mapping):
+        raise FormatError(f"{where}: an entry of machines must be a table with devices, not {entry!r}")
+    check_keys(f"{where}: machines", entry, _MACHINE_KEYS)
+    count, link = entry.get("count", 1), entry.get("link")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise FormatError(f"{where}: the count of a machine is {count!r}; it must be a whole number of at least 1")
+    if "devices" not in entry:
+        raise FormatError(f'{where}: a machine has no devices; state for example devices = "4xL4"')
+    devices, inner = parse_devices(_text(where, "devices", entry["devices"]), where)
+    if link is not None and inner is not None:
+        raise FormatError(f"{where}: the link of a machine is stated twice, in devices and in link")
+    return MachineForm(count=count, devices=devices, link=inner if link is None else _text(where, "link", link))
