@@ -225,19 +225,23 @@ def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, count:
     """Each stage's place in the pipeline, and whether the split is acyclic.
 
     The plan's own order is kept where it is consistent; otherwise an order of the quotient graph is used, and the
-    plan's order again where there is none.
+    plan's order again where there is none. Stages without operators come first, where no other stage counts them.
     """
+    empty = np.bincount(stage_of, minlength=count) == 0
+    listed = [0] * count
+    for place, stage in enumerate(sorted(range(count), key=lambda s: (not empty[s], s))):
+        listed[stage] = place
     # By operators, not by classes: a plan that breaks a class up has its operators where it says.
     pairs = {(int(a), int(b)) for a, b in stage_of[order_pairs(problem, classes)] if a != b}
     if all(a < b for a, b in pairs):
-        return list(range(count)), True
+        return listed, True
     graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
     graph.add_nodes_from(list(range(count)))
     graph.add_edges_from_no_data(sorted(pairs))
     if not rustworkx.is_directed_acyclic_graph(graph):
-        return list(range(count)), False
+        return listed, False
     position = [0] * count
-    for place, stage in enumerate(rustworkx.lexicographical_topological_sort(graph, key=lambda s: f"{s:09d}")):
+    for place, stage in enumerate(rustworkx.lexicographical_topological_sort(graph, key=lambda s: f"{listed[s]:09d}")):
         position[stage] = place
     return position, True
 
