@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import brute_force
-import independent_evaluator
 import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from strategies import plans, throughput_problems
 
+import brute_force
+import independent_evaluator
 from partita.throughput.evaluate import evaluate
 from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
+from strategies import plans, throughput_problems
 
 problems_with_plans = throughput_problems().flatmap(lambda p: st.tuples(st.just(p), plans(p)))
 

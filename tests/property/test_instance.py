@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import brute_force
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instance_reference import best_over_items, instance_load, instance_memory, rows
-from strategies import plans, throughput_problems
 
+import brute_force
+from instance_reference import best_over_items, instance_load, instance_memory, rows
 from partita.throughput.contiguity import colocation_classes
 from partita.throughput.evaluate import evaluate
 from partita.throughput.instance import Instance, build_instance
 from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
+from strategies import plans, throughput_problems
 
 
 def _items_of_stages(problem: ThroughputProblem, instance: Instance, plan: Plan) -> list[list[int]]:
