@@ -281,9 +281,12 @@ def validate(problem: ThroughputProblem) -> None:
         index[op.id] = place
         _check_operator(where, op, problem.kinds)
     for tensor in problem.tensors:
-        owner = f"{where}: tensor {tensor.name or 'of operator ' + str(tensor.producer)!r}"
+        owner = f"{where}: tensor {tensor.name!r}" if tensor.name else f"{where}: tensor of operator {tensor.producer}"
         _check_number(owner, "size", tensor.size)
-        _check_ids(owner, (tensor.producer, *tensor.consumers), index)
+        _check_ids(owner, (tensor.producer,), index)
+        _check_ids(owner, tensor.consumers, index)
+        if tensor.producer in tensor.consumers:
+            raise InputError(f"{owner}: operator {tensor.producer} makes and reads it; leave it out of the consumers")
     for parameter in problem.parameters:
         owner = f"{where}: parameter {parameter.name!r}"
         _check_ids(owner, parameter.users, index)
@@ -308,7 +311,7 @@ def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
         if number not in index:
             raise InputError(f"{owner}: there is no operator with id {number}")
         if number in seen:
-            raise InputError(f"{owner}: operator id {number} is listed twice (or a tensor is read by its own producer)")
+            raise InputError(f"{owner}: operator id {number} is listed twice; list each once")
         seen.add(number)
 
 
