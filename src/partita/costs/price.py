@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import Literal
 
 from partita.cluster import Cluster, DeviceGroup, LinkPath
+from partita.costs.gradients import partial_gradients
 from partita.costs.optimizer import OPTIMIZERS, dtype_bytes, optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.costs.workspace import colocation_roots, lives, saved_readers, workspace_bytes
 from partita.errors import InputError
 from partita.graph import Graph
+from partita.graph import Parameter as GraphParameter
 from partita.throughput.problem import (
     DeviceKind,
     Operator,
@@ -89,7 +91,7 @@ def price(
         roots = _tie(graph, roots)
     saved = saved_readers(graph) if training else {}
     spans = lives(graph, roots, saved, accumulates=training and microbatches > 1)
-    parameters, parameter_notes = _parameters(graph, roots, training, optimizer, optimizer_dtype, master_weights)
+    parameters, parameter_notes = _parameters(graph, training, optimizer, optimizer_dtype, master_weights)
     plan_schedule = (
         Schedule(name="gpipe" if schedule == "gpipe" else "1f1b", microbatches=microbatches, recompute=recompute)
         if training
@@ -102,17 +104,13 @@ def price(
         *_memory_notes(training, microbatches),
     ]
     notes += parameter_notes
-    if tied == "copy" and training:
+    if training:
         notes += _tied_notes(graph, roots, paths)
     return ThroughputProblem(
         name=name if name is not None else f"{graph.name} on {cluster.name}",
         kinds=kinds,
         operators=_operators(graph, groups, source, roots, workspace_bytes(graph, spans).tolist()),
-        tensors=tuple(
-            Tensor(producer=t.producer, consumers=t.consumers, size=float(t.bytes), name=t.name)
-            for t in graph.tensors
-            if t.producer is not None and t.consumers
-        ),
+        tensors=_tensors(graph, roots),
         parameters=parameters,
         saved=tuple(
             SavedTensor(name=graph.tensors[place].name, users=readers, bytes=float(graph.tensors[place].bytes))
@@ -178,6 +176,21 @@ def _operators(
     )
 
 
+def _tensors(graph: Graph, roots: list[int]) -> tuple[Tensor, ...]:
+    """What is moved for every microbatch: not the parts of a parameter's gradient that are added up across devices.
+
+    Each device with a copy of the parameter keeps the sum of its own part; the copies exchange it once per batch.
+    """
+    parts = partial_gradients(graph)
+    return tuple(
+        Tensor(producer=t.producer, consumers=t.consumers, size=float(t.bytes), name=t.name)
+        for place, t in enumerate(graph.tensors)
+        if t.producer is not None
+        and t.consumers
+        and not (place in parts and roots[t.producer] != roots[t.consumers[0]])
+    )
+
+
 def _tie(graph: Graph, roots: list[int]) -> list[int]:
     """Roots after merging the classes of all users of each tied parameter."""
     parent = {root: root for root in roots}
@@ -197,15 +210,18 @@ def _tie(graph: Graph, roots: list[int]) -> list[int]:
 
 
 def _parameters(
-    graph: Graph, roots: list[int], training: bool, optimizer: str, dtype: str, master_weights: bool | None
+    graph: Graph, training: bool, optimizer: str, dtype: str, master_weights: bool | None
 ) -> tuple[tuple[Parameter, ...], list[str]]:
-    result, unused = [], []
+    result: list[Parameter] = []
+    unused: list[GraphParameter] = []
+    mastered = False
     for parameter in graph.parameters:
         if not parameter.users:
             unused.append(parameter)
             continue
         trained = training and parameter.trainable and not parameter.buffer
         state = optimizer_bytes(parameter, optimizer, dtype=dtype, master_weights=master_weights) if trained else 0
+        mastered |= trained and state > optimizer_bytes(parameter, optimizer, dtype=dtype, master_weights=False)
         result.append(
             Parameter(
                 name=parameter.name,
@@ -222,17 +238,12 @@ def _parameters(
         notes.append(f"No operator reads {len(unused)} parameters ({size}: {shown}); they are stored on no device.")
     if training:
         kept = "and no optimizer state" if optimizer == "none" else f"and {optimizer} state in {dtype}"
+        copies = f", with a master copy of weights in {dtype}" if mastered else ""
         notes.append(
-            f"Each trained weight is held with a gradient in its own number format {kept}"
-            f"{_master_note(optimizer, master_weights)}; the optimizer's step, once per batch, is not in the load."
+            f"Each trained weight is held with a gradient in its own number format {kept}{copies}; the optimizer's "
+            "step, once per batch, is not in the load."
         )
     return tuple(result), notes
-
-
-def _master_note(optimizer: str, master_weights: bool | None) -> str:
-    if optimizer == "none" or master_weights is False:
-        return ""
-    return ", with a master copy of the weights" + ("" if master_weights else " that are narrower")
 
 
 def _link_notes(cluster: Cluster, groups: list[DeviceGroup], paths: list[LinkPath | None]) -> list[str]:
@@ -265,16 +276,14 @@ def _memory_notes(training: bool, microbatches: int) -> list[str]:
 
 def _tied_notes(graph: Graph, roots: list[int], paths: list[LinkPath | None]) -> list[str]:
     slowest = min((path.bandwidth_bytes_per_s for path in paths if path is not None), default=None)
-    notes = []
-    for parameter in graph.parameters:
-        apart = len({roots[user] for user in parameter.users})
-        if not (parameter.aliases and parameter.trainable and apart > 1) or slowest is None:
-            continue
-        # Two copies: a ring all-reduce sends 2·(c − 1)/c of the bytes from each of c devices.
-        time = format_time(parameter.bytes / slowest)
-        notes.append(
-            f"{parameter.name} is tied to {', '.join(parameter.aliases)}: if its readers are split, every device "
-            f"with a copy holds weight, gradient and state, and two copies exchange {format_bytes(parameter.bytes)} of "
-            f"gradient once per batch, about {time}, which is not in the load; tied='together' keeps one copy."
-        )
-    return notes
+    shared = [p for p in graph.parameters if p.trainable and len({roots[user] for user in p.users}) > 1]
+    if not shared or slowest is None:
+        return []
+    size = sum(p.bytes for p in shared)
+    shown = ", ".join("=".join((p.name, *p.aliases)) for p in shared[:3]) + (", …" if len(shared) > 3 else "")
+    # A ring all-reduce sends 2·(c − 1)/c of the bytes from each of c devices: all of them where c is 2.
+    return [
+        f"Some trained parameters are read in several places ({format_bytes(size)}: {shown}). Where these are split, "
+        "each device holds weight, gradient and state; two copies exchange their gradients once per batch, about "
+        f"{format_time(size / slowest)} if all are split, which is not in the load."
+    ]

@@ -12,12 +12,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from partita.costs.gradients import parameter_gradients
 from partita.graph import Graph
 
-__all__ = ["GRADIENT_PREFIX", "colocation_roots", "lives", "parameter_gradients", "saved_readers", "workspace_bytes"]
-
-#: Tensors named so hold the gradient of the parameter whose name follows.
-GRADIENT_PREFIX = "grad:"
+__all__ = ["colocation_roots", "lives", "saved_readers", "workspace_bytes"]
 
 
 def colocation_roots(graph: Graph) -> list[int]:
@@ -27,16 +25,6 @@ def colocation_roots(graph: Graph) -> list[int]:
         # A graph guarantees that the operator it shares a device with comes earlier.
         roots.append(index if op.colocation is None else roots[op.colocation])
     return roots
-
-
-def parameter_gradients(graph: Graph) -> frozenset[str]:
-    """Names of the tensors that are gradients of trainable parameters."""
-    return frozenset(
-        GRADIENT_PREFIX + name
-        for parameter in graph.parameters
-        if parameter.trainable
-        for name in (parameter.name, *parameter.aliases)
-    )
 
 
 def saved_readers(graph: Graph) -> dict[int, tuple[int, ...]]:

@@ -1,0 +1,193 @@
+"""Measured times: a user's table that overrides what another cost source says.
+
+A table is rows of patterns and a value; the first row that matches an operator on a device decides. In TOML::
+
+    [[times]]
+    device = "A100-80GB"        # optional patterns, shell style; a missing one matches everything
+    target = "aten.mm.*"
+    module = "lm_head"
+    phase = "forward"
+    time_s = 1.2e-3             # or factor = 1.5 (times what the other source says), or runs = false
+
+JSON holds the same, ``{"times": [{…}]}``; CSV has the keys as its header, and empty cells are missing keys.
+"""
+
+from __future__ import annotations
+
+import csv
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from partita.catalogue.files import read_document
+from partita.catalogue.specs import DeviceSpec
+from partita.costs.roofline import Roofline
+from partita.costs.source import CostSource
+from partita.errors import FormatError, InputError
+from partita.graph import Graph, Operator
+
+__all__ = ["CostRow", "CostTable", "read_cost_table"]
+
+_WILD = re.compile(r"[*?\[]")
+
+
+class CostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row: what it matches, and exactly one of a time, a factor, or ``runs`` false.
+
+    Attributes
+    ----------
+    device, name, target, module, phase
+        Shell-style patterns, case sensitive, for the device's name and the operator's fields.
+    time_s
+        Seconds per microbatch.
+    factor
+        Times what the other source says.
+    runs
+        False: the operator cannot run there.
+
+    Raises
+    ------
+    InputError
+        If not exactly one value is stated, or it is negative or not finite.
+    """
+
+    device: str = "*"
+    name: str = "*"
+    target: str = "*"
+    module: str = "*"
+    phase: str = "*"
+    time_s: float | None = None
+    factor: float | None = None
+    runs: bool = True
+
+    def __post_init__(self) -> None:
+        if (self.time_s is not None) + (self.factor is not None) + (not self.runs) != 1:
+            raise InputError("a row of times states exactly one of time_s, factor and runs = false")
+        for key, value in (("time_s", self.time_s), ("factor", self.factor)):
+            if value is not None and not 0 <= value < float("inf"):
+                raise InputError(f"{key} is {value}; it must be finite and not negative")
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """Rows over another source.
+
+    Parameters
+    ----------
+    rows
+        The first that matches decides.
+    otherwise
+        Where the other times come from; the roofline unless stated.
+    source
+        The file, for notes.
+    """
+
+    rows: tuple[CostRow, ...]
+    otherwise: CostSource = field(default_factory=Roofline)
+    source: str = "a table"
+
+    def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:
+        """Seconds each operator takes on a device."""
+        rows = [row for row in self.rows if fnmatch.fnmatchcase(device.name, row.device)]
+        # Tables of measurements name every operator: rows with a plain name are looked up, only patterns are tried.
+        by_name: dict[str, list[int]] = {}
+        patterns: list[int] = []
+        for place, row in enumerate(rows):
+            if _WILD.search(row.name):
+                patterns.append(place)
+            else:
+                by_name.setdefault(row.name, []).append(place)
+        tests = [_tests(row) for row in rows]
+        times = list(self.otherwise.operator_times(graph, device))
+        for index, op in enumerate(graph.operators):
+            places: Iterable[int] = patterns
+            if op.name in by_name:
+                places = sorted([*patterns, *by_name[op.name]])
+            for place in places:
+                if _matches(tests[place], op):
+                    times[index] = _apply(rows[place], times[index])
+                    break
+        return times
+
+    def notes(self) -> list[str]:
+        """What is known about these times."""
+        return [f"Operator times are overridden by {len(self.rows)} rows of {self.source}.", *self.otherwise.notes()]
+
+
+def read_cost_table(path: str | Path, otherwise: CostSource | None = None) -> CostTable:
+    """Read a table of times, TOML, JSON or CSV (by suffix).
+
+    Raises
+    ------
+    FormatError
+        If the file is not one of them, a key is unknown, or a value has the wrong type.
+    InputError
+        If it cannot be read or a value is out of range.
+    """
+    path = Path(path)
+    tables = _csv_rows(path) if path.suffix.lower() == ".csv" else _document_rows(path)
+    valid = [f.name for f in msgspec.structs.fields(CostRow)]
+    rows = []
+    for number, table in enumerate(tables, start=1):
+        where = f"{path}: row {number} of times"
+        for key in table:
+            if key not in valid:
+                raise FormatError(f"{where}: unknown key {key!r}; valid keys are {', '.join(valid)}")
+        try:
+            rows.append(msgspec.convert(table, CostRow, strict=False))
+        except msgspec.ValidationError as error:
+            kind = InputError if isinstance(error.__cause__, InputError) else FormatError
+            raise kind(f"{where}: {error.__cause__ or error}") from None
+    return CostTable(tuple(rows), Roofline() if otherwise is None else otherwise, path.name)
+
+
+def _document_rows(path: Path) -> list[Mapping[str, Any]]:
+    data = read_document(path)
+    rows = data.pop("times", None)
+    if data:
+        raise FormatError(f"{path}: unknown key {next(iter(data))!r}; the only key is times")
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise FormatError(f"{path}: times must be a list of tables")
+    return rows
+
+
+def _csv_rows(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            found = list(csv.DictReader(file))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FormatError(f"{path} is not a table in CSV: {error}") from None
+    rows: list[Mapping[str, Any]] = []
+    for number, row in enumerate(found, start=1):
+        # DictReader puts cells beyond the header under None and fills missing ones with None.
+        if None in row:
+            raise FormatError(f"{path}: row {number} has more cells than the header")
+        rows.append({key.strip(): cell.strip() for key, cell in row.items() if cell is not None and cell.strip()})
+    return rows
+
+
+def _tests(row: CostRow) -> list[tuple[str, re.Pattern[str]]]:
+    return [
+        (key, re.compile(fnmatch.translate(pattern)))
+        for key, pattern in (("name", row.name), ("target", row.target), ("module", row.module), ("phase", row.phase))
+        if pattern != "*"
+    ]
+
+
+def _matches(tests: list[tuple[str, re.Pattern[str]]], op: Operator) -> bool:
+    return all(pattern.match(getattr(op, key)) for key, pattern in tests)
+
+
+def _apply(row: CostRow, time: float | None) -> float | None:
+    if not row.runs:
+        return None
+    if row.factor is not None:
+        return None if time is None else time * row.factor
+    return row.time_s
