@@ -1,0 +1,771 @@
+"""Is there an acyclic split with every load at most T?  Breadth-first search over ideals, one stage per level.
+
+A state is a pair (ideal, devices used); the stages that may follow an ideal are enumerated by deciding, in a fixed
+order, for every ready item whether it joins the stage or stays outside together with all that depends on it. Source of
+the plain dynamic program: Tarnawski et al., NeurIPS 2020, §5.1.1; the pruning rules are stated and proved in
+``partita.throughput.solvers.decision``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.kernels.arrays import Arrays, Bytes, Floats, Ints, Longs, Words
+from partita.kernels.compiled import compiled
+
+__all__ = ["FOUND", "GROW", "LIMIT", "REFUTED", "STOPPED", "Scratch", "Store", "Weights", "rehash", "search"]
+
+REFUTED, FOUND, GROW, LIMIT, STOPPED = 0, 1, 2, 3, 4
+
+#: Places in ``Store.counters``.
+IDEALS, POOL, STATES, CURSOR, LEVEL, LEVEL_END, NODES, LAST_PARENT, LAST_KIND, VALID, STAMP, STATES_EXPANDED = range(12)
+
+#: Columns of the saved numbers of one decision.
+WORK, COMM, OPEN, CROSS, LOST, LOST_WORK, MEM, SPACE, ENTER, LOST_MEM, LEAST, LEAST_NEW = range(12)
+
+
+class Weights(NamedTuple):
+    """What the remaining devices can still take, by remaining-count code (mixed radix over all kinds).
+
+    ``choice[code]`` names the row of ``item`` (rows, n) and ``net`` (rows, m): weights such that the remaining items
+    and crossing nets of any completable ideal weigh at most ``budget[code]``; ``capacity[code]`` is the memory of the
+    remaining devices together. ``total`` has one more entry, for memory.
+    """
+
+    item: Floats
+    net: Floats
+    total: Floats
+    choice: Longs
+    budget: Floats
+    capacity: Floats
+    radix: Longs
+
+
+class Store(NamedTuple):
+    """Ideals (hashed bit windows), states, and where the search stands."""
+
+    table: Ints
+    ideal_hash: Words
+    ideal_first: Ints
+    ideal_length: Ints
+    ideal_offset: Longs
+    pool: Words
+    fewest: Ints
+    state_ideal: Ints
+    state_code: Ints
+    state_parent: Ints
+    state_kind: Bytes
+    counters: Longs
+
+
+class Scratch(NamedTuple):
+    """Working arrays; between calls they describe the current ideal."""
+
+    zobrist: Words
+    words: Words
+    full: Words
+    in_ideal: Bytes
+    missing: Ints
+    net_in: Ints
+    ready_place: Ints
+    ready_items: Ints
+    sums: Floats
+    cross: Floats
+    status: Bytes
+    stamp_item: Ints
+    stamp_net: Ints
+    missing_now: Ints
+    head: Floats
+    reach: Ints
+    net_out: Ints
+    net_here: Ints
+    cover_here: Ints
+    queue: Ints
+    decision: Bytes
+    queue_end: Ints
+    mark_end: Ints
+    marks: Ints
+    saved: Floats
+    memory_now: Floats
+    cover_now: Floats
+    memory_next: Floats
+    integers: Longs
+
+
+@compiled
+def _clear(a: Arrays, x: Scratch) -> None:
+    n, m = x.in_ideal.shape[0], a.net_ptr.shape[0] - 1
+    x.in_ideal[:] = 0
+    x.words[:] = 0
+    x.net_in[:] = 0
+    x.sums[:] = 0.0
+    x.cross[:] = 0.0
+    x.status[:] = 0
+    x.cover_here[:] = 0
+    x.ready_place[:] = -1
+    ready = 0
+    for v in range(n):
+        x.missing[v] = a.pred_ptr[v + 1] - a.pred_ptr[v]
+        if x.missing[v] == 0:
+            x.ready_place[v] = ready
+            x.ready_items[ready] = v
+            ready += 1
+    x.integers[0] = ready  # ready items
+    x.integers[1] = 0  # items inside
+    x.integers[2] = 0  # first word that is not full
+    x.integers[3] = 0  # words from here on are empty
+    x.integers[4] = 0  # moves since the sums were last computed afresh
+    for e in range(m):
+        x.net_here[e] = 0
+
+
+@compiled
+def _set_ready(x: Scratch, v: int) -> None:
+    ready = x.missing[v] == 0 and x.in_ideal[v] == 0
+    place = x.ready_place[v]
+    if ready and place < 0:
+        x.ready_place[v] = x.integers[0]
+        x.ready_items[x.integers[0]] = v
+        x.integers[0] += 1
+    elif not ready and place >= 0:
+        x.integers[0] -= 1
+        moved = x.ready_items[x.integers[0]]
+        x.ready_items[place] = moved
+        x.ready_place[moved] = place
+        x.ready_place[v] = -1
+
+
+@compiled
+def _toggle(a: Arrays, w: Weights, x: Scratch, v: int) -> None:
+    inside = x.in_ideal[v] == 0
+    sign = 1 if inside else -1
+    x.in_ideal[v] = 1 if inside else 0
+    rows = w.item.shape[0]
+    x.integers[1] += sign
+    for y in range(rows):
+        x.sums[y] += sign * w.item[y, v]
+    x.sums[rows] += sign * x.memory_next[v]
+    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        e = a.item_nets[p]
+        size = a.net_ptr[e + 1] - a.net_ptr[e]
+        before = x.net_in[e]
+        after = before + sign
+        x.net_in[e] = after
+        if (before > 0 and before < size) != (after > 0 and after < size):
+            change = 1 if after > 0 and after < size else -1
+            for y in range(w.net.shape[0]):
+                x.cross[y] += change * w.net[y, e]
+    for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
+        x.missing[a.succ[p]] -= sign
+        _set_ready(x, a.succ[p])
+    _set_ready(x, v)
+
+
+@compiled
+def _refresh(a: Arrays, w: Weights, x: Scratch) -> None:
+    """Compute the running sums afresh, so that rounding errors do not build up."""
+    x.sums[:] = 0.0
+    x.cross[:] = 0.0
+    for v in range(x.in_ideal.shape[0]):
+        if x.in_ideal[v] != 0:
+            for y in range(w.item.shape[0]):
+                x.sums[y] += w.item[y, v]
+            x.sums[w.item.shape[0]] += x.memory_next[v]
+    for e in range(a.net_ptr.shape[0] - 1):
+        if x.net_in[e] > 0 and x.net_in[e] < a.net_ptr[e + 1] - a.net_ptr[e]:
+            for y in range(w.net.shape[0]):
+                x.cross[y] += w.net[y, e]
+
+
+@compiled
+def _move_to(a: Arrays, w: Weights, s: Store, x: Scratch, ideal: int) -> None:
+    """Change the current ideal into the stored one, item by item."""
+    first, length = s.ideal_first[ideal], s.ideal_length[ideal]
+    offset = s.ideal_offset[ideal]
+    low = min(x.integers[2], first)
+    high = max(x.integers[3], first + length)
+    one = np.uint64(1)
+    for i in range(low, high):
+        if i < first:
+            target = x.full[i]
+        elif i < first + length:
+            target = s.pool[offset + i - first]
+        else:
+            target = np.uint64(0)
+        changed = x.words[i] ^ target
+        if changed == 0:
+            continue
+        x.words[i] = target
+        v = i * 64
+        while changed != 0:
+            if changed & one != 0:
+                _toggle(a, w, x, v)
+                x.integers[4] += 1
+            changed = changed >> one
+            v += 1
+    x.integers[2] = first
+    x.integers[3] = first + length
+    if x.integers[4] > 20000:
+        x.integers[4] = 0
+        _refresh(a, w, x)
+
+
+@compiled
+def _store_ideal(s: Store, x: Scratch, code: np.uint64, top: int) -> int:
+    """Number of the ideal in ``x.words``; -1 when the store must grow first. ``top`` words may be non-empty."""
+    first = x.integers[2]
+    while first < top and x.words[first] == x.full[first]:
+        first += 1
+    end = top
+    while end > first and x.words[end - 1] == 0:
+        end -= 1
+    length = end - first
+    mask = s.table.shape[0] - 1
+    slot = int(code >> np.uint64(20)) & mask
+    while s.table[slot] != 0:
+        known = s.table[slot] - 1
+        if s.ideal_hash[known] == code and s.ideal_first[known] == first and s.ideal_length[known] == length:
+            offset = s.ideal_offset[known]
+            same = True
+            for i in range(length):
+                if s.pool[offset + i] != x.words[first + i]:
+                    same = False
+                    break
+            if same:
+                return known
+        slot = (slot + 1) & mask
+    number, used = s.counters[IDEALS], s.counters[POOL]
+    if number >= s.ideal_hash.shape[0] or used + length > s.pool.shape[0]:
+        return -1
+    s.table[slot] = number + 1
+    s.ideal_hash[number] = code
+    s.ideal_first[number] = first
+    s.ideal_length[number] = length
+    s.ideal_offset[number] = used
+    for i in range(length):
+        s.pool[used + i] = x.words[first + i]
+    for c in range(s.fewest.shape[1]):
+        s.fewest[number, c] = 1 << 30
+    s.counters[IDEALS] = number + 1
+    s.counters[POOL] = used + length
+    return number
+
+
+@compiled
+def _dominated(s: Store, digits: Longs, ideal: int, code: int, used: int, strictly: bool) -> bool:
+    """Whether the ideal is known with no more devices of any kind (``strictly``: by another entry)."""
+    for c in range(s.fewest.shape[1]):
+        if s.fewest[ideal, c] > used or (strictly and c == code):
+            continue
+        lower = True
+        for k in range(1, digits.shape[1]):
+            if digits[c, k] > digits[code, k]:
+                lower = False
+                break
+        if lower:
+            return True
+    return False
+
+
+@compiled
+def _expand(
+    a: Arrays,
+    w: Weights,
+    s: Store,
+    x: Scratch,
+    target: float,
+    cross_limit: Floats,
+    use_dominance: bool,
+    state: int,
+    kind: int,
+    remaining: Longs,
+    code_after: int,
+    used_after: int,
+    digits: Longs,
+    ideal_hash: np.uint64,
+    node_limit: int,
+    stop: Longs,
+) -> int:
+    """Emit every stage of ``kind`` worth keeping after the current ideal. ``remaining`` counts devices after it."""
+    # Local names: the inner loop must not look arrays up again.
+    zobrist, words, in_ideal, missing = x.zobrist, x.words, x.in_ideal, x.missing
+    net_in, status, stamp_item, stamp_net = x.net_in, x.status, x.stamp_item, x.stamp_net
+    missing_now, head, reach, net_out = x.missing_now, x.head, x.reach, x.net_out
+    net_here, cover_here, queue, decision = x.net_here, x.cover_here, x.queue, x.decision
+    queue_end, mark_end, marks, saved = x.queue_end, x.mark_end, x.marks, x.saved
+    memory_now, memory_next, cover_now = x.memory_now, x.memory_next, x.cover_now
+    net_ptr, item_net_ptr, item_nets, succ_ptr = a.net_ptr, a.item_net_ptr, a.item_nets, a.succ_ptr
+    succ, item_cover_ptr, item_covers, workspace = a.succ, a.item_cover_ptr, a.item_covers, a.workspace
+    net_source, net_entering = a.net_source, a.net_entering
+    all_work, all_cost = a.work, a.net_cost
+    n = in_ideal.shape[0]
+    limited, recompute, backwards = a.limits[0] != 0, a.limits[1] != 0, a.limits[2] != 0
+    kinds = a.work.shape[0]
+    rest = 0
+    for k in range(kinds):
+        rest += remaining[k] * w.radix[k]
+    row = w.choice[rest]
+    budget, capacity = w.budget[rest], w.capacity[rest]
+    weight, net_weight = w.item[row], w.net[row]
+    time, cost = a.work[kind], a.net_cost[kind]
+    memory = a.memory[kind]
+    placed = s.counters[LEVEL]
+    flights = a.in_flight[placed + 1]
+    s.counters[STAMP] += 1
+    stamp = s.counters[STAMP]
+    one = np.uint64(1)
+    # Dominance uses a load that is smaller by more than rounding, so that what replaces a stage is surely kept.
+    inner = target * (1.0 - 1e-12)
+
+    # What one stage can reach: items whose longest chain of work fits.
+    reach_count, pot_weight, pot_work, pot_mem, pot_next, pot_space = 0, 0.0, 0.0, 0.0, 0.0, 0.0
+    top = x.integers[3]
+    for i in range(x.integers[0]):
+        v = x.ready_items[i]
+        j = i
+        # Insertion sort: the order of decisions must not depend on the path to this ideal.
+        while j > 0 and reach[j - 1] > v:
+            reach[j] = reach[j - 1]
+            j -= 1
+        reach[j] = v
+    for i in range(x.integers[0]):
+        v = reach[i]
+        if time[v] <= target:
+            reach[reach_count] = v
+            head[v] = time[v]
+            reach_count += 1
+    ready_count = reach_count
+    i = 0
+    while i < reach_count:
+        v = reach[i]
+        i += 1
+        status[v] = 1
+        pot_weight += weight[v]
+        pot_work += time[v]
+        top = max(top, v // 64 + 1)
+        if limited:
+            pot_mem += memory_now[v]
+            pot_next += memory_next[v]
+            pot_space = max(pot_space, workspace[v])
+            for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
+                pot_mem += cover_now[item_covers[p]]
+        for p in range(succ_ptr[v], succ_ptr[v + 1]):
+            u = succ[p]
+            if stamp_item[u] != stamp:
+                stamp_item[u] = stamp
+                missing_now[u] = missing[u]
+                head[u] = 0.0
+            missing_now[u] -= 1
+            head[u] = max(head[u], head[v])
+            if missing_now[u] == 0:
+                head[u] += time[u]
+                if head[u] <= target:
+                    reach[reach_count] = u
+                    reach_count += 1
+    open_cost, crossed = 0.0, x.cross[row]
+    cut_inside = 0.0
+    for i in range(reach_count):
+        v = reach[i]
+        for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
+            e = item_nets[p]
+            if stamp_net[e] != stamp:
+                stamp_net[e] = stamp
+                net_out[e] = net_ptr[e + 1] - net_ptr[e]
+                net_here[e] = 0
+                open_cost += cost[e]
+                if net_in[e] > 0:
+                    cut_inside += cost[e]
+            net_out[e] -= 1
+            if net_out[e] == net_in[e] and net_in[e] > 0:
+                crossed -= net_weight[e]
+    # Bound on the communication of any stage here: what enters from the ideal, and what can cross any ideal.
+    comm_limit = cut_inside + cross_limit[kind]
+    free = (not limited) or (pot_mem + pot_space <= memory)
+    exclude = use_dominance and free
+    total_rest = w.total[row] - x.sums[row]
+    sums_mem = x.sums[w.item.shape[0]]
+    total_mem = w.total[w.item.shape[0]] - sums_mem
+    check_capacity = limited and capacity < np.inf
+
+    outcome = REFUTED
+    queue_len, mark_len, p0 = 0, 0, 0
+    for i in range(ready_count):
+        queue[i] = reach[i]
+    queue_len = ready_count
+    saved[0, :] = 0.0
+    saved[0, OPEN] = open_cost
+    saved[0, CROSS] = crossed
+    saved[0, LEAST] = np.inf
+    saved[0, LEAST_NEW] = np.inf
+    here = 0
+    code = ideal_hash
+    down = True  # whether the item at p0 is new, or its inclusion has just been explored
+    nodes = s.counters[NODES]
+    while True:
+        nodes += 1
+        if (nodes & 1023) == 0 and (stop[0] != 0 or nodes >= node_limit):
+            outcome = STOPPED if stop[0] != 0 else LIMIT
+            break
+        if down and p0 == queue_len:
+            # Everything is decided.
+            keep = here > 0
+            if keep and total_rest - (pot_weight - saved[p0, LOST]) + saved[p0, CROSS] > budget:
+                keep = False
+            if keep and limited:
+                need = saved[p0, MEM] + saved[p0, SPACE] + (flights * saved[p0, ENTER] if recompute else 0.0)
+                if need > memory:
+                    keep = False
+            if keep and here + x.integers[1] == n:
+                s.counters[LAST_PARENT] = state
+                s.counters[LAST_KIND] = kind
+                outcome = FOUND
+                break
+            if keep and use_dominance:
+                load = saved[p0, WORK] + saved[p0, COMM]
+                for i in range(queue_len):
+                    if decision[i] != 0:
+                        continue
+                    v = queue[i]
+                    if load - saved[p0, COMM] + time[v] > inner:
+                        continue
+                    delta = 0.0
+                    for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
+                        e = item_nets[p]
+                        was = net_here[e] > 0
+                        now = net_out[e] > 1
+                        if was and not now:
+                            delta -= cost[e]
+                        elif now and not was:
+                            delta += cost[e]
+                    if load + time[v] + delta > inner:
+                        continue
+                    if not free:
+                        need = saved[p0, MEM] + memory_now[v] + max(saved[p0, SPACE], workspace[v])
+                        for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
+                            if cover_here[item_covers[p]] == 0:
+                                need += cover_now[item_covers[p]]
+                        if need > memory:
+                            continue
+                    worse = True
+                    for k in range(kinds):
+                        if remaining[k] == 0:
+                            continue
+                        fresh = 0.0
+                        for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
+                            e = item_nets[p]
+                            if net_in[e] + net_here[e] == 0:
+                                fresh += all_cost[k, e]
+                        if fresh > all_work[k, v]:
+                            worse = False
+                            break
+                    if worse:
+                        keep = False
+                        break
+            if keep:
+                if s.counters[STATES] >= s.state_ideal.shape[0]:
+                    outcome = GROW
+                    break
+                found = _store_ideal(s, x, code, top)
+                if found < 0:
+                    outcome = GROW
+                    break
+                if not _dominated(s, digits, found, code_after, used_after, False):
+                    s.fewest[found, code_after] = used_after
+                    new = s.counters[STATES]
+                    s.state_ideal[new] = found
+                    s.state_code[new] = code_after
+                    s.state_parent[new] = state
+                    s.state_kind[new] = kind
+                    s.counters[STATES] = new + 1
+            down = False
+        if not down:
+            # Go back to the last decision; an inclusion turns into an exclusion.
+            if p0 == 0:
+                break
+            p0 -= 1
+            v = queue[p0]
+            if decision[p0] == 1:
+                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
+                    net_here[item_nets[p]] -= 1
+                for p in range(succ_ptr[v], succ_ptr[v + 1]):
+                    missing[succ[p]] += 1
+                for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
+                    cover_here[item_covers[p]] -= 1
+                status[v] = 1
+                words[v // 64] ^= one << np.uint64(v % 64)
+                code ^= zobrist[v]
+                here -= 1
+                queue_len = queue_end[p0]
+            else:
+                start = mark_end[p0]
+                for i in range(start, mark_len):
+                    u = marks[i]
+                    status[u] = 1
+                    for p in range(item_net_ptr[u], item_net_ptr[u + 1]):
+                        net_out[item_nets[p]] -= 1
+                mark_len = start
+                continue
+        else:
+            v = queue[p0]
+            # Include v.
+            work, comm = saved[p0, WORK] + time[v], saved[p0, COMM]
+            crossing, opening = saved[p0, CROSS], saved[p0, OPEN]
+            enter, mem, space = saved[p0, ENTER], saved[p0, MEM], saved[p0, SPACE]
+            fits = work + comm <= target
+            if fits and limited:
+                mem += memory_now[v]
+                space = max(space, workspace[v])
+                for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
+                    if cover_here[item_covers[p]] == 0:
+                        mem += cover_now[item_covers[p]]
+                fits = mem + space <= memory
+            if fits:
+                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
+                    e = item_nets[p]
+                    mine, out = net_here[e], net_out[e]
+                    net_here[e] = mine + 1
+                    if mine == 0 and out > 0:
+                        comm += cost[e]
+                        if net_in[e] == 0:
+                            crossing += net_weight[e]
+                    if mine + 1 == net_ptr[e + 1] - net_ptr[e]:
+                        opening -= cost[e]
+                    if recompute and net_entering[e] > 0:
+                        source = net_source[e]
+                        if backwards:
+                            if source == v:
+                                if mine > 0:
+                                    enter -= net_entering[e]
+                            elif mine == 0:
+                                enter += net_entering[e]
+                        elif mine == 0 and in_ideal[source] != 0:
+                            enter += net_entering[e]
+                fits = work + comm <= target
+                if fits and recompute and limited and not backwards:
+                    fits = mem + space + flights * enter <= memory
+                if fits and total_rest - (pot_weight - saved[p0, LOST]) + crossing > budget:
+                    fits = False
+                if not fits:
+                    for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
+                        net_here[item_nets[p]] -= 1
+            if fits:
+                decision[p0] = 1
+                queue_end[p0] = queue_len
+                for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
+                    cover_here[item_covers[p]] += 1
+                for p in range(succ_ptr[v], succ_ptr[v + 1]):
+                    u = succ[p]
+                    missing[u] -= 1
+                    if missing[u] == 0 and status[u] == 1:
+                        queue[queue_len] = u
+                        queue_len += 1
+                status[v] = 2
+                words[v // 64] ^= one << np.uint64(v % 64)
+                code ^= zobrist[v]
+                here += 1
+                saved[p0 + 1, WORK] = work
+                saved[p0 + 1, COMM] = comm
+                saved[p0 + 1, OPEN] = opening
+                saved[p0 + 1, CROSS] = crossing
+                saved[p0 + 1, LOST] = saved[p0, LOST]
+                saved[p0 + 1, LOST_WORK] = saved[p0, LOST_WORK]
+                saved[p0 + 1, MEM] = mem
+                saved[p0 + 1, SPACE] = space
+                saved[p0 + 1, ENTER] = enter
+                saved[p0 + 1, LOST_MEM] = saved[p0, LOST_MEM]
+                saved[p0 + 1, LEAST] = saved[p0, LEAST]
+                saved[p0 + 1, LEAST_NEW] = saved[p0, LEAST_NEW]
+                p0 += 1
+                continue
+        # Exclude v with all that depends on it.
+        comm, crossing, opening = saved[p0, COMM], saved[p0, CROSS], saved[p0, OPEN]
+        lost, lost_work, lost_mem = saved[p0, LOST], saved[p0, LOST_WORK], saved[p0, LOST_MEM]
+        decision[p0] = 0
+        mark_end[p0] = mark_len
+        i = mark_len
+        marks[mark_len] = v
+        mark_len += 1
+        status[v] = 3
+        while i < mark_len:
+            u = marks[i]
+            i += 1
+            lost += weight[u]
+            lost_work += time[u]
+            if limited:
+                lost_mem += memory_next[u]
+            for p in range(item_net_ptr[u], item_net_ptr[u + 1]):
+                e = item_nets[p]
+                out, mine, before = net_out[e], net_here[e], net_in[e]
+                net_out[e] = out + 1
+                if mine > 0:
+                    if out == 0:
+                        comm += cost[e]
+                elif out + 1 == net_ptr[e + 1] - net_ptr[e]:
+                    opening -= cost[e]
+                if out == before and before + mine > 0:
+                    crossing += net_weight[e]
+            for p in range(succ_ptr[u], succ_ptr[u + 1]):
+                t = succ[p]
+                if status[t] == 1:
+                    status[t] = 3
+                    marks[mark_len] = t
+                    mark_len += 1
+        least, least_new = saved[p0, LEAST], saved[p0, LEAST_NEW]
+        fits = saved[p0, WORK] + comm <= target
+        if fits and total_rest - (pot_weight - lost) + crossing > budget:
+            fits = False
+        if fits and check_capacity and total_mem - (pot_next - lost_mem) > capacity:
+            fits = False
+        if fits and exclude:
+            applies = True
+            for k in range(kinds):
+                if remaining[k] == 0:
+                    continue
+                fresh = 0.0
+                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
+                    e = item_nets[p]
+                    if net_in[e] + net_here[e] == 0:
+                        fresh += all_cost[k, e]
+                if fresh > all_work[k, v]:
+                    applies = False
+                    break
+            if applies:
+                fresh = 0.0
+                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
+                    e = item_nets[p]
+                    if net_here[e] == 0:
+                        fresh += cost[e]
+                least = min(least, time[v])
+                least_new = min(least_new, time[v] + fresh)
+            if pot_work - lost_work + min(least + comm_limit, least_new + opening) <= inner:
+                fits = False
+        saved[p0 + 1, WORK] = saved[p0, WORK]
+        saved[p0 + 1, COMM] = comm
+        saved[p0 + 1, OPEN] = opening
+        saved[p0 + 1, CROSS] = crossing
+        saved[p0 + 1, LOST] = lost
+        saved[p0 + 1, LOST_WORK] = lost_work
+        saved[p0 + 1, MEM] = saved[p0, MEM]
+        saved[p0 + 1, SPACE] = saved[p0, SPACE]
+        saved[p0 + 1, ENTER] = saved[p0, ENTER]
+        saved[p0 + 1, LOST_MEM] = lost_mem
+        saved[p0 + 1, LEAST] = least
+        saved[p0 + 1, LEAST_NEW] = least_new
+        p0 += 1
+        down = fits
+    s.counters[NODES] = nodes
+    if outcome == REFUTED:
+        for i in range(reach_count):
+            status[reach[i]] = 0
+    else:
+        s.counters[VALID] = 0
+    return outcome
+
+
+@compiled
+def _start_level(a: Arrays, w: Weights, s: Store, x: Scratch) -> None:
+    """Memory per item for the next stage and, at least, for those after it."""
+    level = s.counters[LEVEL]
+    recompute = a.limits[1] != 0
+    q = 1 if recompute else a.in_flight[level + 1]
+    after = 1 if recompute else a.in_flight[min(level + 2, a.in_flight.shape[0] - 1)]
+    rows = w.item.shape[0]
+    total, inside = 0.0, 0.0
+    for v in range(x.in_ideal.shape[0]):
+        x.memory_now[v] = a.fixed[v] + q * a.active[v]
+        x.memory_next[v] = a.fixed[v] + after * a.active[v]
+        total += x.memory_next[v]
+        if x.in_ideal[v] != 0:
+            inside += x.memory_next[v]
+    w.total[rows] = total
+    x.sums[rows] = inside
+    for c in range(a.cover_fixed.shape[0]):
+        x.cover_now[c] = a.cover_fixed[c] + q * a.cover_active[c]
+
+
+@compiled
+def search(
+    a: Arrays,
+    w: Weights,
+    s: Store,
+    x: Scratch,
+    target: float,
+    cross_limit: Floats,
+    use_dominance: bool,
+    stride: Longs,
+    digits: Longs,
+    digit_sum: Longs,
+    node_limit: int,
+    stop: Longs,
+) -> int:
+    """Continue the search; see the module. Start with an empty store: one state, ideal 0, the empty one.
+
+    Returns FOUND (``LAST_PARENT`` and ``LAST_KIND`` give the final stage), REFUTED, GROW (enlarge the store and call
+    again), LIMIT (nodes used up; call again to continue) or STOPPED.
+    """
+    kinds = a.work.shape[0]
+    devices = 0
+    for k in range(kinds):
+        devices += a.devices[k]
+    if s.counters[VALID] == 0:
+        _clear(a, x)
+        if s.counters[LEVEL] < devices:
+            _start_level(a, w, s, x)
+        s.counters[VALID] = 1
+    remaining = np.zeros(kinds, np.int64)
+    while True:
+        cursor = s.counters[CURSOR]
+        if cursor == s.counters[LEVEL_END]:
+            s.counters[LEVEL] += 1
+            if s.counters[STATES] == cursor or s.counters[LEVEL] >= devices:
+                return REFUTED
+            s.counters[LEVEL_END] = s.counters[STATES]
+            _start_level(a, w, s, x)
+        ideal, code = s.state_ideal[cursor], s.state_code[cursor]
+        used = s.counters[LEVEL] - digit_sum[code]
+        if s.fewest[ideal, code] < used or _dominated(s, digits, ideal, code, used, True):
+            s.counters[CURSOR] = cursor + 1
+            continue
+        _move_to(a, w, s, x, ideal)
+        for kind in range(kinds):
+            mine = used if kind == 0 else digits[code, kind]
+            if mine >= a.devices[kind]:
+                continue
+            for k in range(kinds):
+                remaining[k] = a.devices[k] - (used if k == 0 else digits[code, k])
+            remaining[kind] -= 1
+            status = _expand(
+                a,
+                w,
+                s,
+                x,
+                target,
+                cross_limit,
+                use_dominance,
+                cursor,
+                kind,
+                remaining,
+                code if kind == 0 else code + stride[kind],
+                used + 1 if kind == 0 else used,
+                digits,
+                s.ideal_hash[ideal],
+                node_limit,
+                stop,
+            )
+            if status != REFUTED:
+                return status
+        s.counters[STATES_EXPANDED] += 1
+        s.counters[CURSOR] = cursor + 1
+
+
+@compiled
+def rehash(table: Ints, codes: Words, count: int) -> None:
+    """Fill an empty hash table with the ideals 1 … count − 1 (the empty ideal is never looked up)."""
+    mask = table.shape[0] - 1
+    for number in range(1, count):
+        slot = int(codes[number] >> np.uint64(20)) & mask
+        while table[slot] != 0:
+            slot = (slot + 1) & mask
+        table[slot] = number + 1

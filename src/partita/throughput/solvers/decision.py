@@ -1,0 +1,256 @@
+"""The decision "is there an acyclic split with every load at most T?", resumable, and why its pruning is safe.
+
+A state is an ideal I (items of the stages placed so far) and the devices used; R is what remains.
+
+*Fewest devices.* Of two states with one ideal, the one that uses no more devices of any kind is at least as good: it has
+placed no more stages, so where memory depends on the number of later stages it allows no less memory.
+
+*Certain load.* While items are decided one by one, work of the chosen items plus the cost of nets with a chosen pin and a
+pin that is surely outside (in I, excluded, or after an excluded item) only grows; above T no completion is feasible.
+
+*Capacity.* See ``weights``: the remaining items and the nets that surely cross must fit on the remaining devices.
+Memory likewise: Σ bytes of what remains, each item once, at the microbatches of the next stage, which later ones (placed
+further from the outputs) never undercut.
+
+*Dominance.* Drop stage S after I if some ready v outside S has (a) on every kind κ with a device left, the cost on κ of
+v's nets without a pin in I ∪ S at most v's time on κ, and (b) S + v feasible. Proof: in a completion of I ∪ S move v from
+its stage R (on some κ) into S. Only nets with all pins in R become cut for R, and those have no pin in I ∪ S: R gains at
+most what it loses. A net with pins in R and in a third stage Q was cut for Q and stays so; loads elsewhere do not change.
+R's memory falls: it is a monotone set function, R's position is unchanged, or R vanishes and stages farther out hold
+fewer microbatches. The order stays acyclic because v was ready. Repeating ends, as S grows. Not with recomputation under
+a memory limit: readers of v left in R would make v's tensor enter R.
+
+*Exclusion.* If v satisfies (a) when it is excluded, it does so for every later S (I ∪ S only grows), so a stage S worth
+keeping has S + v infeasible. Where the memory of everything within reach fits, this means load(S + v) > T. But
+load(S + v) ≤ t_v + [work of all that can still be in S] + an upper bound on the communication, either the cost of nets
+whose fate is open or certain plus v's own, or what enters from I plus the most that can cross any ideal.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from partita.kernels.arrays import Floats, Longs
+from partita.throughput.solvers.prepared import Prepared, Split
+from partita.throughput.solvers.weights import Capacity, capacity
+
+__all__ = ["FULL", "Decision", "Searcher"]
+
+#: Status of a decision that ran out of memory for its states; the others are those of ``partita.kernels.search``.
+FULL = 9
+
+#: Relative slack of the comparison with T: more than rounding, less than any claim.
+SLACK = 1e-11
+
+
+class Searcher:
+    """What all decisions about one problem share.
+
+    Parameters
+    ----------
+    prepared
+        The problem.
+    top
+        No target will be larger.
+    cross_limit
+        (K,) upper bound on the cost of nets that cross any ideal, infinite if unknown.
+    max_bytes
+        Most memory for the states of one decision.
+    """
+
+    def __init__(
+        self, prepared: Prepared, top: float, cross_limit: Floats | None = None, max_bytes: float = 1.2e9
+    ) -> None:
+        self.prepared = prepared
+        self.top = top
+        self.capacity: Capacity = capacity(prepared.arrays, top)
+        kinds = prepared.arrays.work.shape[0]
+        self.cross_limit = np.full(kinds, np.inf) if cross_limit is None else cross_limit
+        self.max_bytes = max_bytes
+        self.dominance = dominance_is_safe(prepared)
+        words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * prepared.items, dtype=np.uint64)
+        self.zobrist = words[::2] ^ (words[1::2] << np.uint64(1))
+
+
+def dominance_is_safe(prepared: Prepared) -> bool:
+    """Without recomputation always; with it only where no memory limit can bind."""
+    a = prepared.arrays
+    if not a.limits[1] or not a.limits[0]:
+        return True
+    most = float(a.in_flight.max()) * float(a.net_entering.sum())
+    most += float(a.fixed.sum() + a.active.sum() + a.cover_fixed.sum() + a.cover_active.sum())
+    return most + float(a.workspace.max(initial=0.0)) <= float(a.memory.min())
+
+
+class Decision:
+    """One search at one target; ``run`` continues it."""
+
+    def __init__(self, searcher: Searcher, target: float) -> None:
+        from partita.kernels import search as kernel
+
+        self.searcher, self.target, self.kernel = searcher, target, kernel
+        prepared, cap = searcher.prepared, searcher.capacity
+        a = prepared.arrays
+        budget = target * cap.scale * (1 + 2 * SLACK) + 1e-12 * float(cap.total.max(initial=0.0))
+        self.weights = kernel.Weights(
+            cap.item, cap.net, cap.total.copy(), cap.choice, budget, cap.memory * (1 + 1e-12), cap.radix
+        )
+        self.store = _new_store(kernel, prepared.codes)
+        self.scratch = _new_scratch(kernel, prepared, searcher.zobrist, cap.item.shape[0])
+        self.limit_bytes = searcher.max_bytes
+        self.arrays = a
+
+    @property
+    def nodes(self) -> int:
+        """Decisions made so far: the deterministic measure of effort."""
+        return int(self.store.counters[self.kernel.NODES])
+
+    @property
+    def states(self) -> int:
+        """States kept so far."""
+        return int(self.store.counters[self.kernel.STATES])
+
+    def run(self, node_limit: int, stop: Longs) -> int:
+        """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]``, or memory is full."""
+        kernel, prepared = self.kernel, self.searcher.prepared
+        while True:
+            status = int(
+                kernel.search(
+                    self.arrays,
+                    self.weights,
+                    self.store,
+                    self.scratch,
+                    self.target * (1 + SLACK),
+                    self.searcher.cross_limit,
+                    self.searcher.dominance,
+                    prepared.stride,
+                    prepared.digits,
+                    prepared.digit_sum,
+                    node_limit,
+                    stop,
+                )
+            )
+            if status != kernel.GROW:
+                return status
+            if not self._grow():
+                return FULL
+
+    def _grow(self) -> bool:
+        s, kernel = self.store, self.kernel
+        ideals, used, states = (int(s.counters[i]) for i in (kernel.IDEALS, kernel.POOL, kernel.STATES))
+        size = sum(int(field.nbytes) for field in s)
+        if size * 2 > self.limit_bytes:
+            return False
+        changes: dict[str, object] = {}
+
+        def longer(name: str, filled: int) -> None:
+            old = getattr(s, name)
+            new = np.zeros((2 * old.shape[0], *old.shape[1:]), dtype=old.dtype)
+            new[:filled] = old[:filled]
+            changes[name] = new
+
+        if states >= s.state_ideal.shape[0]:
+            for name in ("state_ideal", "state_code", "state_parent", "state_kind"):
+                longer(name, states)
+        else:
+            words = self.scratch.words.shape[0]
+            if used + words > s.pool.shape[0]:
+                longer("pool", used)
+            if ideals >= s.ideal_hash.shape[0]:
+                for name in ("ideal_hash", "ideal_first", "ideal_length", "ideal_offset", "fewest"):
+                    longer(name, ideals)
+                table = np.zeros(2 * s.table.shape[0], dtype=np.int32)
+                kernel.rehash(table, changes["ideal_hash"], ideals)
+                changes["table"] = table
+        self.store = s._replace(**changes)
+        return True
+
+    def split(self) -> Split:
+        """The stages of a found split, in search order."""
+        s, kernel, n = self.store, self.kernel, self.searcher.prepared.items
+        inside = np.ones(n, dtype=bool)
+        stages: Split = []
+        state, kind = int(s.counters[kernel.LAST_PARENT]), int(s.counters[kernel.LAST_KIND])
+        while state >= 0:
+            before = self._bits(int(s.state_ideal[state]))
+            stages.append((kind, np.flatnonzero(inside & ~before).astype(np.int32)))
+            inside = before
+            kind = int(s.state_kind[state])
+            state = int(s.state_parent[state])
+        stages.reverse()
+        return stages
+
+    def _bits(self, ideal: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        s = self.store
+        first, length = int(s.ideal_first[ideal]), int(s.ideal_length[ideal])
+        offset = int(s.ideal_offset[ideal])
+        words = np.zeros_like(self.scratch.words)
+        words[:first] = np.uint64(0xFFFFFFFFFFFFFFFF)
+        words[first : first + length] = s.pool[offset : offset + length]
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+        return bits[: self.searcher.prepared.items].astype(bool)
+
+
+def _new_store(kernel, codes: int):  # type: ignore[no-untyped-def]
+    ideals, states, pool = 1 << 12, 1 << 12, 1 << 13
+    store = kernel.Store(
+        table=np.zeros(4 * ideals, dtype=np.int32),
+        ideal_hash=np.zeros(ideals, dtype=np.uint64),
+        ideal_first=np.zeros(ideals, dtype=np.int32),
+        ideal_length=np.zeros(ideals, dtype=np.int32),
+        ideal_offset=np.zeros(ideals, dtype=np.int64),
+        pool=np.zeros(pool, dtype=np.uint64),
+        fewest=np.zeros((ideals, codes), dtype=np.int32),
+        state_ideal=np.zeros(states, dtype=np.int32),
+        state_code=np.zeros(states, dtype=np.int32),
+        state_parent=np.full(states, -1, dtype=np.int32),
+        state_kind=np.zeros(states, dtype=np.int8),
+        counters=np.zeros(16, dtype=np.int64),
+    )
+    store.fewest[0, 1:] = 1 << 30
+    for place in (kernel.IDEALS, kernel.STATES, kernel.LEVEL_END):
+        store.counters[place] = 1
+    return store
+
+
+def _new_scratch(kernel, prepared: Prepared, zobrist, rows: int):  # type: ignore[no-untyped-def]
+    a, n = prepared.arrays, prepared.items
+    m, covers = a.net_ptr.shape[0] - 1, a.cover_fixed.shape[0]
+    words = math.ceil(n / 64)
+    full = np.full(words, 0xFFFFFFFFFFFFFFFF, dtype=np.uint64)
+    if n % 64:
+        full[-1] = np.uint64((1 << (n % 64)) - 1)
+    int32, int8 = np.int32, np.int8
+    return kernel.Scratch(
+        zobrist=zobrist,
+        words=np.zeros(words, dtype=np.uint64),
+        full=full,
+        in_ideal=np.zeros(n, int8),
+        missing=np.zeros(n, int32),
+        net_in=np.zeros(m, int32),
+        ready_place=np.zeros(n, int32),
+        ready_items=np.zeros(n, int32),
+        sums=np.zeros(rows + 1),
+        cross=np.zeros(rows),
+        status=np.zeros(n, int8),
+        stamp_item=np.zeros(n, int32),
+        stamp_net=np.zeros(m, int32),
+        missing_now=np.zeros(n, int32),
+        head=np.zeros(n),
+        reach=np.zeros(n + 1, int32),
+        net_out=np.zeros(m, int32),
+        net_here=np.zeros(m, int32),
+        cover_here=np.zeros(covers, int32),
+        queue=np.zeros(n + 1, int32),
+        decision=np.zeros(n + 1, int8),
+        queue_end=np.zeros(n + 2, int32),
+        mark_end=np.zeros(n + 2, int32),
+        marks=np.zeros(n + 1, int32),
+        saved=np.zeros((n + 2, 12)),
+        memory_now=np.zeros(n),
+        cover_now=np.zeros(covers),
+        memory_next=np.zeros(n),
+        integers=np.zeros(8, dtype=np.int64),
+    )

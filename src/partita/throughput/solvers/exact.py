@@ -1,0 +1,32 @@
+"""Proven optimal acyclic splits: slicing for the plan, a decision search over ideals for the proof."""
+
+from __future__ import annotations
+
+from partita.result import Monitor
+from partita.throughput.problem import ThroughputProblem
+from partita.throughput.solvers.driver import Driver, run_in_background
+from partita.throughput.solvers.protocol import Options, Outcome
+
+__all__ = ["Exact"]
+
+
+class Exact:
+    """Exact contiguous solver."""
+
+    name = "exact"
+    summary = "acyclic splits with proof: slicing, then a search over ideals; ignores nothing of the problem"
+
+    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+        """Every problem, for acyclic splits."""
+        return contiguous_only(self.name, options)
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        """Search until proved, or until ``monitor.stopping``; the bound holds for the original problem."""
+        return run_in_background(Driver(problem, options), monitor, Driver.prove)
+
+
+def contiguous_only(name: str, options: Options) -> str | None:
+    """What a solver of acyclic splits says about other requests."""
+    if options.contiguity != "acyclic":
+        return f"{name} searches acyclic splits; use the solver 'annealing' for free ones"
+    return None

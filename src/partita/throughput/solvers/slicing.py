@@ -1,0 +1,26 @@
+"""Good acyclic splits in a moment, without a proof."""
+
+from __future__ import annotations
+
+from partita.result import Monitor
+from partita.throughput.problem import ThroughputProblem
+from partita.throughput.solvers.driver import Driver, run_in_background
+from partita.throughput.solvers.exact import contiguous_only
+from partita.throughput.solvers.protocol import Options, Outcome
+
+__all__ = ["Slicing"]
+
+
+class Slicing:
+    """Slice random topological orders, then orders that respect the stages found."""
+
+    name = "slicing"
+    summary = "acyclic splits fast: the best cuts of many topological orders; its bound is only the division of work"
+
+    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+        """Every problem, for acyclic splits."""
+        return contiguous_only(self.name, options)
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        """Run until orders stop giving better splits, or until ``monitor.stopping``."""
+        return run_in_background(Driver(problem, options), monitor, Driver.slice)
