@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from partita.errors import TraceError
 from partita.frontends.backward import find_partners
+from partita.frontends.geometry import Geometry
 from partita.frontends.records import Call, Capture, Read, Stored, Value
 from partita.frontends.views import Piece, fold, live_calls, region
 from partita.graph import Graph, Operator, Parameter, Tensor
@@ -42,7 +43,8 @@ def _own_gradients(capture: Capture) -> None:
         call = Call(len(calls), "gradient", "", True, reads, [], stored.dtype, 0, 0, stored.bytes, False)
         call.bytes_read = sum(min(stored.bytes, r.value.bytes) for r in reads)
         calls.append(call)
-        call.partner = next((c for c in calls if any(r.value.stored is stored for r in c.reads) and not c.backward), None)
+        users = (c for c in calls if not c.backward and any(r.value.stored is stored for r in c.reads))
+        call.partner = next(users, None)
         value = Value(call, None, stored.shape, stored.dtype, (0, ((stored.bytes, 1),)))
         call.writes.append(value)
         capture.gradients[number] = stored, Read(value, value.geometry, stored.shape, stored.dtype)
@@ -67,7 +69,7 @@ def _check_gradients(capture: Capture, live: list[Call]) -> None:
 
 
 class _Builder:
-    def __init__(self, capture: Capture, live: list[Call], table: dict[Value, dict[tuple[int, object], Piece]]) -> None:
+    def __init__(self, capture: Capture, live: list[Call], table: dict[Value, dict[Geometry, Piece]]) -> None:
         self.capture = capture
         self.table = table
         self.partners = find_partners(capture, live)
@@ -199,8 +201,7 @@ class _Builder:
                         bytes=piece.bytes,
                     )
                 )
-        first = len(self.steps)
-        return tuple(sorted(tensors, key=lambda t: (-1 if t.producer is None else t.producer, t.consumers[:1] or (first,))))
+        return tuple(sorted(tensors, key=lambda t: -1 if t.producer is None else t.producer))
 
     def _parameters(self) -> tuple[Parameter, ...]:
         users: dict[int, set[int]] = {}
@@ -209,7 +210,8 @@ class _Builder:
                 for read in step.reads:
                     if read.value.stored is not None:
                         users.setdefault(id(read.value.stored), set()).add(index)
-        return tuple(self._parameter(stored, users.get(id(stored), set())) for stored in self.capture.stored if stored.kind != "input")
+        arrays = (stored for stored in self.capture.stored if stored.kind != "input")
+        return tuple(self._parameter(stored, users.get(id(stored), set())) for stored in arrays)
 
     @staticmethod
     def _parameter(stored: Stored, users: set[int]) -> Parameter:

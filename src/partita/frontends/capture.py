@@ -57,7 +57,7 @@ class _Target:
         self.composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[misc]
     """Writes down calls into a :class:`Capture` while it is the active dispatch mode.
 
     Parameters
@@ -139,7 +139,7 @@ class Recorder(TorchDispatchMode):
         out = func(*args, **kwargs)
         if self.paused:
             return out
-        tensors = [out] if isinstance(out, torch.Tensor) else [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
+        tensors = _tensors(out)
         if not tensors and not target.mutated:
             return out
         self._record(func, target, args, kwargs, out, tensors)
@@ -151,9 +151,8 @@ class Recorder(TorchDispatchMode):
             if not self.backward and outputs:
                 self._mark_node(self._latest[outputs[0].untyped_storage()._cdata])
             return
-        mutated = [_argument(args, kwargs, position, name) for position, name in target.mutated]
-        mutated = [t for t in tree_leaves(mutated) if isinstance(t, torch.Tensor)]
-        inputs = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        mutated = _tensors([_argument(args, kwargs, position, name) for position, name in target.mutated])
+        inputs = _tensors((args, kwargs))
         reads: list[Read] = []
         traffic = 0
         if not target.fresh:
@@ -162,7 +161,7 @@ class Recorder(TorchDispatchMode):
         call = self._new_call(target.name, reads, _arithmetic_dtype(inputs, outputs), constant=constant)
         if not self.backward:
             self._mark_node(call)
-        if constant and not inputs or target.packet == "aten.rand":
+        if (constant and not inputs) or target.packet == "aten.rand":
             self._remember(func, target, args, kwargs, fresh)
         call.flops = count_flops(func, args, kwargs, out)
         call.bytes_read = traffic
@@ -174,7 +173,9 @@ class Recorder(TorchDispatchMode):
             if tensor.untyped_storage()._cdata not in self._latest:
                 call.bytes_written += self._write(tensor, call).bytes
 
-    def _reads(self, target: _Target, inputs: list[Any], mutated: list[Any], outputs: list[Any]) -> tuple[list[Read], int]:
+    def _reads(
+        self, target: _Target, inputs: list[Any], mutated: list[Any], outputs: list[Any]
+    ) -> tuple[list[Read], int]:
         reads: list[Read] = []
         traffic = 0
         seen: set[tuple[int, Any]] = set()
@@ -209,9 +210,7 @@ class Recorder(TorchDispatchMode):
         """Remember which forward call the newest autograd node stands for."""
         # The node is numbered just before its kernel is dispatched here. Calls that make no node find an older
         # number, which is taken already.
-        self.capture.nodes.setdefault(
-            torch._C._autograd._get_sequence_nr() - 1, (origin, len(self.capture.calls))
-        )
+        self.capture.nodes.setdefault(torch._C._autograd._get_sequence_nr() - 1, (origin, len(self.capture.calls)))
 
     def _remember(self, func: Any, target: _Target, args: Any, kwargs: Any, fresh: list[Any]) -> None:
         """Keep the actual content of small constants, so that Python may branch on them."""
@@ -228,9 +227,7 @@ class Recorder(TorchDispatchMode):
 
     # -- calls made by hand ---------------------------------------------------------------------------------------
 
-    def emit(
-        self, target: str, inputs: list[Any], outputs: list[Any], flops: int, partner: Call | None = None
-    ) -> Call:
+    def emit(self, target: str, inputs: list[Any], outputs: list[Any], flops: int, partner: Call | None = None) -> Call:
         """Write down a fused call whose outputs were allocated while paused."""
         reads, traffic = self._reads(_FUSED, inputs, [], [])
         constant = all(read.value.constant for read in reads)
@@ -249,9 +246,13 @@ class _Fused:
 
 _FUSED: Any = _Fused()
 
-_FACTORIES = frozenset(
-    f"aten.{name}" for name in "arange eye full linspace logspace ones scalar_tensor zeros".split()
-)
+_FACTORIES = {f"aten.{name}" for name in ("arange", "full", "linspace", "logspace", "ones", "scalar_tensor", "zeros")}
+
+
+def _tensors(tree: Any) -> list[Any]:
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _argument(args: Any, kwargs: Any, position: int, name: str) -> Any:

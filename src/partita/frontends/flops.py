@@ -6,37 +6,32 @@ the calls its registry misses and the calls that touch only part of what they ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 __all__ = ["FRESH", "GATHERS", "OVERWRITES", "SCATTERS", "attention_flops", "count_flops"]
 
-FRESH = frozenset(
-    f"aten.{name}"
-    for name in (
-        "empty_like full_like new_empty new_empty_strided new_full new_ones new_zeros ones_like rand_like randint_like "
-        "randn_like zeros_like"
-    ).split()
+
+def _aten(names: str) -> frozenset[str]:
+    return frozenset(f"aten.{name}" for name in names.split())
+
+
+FRESH = _aten(
+    "empty_like full_like new_empty new_empty_strided new_full new_ones new_zeros ones_like rand_like randint_like "
+    "randn_like zeros_like"
 )
 """Calls that take a tensor only for its shape and type and read none of its data."""
 
-OVERWRITES = frozenset(
-    f"aten.{name}"
-    for name in "bernoulli_ copy_ exponential_ fill_ log_normal_ normal_ random_ uniform_ zero_".split()
-)
+OVERWRITES = _aten("bernoulli_ copy_ exponential_ fill_ log_normal_ normal_ random_ uniform_ zero_")
 """In-place calls whose result does not depend on what their first argument held (``copy_`` reads only its source)."""
 
-GATHERS = frozenset(
-    f"aten.{name}" for name in "embedding gather index index_select take take_along_dim _embedding_bag".split()
-)
+GATHERS = _aten("embedding gather index index_select take take_along_dim _embedding_bag")
 """Calls that read from their first argument as many elements as they write, not all of it."""
 
-SCATTERS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "index_add_ index_copy_ index_fill_ index_put_ _index_put_impl_ masked_scatter_ put_ scatter_ scatter_add_ "
-        "scatter_reduce_"
-    ).split()
+SCATTERS = _aten(
+    "index_add_ index_copy_ index_fill_ index_put_ _index_put_impl_ masked_scatter_ put_ scatter_ scatter_add_ "
+    "scatter_reduce_"
 )
 """In-place calls that touch as many elements of their first argument as their source has, not all of it."""
 
@@ -57,24 +52,18 @@ def attention_flops(query: Sequence[int], key: Sequence[int], value: Sequence[in
 
     The whole score matrix is counted, as ``torch.utils.flop_counter`` does: causality saves nothing here.
     """
-    rows = 2 * key[-2]
-    for extent in query[:-1]:
-        rows *= extent
-    return rows * query[-1], rows * value[-1]
+    pairs = 2 * math.prod(query[:-1]) * key[-2]
+    return pairs * query[-1], pairs * value[-1]
 
 
-def _product(a: Sequence[int], rows: int) -> int:
-    size = 2 * rows
-    for extent in a:
-        size *= extent
-    return size
+def _product(a: Sequence[int], columns: int) -> int:
+    return 2 * math.prod(a) * columns
 
 
 def _grouped_mm(a: Any, b: Any, *_: Any) -> int:
     # Each row of `a` meets one matrix of `b`; with two flat operands the groups share out the inner dimension.
-    if a.dim() == 3 and b.dim() == 2:
-        return 2 * a.shape[1] * a.shape[2] * b.shape[1]
-    return _product(a.shape, b.shape[-1])
+    shape = a.shape[1:] if a.dim() == 3 and b.dim() == 2 else a.shape
+    return _product(shape, b.shape[-1])
 
 
 _EXTRA: dict[str, Any] = {

@@ -22,7 +22,7 @@ _ATTENTION = "aten.scaled_dot_product_attention.default"
 _ATTENTION_BACKWARD = "aten.scaled_dot_product_attention_backward.default"
 
 
-class FusedCalls(TorchFunctionMode):
+class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
     """Catches attention and dropout on the way to a :class:`Recorder`."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -58,13 +58,13 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    if not query.shape[-1] == key.shape[-1] or not key.shape[-2] == value.shape[-2]:
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         shapes = f"{list(query.shape)}, {list(key.shape)}, {list(value.shape)}"
         raise RuntimeError(f"attention of query, key and value shaped {shapes} is not defined")
     return _Attention.apply(recorder, query, key, value, attn_mask)
 
 
-class _Attention(torch.autograd.Function):
+class _Attention(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, recorder: Recorder, query: Any, key: Any, value: Any, mask: Any) -> Any:
         # Kernels write (…, sequence, head, feature), so that joining the heads is a view.
@@ -82,7 +82,7 @@ class _Attention(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Any) -> Any:
         recorder = ctx.recorder
         query, key, value, mask, out, stats = ctx.saved_tensors
         needs = ctx.needs_input_grad[1:]

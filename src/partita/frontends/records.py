@@ -90,5 +90,3 @@ class Capture:
     """Autograd node number to the forward call that made it, or to the value it is a view of; and the number of calls
     written down when it was made."""
     notes: list[str] = field(default_factory=list)
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -41,7 +42,7 @@ def run_module(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], trai
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []
-    with _mode_of(module, training), fake_state(module, recorder, training) as parameters:
+    with _silence(), _mode_of(module, training), fake_state(module, recorder, training) as parameters:
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder)
         with _module_tracking(recorder, names, stack), library_quirks(recorder):
             try:
@@ -90,7 +91,7 @@ def _loss(out: Any) -> tuple[Any, str | None]:
         return given.reshape(()), None
     floating = [t for t in _tensors(out) if t.is_floating_point() and t.requires_grad]
     if not floating:
-        raise TraceError("training needs a floating-point output that depends on the parameters; the model returns none")
+        raise TraceError("training needs a floating output that depends on the parameters; the model returns none")
     return sum(t.mean(dtype=torch.float32) for t in floating), _LOSS_NOTE
 
 
@@ -106,6 +107,18 @@ def _tensors(out: Any) -> list[Any]:
         elif isinstance(leaf, Mapping):
             found.extend(_tensors(leaf))
     return list({id(t): t for t in found}.values())
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the fake mode from logging a traceback for what is raised as an error anyway."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @contextmanager
@@ -156,5 +169,3 @@ def _explain(name: str, kind: str, error: Exception, what: str = "") -> str:
     if len(cause) > 300:
         cause = cause[:297] + "..."
     return f"cannot trace {where}: {type(error).__name__}: {cause}"
-
-

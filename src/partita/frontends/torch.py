@@ -25,9 +25,9 @@ def trace(
     """Trace a PyTorch module into a graph, without its weights' data and without changing it.
 
     The module is run once on fake tensors with the shapes of ``args`` and ``kwargs``, so a module built under
-    ``torch.device("meta")`` of any size will do. In training the graph goes on with the backward: of the output if it is
-    a scalar, of its ``loss`` if it has one, otherwise of the sum of the means of its floating outputs (and a note says
-    so). Attention and dropout are kept whole, as GPUs run them; attention's backward is counted as four products.
+    ``torch.device("meta")`` of any size will do. In training the graph goes on with the backward: of the output if it
+    is a scalar, of its ``loss`` if it has one, otherwise of the sum of the means of its floating outputs (and a note
+    says so). Attention and dropout are kept whole, as GPUs run them; attention's backward is counted as four products.
 
     Parameters
     ----------
@@ -65,6 +65,6 @@ def trace(
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"trace needs a torch.nn.Module, not {type(module).__name__}")
     if isinstance(args, torch.Tensor) or not isinstance(args, Sequence) or isinstance(args, str):
-        raise InputError(f"args must be a tuple of the module's arguments, not {type(args).__name__}; write (x,) for one")
+        raise InputError(f"args must be a tuple of arguments, not {type(args).__name__}; write (x,) for one")
     capture = run_module(module, args, kwargs or {}, training)
     return assemble(capture, name or type(module).__name__, training)

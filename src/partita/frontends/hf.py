@@ -1,0 +1,195 @@
+"""Models of the transformers library, built from a configuration without weights or network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from partita.errors import InputError, TraceError
+from partita.frontends.hf_inputs import make_inputs
+from partita.frontends.hf_tasks import model_class
+from partita.frontends.options import nearest, parse_dtype, parse_value
+from partita.frontends.torch import trace
+from partita.graph import Graph
+
+__all__ = ["load_transformers"]
+
+_EXPERTS_NOTE = (
+    "Every token goes through its top experts: the experts of a layer are grouped products over all tokens, "
+    "which read all the experts' weights and count each token's chosen experts only."
+)
+
+
+def load_transformers(
+    name: str,
+    batch_size: int,
+    sequence_length: int | None,
+    dtype: str | None,
+    fields: Mapping[str, str],
+    task: str | None,
+    training: bool,
+) -> Graph:
+    """Trace a transformers model; see :func:`partita.frontends.models.load_model`.
+
+    Attention runs as one fused call ("sdpa") unless the model caps its scores, which no fused call does. Key-value
+    caches are off.
+    """
+    with _quiet():
+        config = _configuration(name, fields)
+        number_format = parse_dtype(dtype) if dtype is not None else _own_dtype(config)
+        task, cls = model_class(config, task)
+        notes = _simplify(config, training)
+
+        def attempt(number_format: Any) -> Graph:
+            model = _build(cls, config, number_format, name)
+            kwargs = make_inputs(model, config, task, batch_size, sequence_length, number_format, training)
+            title = Path(name).stem if name.endswith(".json") else name
+            return trace(model, (), kwargs, training=training, name=title)
+
+        try:
+            graph = attempt(number_format)
+        except TraceError as error:
+            if dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
+                raise
+            graph = attempt(parse_dtype("float32"))
+            notes.append(f"The model does not run in {str(number_format).removeprefix('torch.')}; this is float32.")
+    if any("grouped_mm" in op.target for op in graph.operators):
+        notes.append(_EXPERTS_NOTE)
+    return graph.replace(notes=(*graph.notes, *notes))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _configuration(name: str, fields: Mapping[str, str]) -> Any:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+
+    given: dict[str, Any] = {}
+    kind = name
+    path = Path(name)
+    if path.is_file():
+        given, kind = _read(path)
+    elif name.endswith(".json") or "/" in name:
+        raise InputError(f"there is no configuration file {name!r}; hf: takes a model type or a local JSON file")
+    known = set(CONFIG_MAPPING_NAMES)
+    if kind not in known:
+        kind = next((k for k in (kind.replace("-", "_"), kind.replace("_", "-")) if k in known), kind)
+    if kind not in known:
+        raise InputError(f"transformers has no model type {kind!r}{nearest(kind, known)}")
+    try:
+        cls = CONFIG_MAPPING[kind]
+        default = cls()
+    except Exception as error:
+        raise InputError(f"transformers cannot make a default configuration of {kind!r}: {_one_line(error)}") from error
+    for field, text in fields.items():
+        _set(given, cls, default, kind, field, parse_value(text))
+    try:
+        return cls.from_dict(given)
+    except Exception as error:
+        raise InputError(f"the configuration of {name!r} is not valid: {_one_line(error)}") from error
+
+
+def _read(path: Path) -> tuple[dict[str, Any], str]:
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)!r} is not a JSON file: {_one_line(error)}") from error
+    if not isinstance(given, dict) or not isinstance(given.get("model_type"), str):
+        raise InputError(f"{str(path)!r} has no model_type; add the transformers model type it configures")
+    kind: str = given["model_type"]
+    return given, kind
+
+
+def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, value: Any) -> None:
+    """Put one field into the arguments of a configuration, so that fields derived from it follow."""
+    head, _, rest = field.partition(".")
+    head = getattr(cls, "attribute_map", {}).get(head, head)
+    known = {*default.to_dict(), *getattr(cls, "attribute_map", {}), "num_labels"}
+    if head not in known:
+        raise InputError(f"the configuration of {kind!r} has no field {field!r}{nearest(head, known)}")
+    before = getattr(default, head, None)
+    if rest:
+        nested = given.setdefault(head, {})
+        if not hasattr(before, "to_dict") or not isinstance(nested, dict):
+            raise InputError(f"field {head!r} of the configuration of {kind!r} has no fields of its own")
+        _set(nested, type(before), before, f"{kind}.{head}", rest, value)
+        return
+    _check_type(kind, field, before, value)
+    given[head] = value
+
+
+def _check_type(kind: str, field: str, before: Any, value: Any) -> None:
+    if before is None or value is None:
+        return
+    expected: tuple[type, ...]
+    if isinstance(before, bool):
+        expected = (bool,)
+    elif isinstance(before, int):
+        # Sizes are often either one number or one per layer or side.
+        expected = (int, list)
+    elif isinstance(before, float):
+        expected = (int, float)
+    elif isinstance(before, (list, tuple)):
+        expected = (list, int)
+    elif isinstance(before, (str, dict)):
+        expected = (type(before),)
+    else:
+        return
+    if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
+        raise InputError(
+            f"field {field!r} of the configuration of {kind!r} is {before!r} by default; "
+            f"{value!r} is not of its type {type(before).__name__}"
+        )
+
+
+def _own_dtype(config: Any) -> Any:
+    import torch
+
+    own = getattr(config, "dtype", None)
+    return own if isinstance(own, torch.dtype) and own.is_floating_point else torch.bfloat16
+
+
+def _simplify(config: Any, training: bool) -> list[str]:
+    """Turn off key-value caches, and in training masking that picks positions by data; returns notes."""
+    notes = []
+    for part in (config, *(v for v in vars(config).values() if hasattr(v, "to_dict"))):
+        if getattr(part, "use_cache", None):
+            part.use_cache = False
+        if training and getattr(part, "apply_spec_augment", None):
+            part.apply_spec_augment = False
+            notes.append("SpecAugment is off: which positions it masks depends on data.")
+    return notes
+
+
+def _build(cls: Any, config: Any, dtype: Any, name: str) -> Any:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    attempts = ["eager"] if getattr(text, "attn_logit_softcapping", None) else ["sdpa", "eager"]
+    failure: Exception | None = None
+    for attention in attempts:
+        for place in (torch.device("meta"), FakeTensorMode(allow_non_fake_inputs=True)):
+            try:
+                with place:
+                    return cls.from_config(config, dtype=dtype, attn_implementation=attention)
+            except Exception as error:
+                failure = failure or error
+    assert failure is not None
+    raise TraceError(f"cannot build the transformers model {name!r}: {_one_line(failure)}") from failure
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

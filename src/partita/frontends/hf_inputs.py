@@ -1,0 +1,139 @@
+"""Example inputs of a transformers model, worked out from its signature and configuration."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from partita.errors import InputError
+
+__all__ = ["make_inputs"]
+
+_DEFAULT_LENGTH = 1024
+_AUDIO_SAMPLES = 16000
+_PER_TOKEN = frozenset({"causal-lm", "masked-lm", "token-classification", "image-text-to-text"})
+_PER_SAMPLE = frozenset(
+    {"sequence-classification", "image-classification", "audio-classification", "video-classification"}
+)
+
+
+def make_inputs(
+    model: Any,
+    config: Any,
+    task: str,
+    batch_size: int,
+    sequence_length: int | None,
+    dtype: Any,
+    training: bool,
+) -> dict[str, Any]:
+    """Keyword arguments of one microbatch, on the meta device.
+
+    Text is ``sequence_length`` tokens (both sides of an encoder-decoder), images and audio have the size that the
+    configuration names, else 224 × 224 pixels and one second. There is no padding, so no attention mask. In training
+    the labels are given where the head takes plain ones; otherwise the trace makes up a loss.
+    """
+    import torch
+
+    accepted = set(inspect.signature(model.forward).parameters)
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    length = _length(model, text, sequence_length)
+    inputs: dict[str, Any] = {}
+
+    def integers(*shape: int) -> Any:
+        return torch.empty(shape, dtype=torch.long, device="meta")
+
+    def numbers(*shape: int) -> Any:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    main = getattr(model, "main_input_name", "input_ids")
+    if "input_features" in accepted and main == "input_features":
+        frames = 2 * config.max_source_positions if hasattr(config, "max_source_positions") else 3000
+        bins = _first(config, "num_mel_bins", "feature_size", "input_feat_per_channel", default=80)
+        shape = (bins, frames) if "mel" in _spec_order(config) else (frames, bins)
+        inputs["input_features"] = numbers(batch_size, *shape)
+    elif "input_values" in accepted and main == "input_values":
+        inputs["input_values"] = _audio(config, batch_size, numbers)
+    elif "pixel_values" in accepted and main == "pixel_values":
+        inputs["pixel_values"] = _image(config, batch_size, numbers)
+    elif "pixel_values_videos" in accepted and main == "pixel_values_videos":
+        frames = _first(config, "frames_per_clip", "num_frames", default=16)
+        inputs["pixel_values_videos"] = numbers(batch_size, frames, *_image(config, 1, numbers).shape[1:])
+    if not inputs or (task in {"zero-shot-image-classification", "base"} and "input_ids" in accepted):
+        inputs["input_ids"] = integers(batch_size, length)
+    if task == "zero-shot-image-classification" and "pixel_values" in accepted:
+        inputs["pixel_values"] = _image(config, batch_size, numbers)
+        if training and "return_loss" in accepted:
+            inputs["return_loss"] = True
+    if "bbox" in accepted and "input_ids" in inputs:
+        inputs["bbox"] = integers(batch_size, length, 4)
+    labels = _labels(task, batch_size, length, integers) if training and "labels" in accepted else None
+    two_sided = getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in accepted
+    if two_sided and labels is None:
+        inputs["decoder_input_ids"] = integers(batch_size, length)
+    if labels is not None:
+        inputs["labels"] = labels
+        if two_sided and getattr(config, "decoder_start_token_id", None) is None:
+            # The decoder's input is the labels shifted behind a start token, which default configurations leave open.
+            config.decoder_start_token_id = 0
+    if training and task == "question-answering" and "start_positions" in accepted:
+        inputs["start_positions"] = integers(batch_size)
+        inputs["end_positions"] = integers(batch_size)
+    if "use_cache" in accepted:
+        inputs["use_cache"] = False
+    return inputs
+
+
+def _labels(task: str, batch_size: int, length: int, integers: Any) -> Any:
+    if task in _PER_TOKEN or task in {"seq2seq-lm", "speech-seq2seq"}:
+        return integers(batch_size, length)
+    return integers(batch_size) if task in _PER_SAMPLE else None
+
+
+def _length(model: Any, config: Any, wanted: int | None) -> int:
+    import torch
+
+    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "block_size")
+    limits = [value for name in names if isinstance(value := getattr(config, name, None), int) and value > 0]
+    if wanted is None:
+        limit = min([_DEFAULT_LENGTH, *limits])
+        # Some position tables hold a few more rows than the tokens they serve.
+        return limit - limit % 64 if limit > 128 and limit % 8 else limit
+    learned = any(
+        isinstance(child, torch.nn.Embedding) and name.split(".")[-1] in _POSITIONS
+        for name, child in model.named_modules()
+    )
+    if limits and learned and wanted > min(limits):
+        raise InputError(
+            f"sequence length {wanted} exceeds the {min(limits)} positions the model has; "
+            "raise that field of its configuration or shorten the sequence"
+        )
+    return wanted
+
+
+_POSITIONS = frozenset({"wpe", "position_embeddings", "embed_positions", "position_embedding"})
+
+
+def _image(config: Any, batch_size: int, numbers: Any) -> Any:
+    vision = getattr(config, "vision_config", None) or config
+    size = _first(vision, "image_size", "img_size", "input_size", default=224)
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    channels = _first(vision, "num_channels", "in_channels", "num_input_channels", default=3)
+    return numbers(batch_size, channels, height, width)
+
+
+def _audio(config: Any, batch_size: int, numbers: Any) -> Any:
+    if hasattr(config, "max_length") and hasattr(config, "num_mel_bins"):
+        return numbers(batch_size, config.max_length, config.num_mel_bins)
+    return numbers(batch_size, _AUDIO_SAMPLES)
+
+
+def _spec_order(config: Any) -> str:
+    return "mel first" if config.model_type.startswith("whisper") else "time first"
+
+
+def _first(config: Any, *names: str, default: Any) -> Any:
+    for name in names:
+        value = getattr(config, name, None)
+        if value is not None:
+            return value
+    return default

@@ -1,0 +1,82 @@
+"""A model named on the command line, as a graph."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+
+from partita.errors import InputError, MissingExtraError
+from partita.graph import Graph
+
+__all__ = ["load_model"]
+
+_FORMS = "'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'"
+
+
+def load_model(
+    spec: str,
+    *,
+    batch_size: int = 1,
+    sequence_length: int | None = None,
+    dtype: str | None = None,
+    set_fields: Mapping[str, str] | None = None,
+    task: str | None = None,
+    training: bool = False,
+) -> Graph:
+    """Trace the model that ``spec`` names.
+
+    Parameters
+    ----------
+    spec
+        ``hf:TYPE`` (a transformers model type with its default configuration, for example ``hf:llama``), ``hf:FILE`` (a
+        configuration in JSON), or ``path/to/file.py:callable`` where the callable returns ``(module, args)`` or
+        ``(module, args, kwargs)``. A callable that has parameters named ``batch_size``, ``sequence_length`` or
+        ``training`` is given them.
+    batch_size
+        Samples in one microbatch.
+    sequence_length
+        Tokens per sample; by default 1024, or the model's maximum if that is less.
+    dtype
+        Number format of weights and floating inputs, for example ``float16``. By default what a configuration file
+        says, otherwise ``bfloat16`` for ``hf:`` models, and what the callable built for files.
+    set_fields
+        Configuration fields to change (for ``hf:``; ``text_config.hidden_size`` reaches a nested one) or further
+        keyword arguments of the callable; values are JSON or else text.
+    task
+        The head of an ``hf:`` model, for example ``causal-lm``; by default one that suits the type.
+    training
+        Whether to trace forward and backward.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    MissingExtraError
+        If torch, or for ``hf:`` transformers, is not installed.
+    InputError
+        If the spec, a field, the task or another option is wrong.
+    TraceError
+        If the model cannot be built or traced.
+    """
+    if batch_size < 1:
+        raise InputError(f"batch size is {batch_size}; it must be at least 1")
+    if sequence_length is not None and sequence_length < 1:
+        raise InputError(f"sequence length is {sequence_length}; it must be at least 1")
+    if not spec.startswith("hf:") and ".py:" not in spec and not spec.endswith(".py"):
+        raise InputError(f"model {spec!r} is not of a form that can be traced; write {_FORMS}")
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("torch", "torch")
+    fields = dict(set_fields or {})
+    if spec.startswith("hf:"):
+        if importlib.util.find_spec("transformers") is None:
+            raise MissingExtraError("transformers", "torch")
+        from partita.frontends.hf import load_transformers
+
+        return load_transformers(spec[3:], batch_size, sequence_length, dtype, fields, task, training)
+    if task is not None:
+        raise InputError("a task picks the head of an hf: model; a Python file builds its own")
+    from partita.frontends.userfile import load_file
+
+    return load_file(spec, batch_size, sequence_length, dtype, fields, training)

@@ -1,0 +1,58 @@
+"""Options that several frontends read the same way."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from partita.errors import InputError
+
+__all__ = ["nearest", "parse_dtype", "parse_value"]
+
+_DTYPES = {
+    "float64": "float64",
+    "float32": "float32",
+    "fp32": "float32",
+    "float16": "float16",
+    "fp16": "float16",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "bf16": "bfloat16",
+}
+
+
+def parse_dtype(text: str) -> Any:
+    """The torch dtype of a name such as ``bfloat16`` or ``fp16``.
+
+    Raises
+    ------
+    InputError
+        If the name is none of those known.
+    """
+    import torch
+
+    name = _DTYPES.get(text.lower().removeprefix("torch."))
+    if name is None:
+        raise InputError(f"dtype {text!r} is not known; use one of {', '.join(sorted(_DTYPES))}")
+    return getattr(torch, name)
+
+
+def parse_value(text: str) -> Any:
+    """A value given on the command line: JSON if it is JSON, otherwise the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        lowered = text.lower()
+        return {"true": True, "false": False, "none": None}.get(lowered, text)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'a' or 'b'?`` for the closest known names, or what there is if none is close."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return "; did you mean " + " or ".join(repr(c) for c in close) + "?"
+    shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    return f"; there is {shown}"

@@ -1,0 +1,156 @@
+"""Models built by a user's Python file."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from partita.errors import InputError, TraceError
+from partita.frontends.options import nearest, parse_dtype, parse_value
+from partita.frontends.torch import trace
+from partita.graph import Graph
+
+__all__ = ["load_file"]
+
+
+def load_file(
+    spec: str,
+    batch_size: int,
+    sequence_length: int | None,
+    dtype: str | None,
+    fields: Mapping[str, str],
+    training: bool,
+) -> Graph:
+    """Trace what ``path/to/file.py:callable`` builds; see :func:`partita.frontends.models.load_model`."""
+    path_text, _, attribute = spec.rpartition(":")
+    if not path_text or not attribute.isidentifier():
+        raise InputError(f"model {spec!r} names no callable; write path/to/file.py:callable")
+    path = Path(path_text)
+    with _importable(path.parent):
+        build = _find(path, attribute)
+        given = _arguments(build, spec, batch_size, sequence_length, fields, training)
+        module, args, kwargs = _build(build, spec, given)
+    if dtype is not None:
+        wanted = parse_dtype(dtype)
+        module = module.to(wanted)
+        args, kwargs = _cast(args, wanted), _cast(kwargs, wanted)
+    return trace(module, args, kwargs, training=training, name=attribute)
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Let the file import its neighbours, as running it would."""
+    entry = str(folder.resolve())
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        if entry in sys.path:
+            sys.path.remove(entry)
+
+
+def _find(path: Path, attribute: str) -> Callable[..., Any]:
+    if not path.is_file():
+        raise InputError(f"there is no file {str(path)!r}; a model is given as path/to/file.py:callable")
+    loaded = importlib.util.spec_from_file_location(path.stem, path)
+    if loaded is None or loaded.loader is None:
+        raise InputError(f"{str(path)!r} is not a Python file; a model is given as path/to/file.py:callable")
+    module = importlib.util.module_from_spec(loaded)
+    try:
+        loaded.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"importing {str(path)!r} fails: {_one_line(error)}") from error
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        names = [n for n, v in vars(module).items() if inspect.isfunction(v) and not n.startswith("_")]
+        what = "is not callable" if hasattr(module, attribute) else "does not exist"
+        raise InputError(f"{attribute!r} {what} in {str(path)!r}{nearest(attribute, names)}")
+    return found  # type: ignore[no-any-return]
+
+
+def _arguments(
+    build: Callable[..., Any],
+    spec: str,
+    batch_size: int,
+    sequence_length: int | None,
+    fields: Mapping[str, str],
+    training: bool,
+) -> dict[str, Any]:
+    parameters = inspect.signature(build).parameters
+    anything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    given: dict[str, Any] = {}
+    for name, value, asked in (
+        ("batch_size", batch_size, batch_size != 1),
+        ("sequence_length", sequence_length, sequence_length is not None),
+        ("training", training, False),
+    ):
+        if name in parameters:
+            if value is not None:
+                given[name] = value
+        elif asked:
+            raise InputError(f"{spec!r} takes no {name}; give the callable a parameter of that name")
+    for name, text in fields.items():
+        if name not in parameters and not anything:
+            raise InputError(f"{spec!r} takes no {name!r}{nearest(name, parameters)}")
+        given[name] = parse_value(text)
+    missing = [
+        name
+        for name, p in parameters.items()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and name not in given
+    ]
+    if missing:
+        raise InputError(f"{spec!r} needs {', '.join(missing)}; set it or give it a default")
+    return given
+
+
+def _build(build: Callable[..., Any], spec: str, given: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Call the callable without allocating weights: under fake tensors, else on the meta device."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            result = build(**given)
+    except Exception as first:
+        try:
+            with torch.device("meta"):
+                result = build(**given)
+        except Exception:
+            raise TraceError(
+                f"building {spec!r} fails: {_one_line(first)}; it runs without data, so values cannot be read"
+            ) from first
+    form = "(module, args) or (module, args, kwargs)"
+    if not isinstance(result, tuple) or len(result) not in (2, 3):
+        raise InputError(f"{spec!r} returns {_describe(result)}; it must return {form}")
+    module, args = result[:2]
+    kwargs = result[2] if len(result) == 3 else {}
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"{spec!r} returns {_describe(module)} first; it must return {form} with a torch.nn.Module")
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    if not isinstance(args, (tuple, list)) or not isinstance(kwargs, Mapping):
+        raise InputError(f"{spec!r} returns args as {_describe(args)}; it must return {form} with a tuple and a dict")
+    return module, tuple(args), dict(kwargs)
+
+
+def _cast(tree: Any, dtype: Any) -> Any:
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def cast(leaf: Any) -> Any:
+        return leaf.to(dtype) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+
+    return tree_map(cast, tree)
+
+
+def _describe(value: Any) -> str:
+    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, (tuple, list)) else type(value).__name__
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
