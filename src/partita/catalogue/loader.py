@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
@@ -74,18 +74,17 @@ class Catalogue:
         """
         own_links = dict(self.links)
         for name, table in links.items():
-            base = self.link(table["base"]) if "base" in table else own_links.get(name)
-            own_links[name] = _merge(LinkSpec, name, table, base, f"{where}: links.{name}")
+            own_links[name] = _merge(LinkSpec, name, table, self.link, own_links, f"{where}: links.{name}")
         extended = replace(self, links=own_links)
         own_devices = dict(self.devices)
         for name, table in devices.items():
-            base_device = self.device(table["base"]) if "base" in table else own_devices.get(name)
-            spec = _merge(DeviceSpec, name, table, base_device, f"{where}: devices.{name}")
+            place = f"{where}: devices.{name}"
+            spec = _merge(DeviceSpec, name, table, self.device, own_devices, place)
             # Links are named as people like; inside, a spec refers to them by their own name.
             own_devices[name] = msgspec.structs.replace(
                 spec,
-                link=extended.link(spec.link).name,
-                host_link=None if spec.host_link is None else extended.link(spec.host_link).name,
+                link=_found(extended.link, spec.link, place),
+                host_link=None if spec.host_link is None else _found(extended.link, spec.host_link, place),
             )
         return replace(extended, devices=own_devices)
 
@@ -109,13 +108,23 @@ def _entries(kind: str, spec: type[Any], aliases: dict[str, str]) -> list[Any]:
     return result
 
 
-def _merge(spec: type[Any], name: str, table: Any, base: Any, where: str) -> Any:
+def _found(look_up: Callable[[str], Any], name: str, where: str) -> str:
+    try:
+        return str(look_up(name).name)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _merge(
+    spec: type[Any], name: str, table: Any, look_up: Callable[[str], Any], known: Mapping[str, Any], where: str
+) -> Any:
     if not isinstance(table, Mapping):
         raise FormatError(f"{where} must be a table of values, not {type(table).__name__}")
     fields = [field.name for field in msgspec.structs.fields(spec) if field.name != "name"]
     for key in table:
         if key not in fields and key != "base":
             raise FormatError(f"{where}: unknown key {key!r}; valid keys are base, {', '.join(fields)}")
+    base = look_up(_found(look_up, str(table["base"]), where)) if "base" in table else known.get(name)
     values: dict[str, Any] = {} if base is None else {f: getattr(base, f) for f in fields}
     values.update((key, value) for key, value in table.items() if key != "base")
     if base is not None and "peak_flops" in table and isinstance(table["peak_flops"], Mapping):

@@ -39,11 +39,11 @@ def partial_gradients(graph: Graph) -> frozenset[int]:
     for total in sums:
         pending: list[int | None] = [total.producer]
         while pending:
-            reader = pending.pop()
-            for place in inputs.get(reader, ()) if reader is not None else ():
+            addition = pending.pop()
+            for place in inputs.get(addition, ()) if addition is not None else ():
                 part = graph.tensors[place]
                 made_backward = part.producer is not None and graph.operators[part.producer].phase == "backward"
-                if place in found or part.consumers != (reader,) or part.shape != total.shape or not made_backward:
+                if place in found or part.consumers != (addition,) or part.shape != total.shape or not made_backward:
                     continue
                 found.add(place)
                 pending.append(part.producer)
