@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
+
+import msgspec
 
 import independent_evaluator as independent
 from partita.throughput.plan import Contiguity, Plan, Stage
@@ -69,8 +71,14 @@ class _Table:
         return tuple(kind.count for kind in self.problem.kinds)
 
 
-def best(problem: ThroughputProblem, contiguity: Contiguity) -> float | None:
-    """Optimal objective for a contiguity, None if there is no feasible plan."""
+def best(problem: ThroughputProblem, contiguity: str) -> float | None:
+    """Optimal objective for a contiguity, None if there is no feasible plan. Remembered for problems seen before."""
+    return _remembered(msgspec.json.encode(problem), contiguity)
+
+
+@lru_cache(maxsize=20_000)
+def _remembered(encoded: bytes, contiguity: str) -> float | None:
+    problem = msgspec.json.decode(encoded, type=ThroughputProblem)
     return best_acyclic(problem) if contiguity == "acyclic" else best_free(problem)
 
 

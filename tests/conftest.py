@@ -1,7 +1,7 @@
 """Shared test set-up.
 
 Hypothesis runs the profile named by ``HYPOTHESIS_PROFILE``: ``ci`` (the default: the same examples on every run, no
-deadline, because the first call of a kernel compiles it) or ``thorough`` (many random examples).
+deadline, because the first call of a kernel compiles it) or ``thorough`` (twenty times as many, other ones each time).
 
 Tests marked ``slow`` are skipped unless ``--run-slow`` or ``-m slow`` is given.
 
@@ -17,11 +17,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from strategies import USUAL_EXAMPLES
+
 PUBLISHED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 
 _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("ci", max_examples=60, derandomize=True, deadline=None, suppress_health_check=_CHECKS)
-settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=_CHECKS)
+settings.register_profile(
+    "ci", max_examples=USUAL_EXAMPLES, derandomize=True, deadline=None, suppress_health_check=_CHECKS
+)
+settings.register_profile("thorough", max_examples=20 * USUAL_EXAMPLES, deadline=None, suppress_health_check=_CHECKS)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 

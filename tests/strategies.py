@@ -6,8 +6,10 @@ in different orders can be compared with ``==`` and ties are real ties.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from partita import graph as graphs_module
@@ -22,7 +24,16 @@ from partita.throughput.problem import (
     ThroughputProblem,
 )
 
-__all__ = ["graphs", "halves", "plans", "throughput_problems"]
+__all__ = ["examples", "graphs", "halves", "plans", "random_problem", "throughput_problems"]
+
+
+#: Examples of a test under the profile ``ci`` (see conftest.py) that does not say how many it wants.
+USUAL_EXAMPLES = 60
+
+
+def examples(count: int) -> settings:
+    """Run a test on so many examples, and on proportionally more under a profile that has more."""
+    return settings(max_examples=max(1, count * settings().max_examples // USUAL_EXAMPLES))
 
 
 def halves(low: float, high: float) -> st.SearchStrategy[float]:
@@ -162,12 +173,14 @@ def _device_kinds(
     latency: bool,
 ) -> list[DeviceKind]:
     result: list[DeviceKind] = []
+    kinds = draw(st.integers(*number))
     left = max_devices
-    for place in range(draw(st.integers(*number))):
-        # The first kind always has a device, so that there is one in all.
-        count = draw(st.integers(0 if place else 1, max(0 if place else 1, min(max_count, left))))
+    for place in range(kinds):
+        # The last kind has a device if no other one has.
+        fewest = 1 if left == max_devices and place == kinds - 1 else 0
+        count = draw(st.integers(fewest, max(fewest, min(max_count, left))))
         left -= count
-        cpu = place > 0 and cpus and draw(st.booleans())
+        cpu = cpus and draw(st.integers(0, 3 if place == 0 else 1)) == 0
         delayed = not cpu and latency and draw(st.booleans())
         result.append(
             DeviceKind(
@@ -306,4 +319,36 @@ def graphs(draw: st.DrawFn, *, training: bool | None = None, max_operators: int 
         parameters=tuple(parameters),
         modules=modules,
         training=train,
+    )
+
+
+def random_problem(seed: int, operators: int = 60, *, devices: int = 4, training: bool = False) -> ThroughputProblem:
+    """A problem too large for the brute force: layers of random width with local tensors, the same for the same seed.
+
+    With ``training`` each operator has a backward one, and the tensors their gradients.
+    """
+    rng = random.Random(seed)
+    times = [rng.randint(1, 16) / 2 for _ in range(operators)]
+    edges = [
+        (place, tuple(sorted({min(operators - 1, place + rng.randint(1, 5)) for _ in range(rng.randint(1, 3))})))
+        for place in range(operators - 1)
+    ]
+    ops = [Operator(id=i, times=(time,), colocation=i if training else None) for i, time in enumerate(times)]
+    tensors = [Tensor(producer=a, consumers=consumers, size=rng.randint(0, 6) / 2) for a, consumers in edges]
+    if training:
+        # Operator i has backward operator operators + i; the gradients go the other way.
+        ops += [
+            Operator(id=operators + i, times=(2 * time,), colocation=i, backward=True) for i, time in enumerate(times)
+        ]
+        tensors += [
+            Tensor(producer=operators + consumer, consumers=(operators + a,), size=rng.randint(0, 6) / 2)
+            for a, consumers in edges
+            for consumer in consumers
+        ]
+    return ThroughputProblem(
+        name=f"random {seed}",
+        kinds=(DeviceKind(name="gpu", count=devices),),
+        operators=tuple(ops),
+        tensors=tuple(tensors),
+        unit="ms",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 import brute_force
@@ -11,7 +11,7 @@ import independent_evaluator
 from partita.throughput.evaluate import evaluate
 from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
-from strategies import plans, throughput_problems
+from strategies import examples, plans, throughput_problems
 
 problems_with_plans = throughput_problems().flatmap(lambda p: st.tuples(st.just(p), plans(p)))
 
@@ -29,14 +29,14 @@ def _agree(problem: ThroughputProblem, plan: Plan) -> None:
     assert ours.feasible == (not ours.violations)
 
 
-@settings(max_examples=400)
+@examples(250)
 @given(problems_with_plans)
 def test_evaluate_agrees_on_arbitrary_plans(case: tuple[ThroughputProblem, Plan]) -> None:
     """Valid plans and plans that break classes, memory, order or support."""
     _agree(*case)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(throughput_problems(max_operators=5, max_devices=3, unsupported=False), st.sampled_from(["acyclic", "free"]))
 def test_evaluate_agrees_on_every_plan_of_tiny_problems(problem: ThroughputProblem, contiguity: str) -> None:
     """All plans that keep classes, so that feasible ones are well represented."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import brute_force
@@ -14,7 +14,7 @@ from partita.throughput.evaluate import evaluate
 from partita.throughput.instance import Instance, build_instance
 from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
-from strategies import plans, throughput_problems
+from strategies import examples, plans, throughput_problems
 
 
 def _items_of_stages(problem: ThroughputProblem, instance: Instance, plan: Plan) -> list[list[int]]:
@@ -43,7 +43,7 @@ def _check_stages(problem: ThroughputProblem, instance: Instance, plan: Plan) ->
             assert instance_memory(instance, items, 1 + stage.in_flight) >= stage.memory.total
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(throughput_problems(max_operators=6, max_devices=4))
 def test_loads_and_memories_of_acyclic_plans(problem: ThroughputProblem) -> None:
     """Every stage of acyclic plans costs the same by the arrays as by evaluate."""
@@ -52,7 +52,7 @@ def test_loads_and_memories_of_acyclic_plans(problem: ThroughputProblem) -> None
         _check_stages(problem, instance, plan)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     throughput_problems(max_operators=7).flatmap(
         lambda p: st.tuples(st.just(p), plans(p, keep_classes=True, contiguity="free"))
@@ -64,7 +64,7 @@ def test_loads_and_memories_of_free_plans(case: tuple[ThroughputProblem, Plan]) 
     _check_stages(problem, build_instance(problem, free=True), plan)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(throughput_problems() | throughput_problems(training=True, memory=True, recompute=True, unsupported=False))
 def test_contraction_is_lossless(problem: ThroughputProblem) -> None:
     """The best split of the items is the best split of the operators."""

@@ -1,0 +1,118 @@
+"""What every lower bound for throughput keeps: it is never above what it bounds, however early it is stopped.
+
+A bound joins by being in the default list; there is nothing to add here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+
+import brute_force
+import partita.baselines
+import partita.throughput.bounds
+from partita.result import Bound, Monitor
+from partita.throughput.evaluate import evaluate
+from partita.throughput.problem import DeviceKind, Operator, ThroughputProblem
+from partita.throughput.solvers.protocol import Options
+from strategies import examples, random_problem, throughput_problems
+
+BOUNDS: tuple[Any, ...] = getattr(partita.throughput.bounds, "DEFAULT_BOUNDS", ())
+
+every_bound = pytest.mark.parametrize("component", BOUNDS, ids=lambda component: component.name)
+
+#: Rounding; the values of test problems are at least a quarter apart.
+SLACK = 1e-6
+
+
+def compute(component: Any, problem: ThroughputProblem, monitor: Monitor) -> Bound | None:
+    """The bound, None where it is refused with a sentence; the problem stays as it is."""
+    refusal = component.supports(problem)
+    if refusal is not None:
+        assert isinstance(refusal, str)
+        assert len(refusal.split()) >= 3
+        return None
+    before = msgspec.json.encode(problem)
+    bound = component.bound(problem, monitor)
+    assert msgspec.json.encode(problem) == before, "the problem was changed"
+    assert bound.method == component.name
+    assert bound.valid_for in ("acyclic", "free")
+    assert component.valid_for == "acyclic" or bound.valid_for == "free"
+    assert not math.isnan(bound.value)
+    return bound
+
+
+def check(component: Any, problem: ThroughputProblem, monitor: Monitor) -> None:
+    """Never above the optimum of what it is valid for."""
+    bound = compute(component, problem, monitor)
+    if bound is None:
+        return
+    optimum = brute_force.best(problem, bound.valid_for)
+    if optimum is not None:
+        assert bound.value <= optimum * (1 + SLACK) + SLACK
+
+
+def test_the_list_holds_named_components() -> None:
+    """The list is not empty and names are unique."""
+    assert BOUNDS
+    names = [component.name for component in BOUNDS]
+    assert len(set(names)) == len(names)
+    assert all(names)
+
+
+@every_bound
+@examples(80)
+@given(problem=throughput_problems() | throughput_problems(unsupported=False, memory=False))
+def test_never_above_the_optimum(component: Any, problem: ThroughputProblem) -> None:
+    """On tiny problems with every feature."""
+    check(component, problem, Monitor(5.0))
+
+
+@every_bound
+@examples(80)
+@given(problem=throughput_problems(unsupported=False, memory=False, kinds=(1, 1), training=False, colocation=False))
+def test_never_above_the_optimum_of_plain_problems(component: Any, problem: ThroughputProblem) -> None:
+    """On tiny problems with alike accelerators and nothing else, which every bound should take on."""
+    check(component, problem, Monitor(5.0))
+
+
+@every_bound
+@examples(20)
+@given(problem=throughput_problems())
+def test_never_above_the_optimum_without_time(component: Any, problem: ThroughputProblem) -> None:
+    """A bound that is stopped early is weak, not wrong."""
+    check(component, problem, Monitor(1e-9))
+    stopped = Monitor()
+    stopped.interrupt()
+    check(component, problem, stopped)
+
+
+@every_bound
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("devices", [2, 8])
+def test_never_above_a_plan_of_a_larger_problem(component: Any, training: bool, devices: int) -> None:
+    """Every plan is an upper bound, also where the brute force cannot go."""
+    problem = random_problem(5, operators=40, devices=devices, training=training)
+    bound = compute(component, problem, Monitor(2.0))
+    if bound is None:
+        pytest.skip("not supported")
+    plans = [b.solve(problem, Options(), Monitor(10.0)).plan for b in partita.baselines.DEFAULT_BASELINES]
+    values = [evaluate(problem, plan).objective for plan in plans if plan is not None]
+    assert bound.value <= min(values) * (1 + SLACK)
+
+
+@every_bound
+def test_at_least_the_largest_operator(component: Any) -> None:
+    """Operators that share nothing: some device runs the longest one, so a bound below its time is of no use."""
+    problem = ThroughputProblem(
+        name="apart",
+        kinds=(DeviceKind(name="gpu", count=3),),
+        operators=tuple(Operator(id=i, times=(time,)) for i, time in enumerate((1.0, 8.0, 2.0))),
+    )
+    bound = compute(component, problem, Monitor(5.0))
+    assert bound is not None, "it refuses the plainest problem"
+    assert 8 * (1 - SLACK) <= bound.value <= 8 * (1 + SLACK)
