@@ -19,7 +19,7 @@ import numpy.typing as npt
 from partita.catalogue.document import ClusterDocument, check_keys, read_cluster_document
 from partita.catalogue.files import read_document
 from partita.catalogue.loader import Catalogue, load_catalogue
-from partita.catalogue.shortform import parse_short_form
+from partita.catalogue.shortform import MAX_DEVICES, parse_short_form
 from partita.catalogue.specs import DeviceSpec, LinkSpec
 from partita.errors import FormatError, InputError
 
@@ -323,6 +323,8 @@ def _validate(cluster: Cluster) -> None:
     count = cluster.device_count
     if count == 0:
         raise InputError(f"{where} has no devices; a machine needs at least one")
+    if count > MAX_DEVICES:
+        raise InputError(f"{where} has {count} devices; at most {MAX_DEVICES} are supported")
     matrix = cluster.matrix_bytes_per_s
     if matrix is None:
         return

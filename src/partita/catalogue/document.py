@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from partita.catalogue.loader import Catalogue, load_catalogue
-from partita.catalogue.shortform import MachineForm, parse_devices, parse_short_form
+from partita.catalogue.shortform import MachineForm, check_size, parse_devices, parse_short_form
 from partita.errors import FormatError
 
 __all__ = ["ClusterDocument", "check_keys", "read_cluster_document"]
@@ -85,6 +85,7 @@ def read_cluster_document(data: Mapping[str, Any], where: str) -> ClusterDocumen
         if not isinstance(entries, list) or not entries:
             raise FormatError(f"{where}: machines must be a list with at least one entry")
         machines = tuple(_machine(where, entry) for entry in entries)
+        check_size(where, machines)
     return ClusterDocument(
         name=_text(where, "name", data.get("name", PurePath(where).stem)),
         machines=machines,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from partita.errors import InputError
 
-__all__ = ["MAX_DEVICES", "MachineForm", "ShortForm", "parse_devices", "parse_short_form"]
+__all__ = ["MAX_DEVICES", "MachineForm", "ShortForm", "check_size", "parse_devices", "parse_short_form"]
 
 #: More devices than this are taken for a slip of the keyboard.
 MAX_DEVICES = 16384
@@ -60,10 +60,15 @@ def parse_short_form(text: str) -> ShortForm:
     if ":" in network or "(" in network or "+" in network or "@" in network:
         raise InputError(f"cluster {text!r}: {network!r} is not a link; the network comes last, after all machines")
     machines = tuple(_machine(text, part) for part in _split(body))
+    check_size(text, machines)
+    return ShortForm(machines=machines, network=network or None)
+
+
+def check_size(where: str, machines: tuple[MachineForm, ...]) -> None:
+    """Refuse more than ``MAX_DEVICES`` devices, before memory is taken for them."""
     total = sum(machine.count * sum(n for _, n in machine.devices) for machine in machines)
     if total > MAX_DEVICES:
-        raise InputError(f"cluster {text!r} has {total} devices; at most {MAX_DEVICES} are supported")
-    return ShortForm(machines=machines, network=network or None)
+        raise InputError(f"cluster {where!r} has {total} devices; at most {MAX_DEVICES} are supported")
 
 
 def parse_devices(text: str, where: str) -> tuple[tuple[tuple[str, int], ...], str | None]:
@@ -73,6 +78,8 @@ def parse_devices(text: str, where: str) -> tuple[tuple[tuple[str, int], ...], s
     for part in _split("".join(text.split())):
         if "(" in part or ")" in part:
             raise InputError(f"cluster {where!r}: {part!r} is inside a machine; a machine cannot hold machines")
+        if ":" in part:
+            raise InputError(f"cluster {where!r}: {part!r} is inside a machine; the network belongs to the cluster")
         item, link = _cut_link(where, part)
         count, name = _counted(where, item)
         devices.append((name, count))
