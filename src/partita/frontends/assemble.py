@@ -29,7 +29,13 @@ def assemble(capture: Capture, name: str, training: bool) -> Graph:
         raise TraceError(f"model {name!r} computes nothing from its inputs or parameters; there is nothing to split")
     _check_gradients(capture, live)
     table = fold(live, capture.outputs, (read for _, read in capture.gradients))
-    return _Builder(capture, live, table).graph(name, training)
+    graph = _Builder(capture, live, table).graph(name, training)
+    idle = [p for p in graph.parameters if not p.users and not p.buffer]
+    if idle:
+        size = sum(p.bytes for p in idle)
+        note = f"No operator reads {len(idle)} of the weights ({size} bytes in all), for example {idle[0].name}."
+        graph = graph.replace(notes=(*graph.notes, note))
+    return graph
 
 
 def _own_gradients(capture: Capture) -> None:

@@ -26,7 +26,7 @@ from partita.frontends.records import Call, Capture, Read, Stored, Value
 
 __all__ = ["Recorder", "dtype_name"]
 
-_MAX_KNOWN = 4096
+_MAX_KNOWN = 256
 _RANDOM = torch.Tag.nondeterministic_seeded
 
 
@@ -218,7 +218,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             if tensor.numel() > _MAX_KNOWN or getattr(tensor, "constant", None) is not None:
                 continue
             with torch._C._DisableTorchDispatch(), torch.no_grad():
-                if target.packet == "aten.rand":
+                if target.packet == "aten.rand" and tensor.dim() == 0:
                     # Layer drop compares such a draw with a small probability: keep every layer.
                     tensor.constant = torch.full(tensor.shape, 1 - 2**-8, dtype=tensor.dtype)
                 elif target.packet in _FACTORIES:

@@ -66,7 +66,14 @@ def _grouped_mm(a: Any, b: Any, *_: Any) -> int:
     return _product(shape, b.shape[-1])
 
 
+def _recurrent(x: Any, weights: Any, recurrent_weights: Any, *_: Any) -> int:
+    # One step of a sample multiplies by both weight matrices once.
+    return 2 * math.prod(x.shape[:-1]) * (weights.numel() + recurrent_weights.numel())
+
+
 _EXTRA: dict[str, Any] = {
+    "aten.mkldnn_rnn_layer": _recurrent,
+    "aten.mkldnn_rnn_layer_backward": lambda *args: 2 * _recurrent(*args),
     "aten._grouped_mm": _grouped_mm,
     "transformers.grouped_mm_fallback": _grouped_mm,
     "transformers.grouped_mm_fallback_backward": lambda x, w, *_: 2 * _product(x.shape, w.shape[-1]),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from partita.frontends.capture import Recorder
@@ -31,11 +32,29 @@ class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is torch.nn.functional.scaled_dot_product_attention:
+        if func is functional.scaled_dot_product_attention:
             return _attention(self.recorder, *args, **kwargs)
-        if func is torch.nn.functional.dropout or func is torch.dropout:
+        if func is functional.dropout or func is torch.dropout:
             return _dropout(func, *args, **kwargs)
+        if func is functional.multi_head_attention_forward:
+            return self._whole_layer(func, args, kwargs)
         return func(*args, **kwargs)
+
+    def _whole_layer(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call a Python function that itself uses attention and dropout; this mode is off while it handles a call."""
+
+        def attention(*args: Any, **kwargs: Any) -> Any:
+            return _attention(self.recorder, *args, **kwargs)
+
+        def dropout(*args: Any, **kwargs: Any) -> Any:
+            return _dropout(originals[1], *args, **kwargs)
+
+        originals = functional.scaled_dot_product_attention, functional.dropout
+        functional.scaled_dot_product_attention, functional.dropout = attention, dropout
+        try:
+            return func(*args, **kwargs)
+        finally:
+            functional.scaled_dot_product_attention, functional.dropout = originals
 
 
 def _dropout(
@@ -43,7 +62,7 @@ def _dropout(
 ) -> Any:
     active = training if train is None else train
     if not active or p == 0 or inplace:
-        return func(input, p, active, inplace) if func is torch.nn.functional.dropout else func(input, p, active)
+        return func(input, p, active, inplace) if func is functional.dropout else func(input, p, active)
     return torch.native_dropout(input, p, True)[0]
 
 

@@ -53,6 +53,9 @@ def make_inputs(
         inputs["input_features"] = numbers(batch_size, *shape)
     elif "input_values" in accepted and main == "input_values":
         inputs["input_values"] = _audio(config, batch_size, numbers)
+    elif "pixel_values" in accepted and main == "pixel_values" and task == "video-classification":
+        frames = _first(config, "num_frames", default=16)
+        inputs["pixel_values"] = numbers(batch_size, frames, *_image(config, 1, numbers).shape[1:])
     elif "pixel_values" in accepted and main == "pixel_values":
         inputs["pixel_values"] = _image(config, batch_size, numbers)
     elif "pixel_values_videos" in accepted and main == "pixel_values_videos":

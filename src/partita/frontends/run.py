@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -42,7 +43,7 @@ def run_module(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], trai
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []
-    with _silence(), _mode_of(module, training), fake_state(module, recorder, training) as parameters:
+    with _silence(), _fixed_chance(), _mode_of(module, training), fake_state(module, recorder, training) as parameters:
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder)
         with _module_tracking(recorder, names, stack), library_quirks(recorder):
             try:
@@ -119,6 +120,17 @@ def _silence() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+@contextmanager
+def _fixed_chance() -> Iterator[None]:
+    """Make Python's own random draws, which some models drop layers by, the same in every trace."""
+    before = random.getstate()
+    random.seed(0)
+    try:
+        yield
+    finally:
+        random.setstate(before)
 
 
 @contextmanager

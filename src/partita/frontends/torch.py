@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from partita.errors import InputError, MissingExtraError
+from partita.errors import InputError, MissingExtraError, PartitaError, TraceError
 from partita.graph import Graph
 
 __all__ = ["trace"]
@@ -66,5 +66,11 @@ def trace(
         raise InputError(f"trace needs a torch.nn.Module, not {type(module).__name__}")
     if isinstance(args, torch.Tensor) or not isinstance(args, Sequence) or isinstance(args, str):
         raise InputError(f"args must be a tuple of arguments, not {type(args).__name__}; write (x,) for one")
-    capture = run_module(module, args, kwargs or {}, training)
-    return assemble(capture, name or type(module).__name__, training)
+    title = name or type(module).__name__
+    try:
+        return assemble(run_module(module, args, kwargs or {}, training), title, training)
+    except PartitaError:
+        raise
+    except Exception as error:
+        cause = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise TraceError(f"cannot trace the root module ({type(module).__name__}): {cause}") from error
