@@ -66,7 +66,7 @@ def test_memory(device: str, bandwidth: float, gib: float) -> None:
 def test_every_device_is_plausible(spec: DeviceSpec) -> None:
     assert spec.source
     assert {spec.link, spec.to_host} <= LINKS.keys()
-    assert spec.memory_bytes % 2**20 == 0 or spec.name == "MI300X"
+    assert spec.memory_bytes % 2**20 == 0
     assert 0.4 <= spec.compute_efficiency <= 0.9
     assert 0.6 <= spec.memory_efficiency <= 0.9
     for dtype in ("float64", "float32", "float16", "bfloat16", "tf32", "int8", "int64", "float8_e4m3fn", "complex64"):
