@@ -34,7 +34,7 @@ __all__ = [
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Positive(click.ParamType):
+class Positive(click.ParamType[float]):
     """A number above zero; ``inf`` only where it is allowed."""
 
     name = "number"

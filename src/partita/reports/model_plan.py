@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.formats.native import result_document
@@ -81,9 +83,16 @@ def model_plan_tables(answer: ModelPlan) -> list[RenderableType]:
         shown.append(stage_table(problem, result.evaluation, counts, modules))
         shown.append(memory_table(result.evaluation))
         found = limits(problem, result.evaluation, answer.without_memory)
-        shown.append("What limits the plan\n" + "\n".join(f"  {sentence}" for sentence in found.sentences) + "\n")
+        shown.append(_paragraphs("What limits the plan", found.sentences))
     shown.append(comparison_table(problem, result.objective, answer.baselines))
     notes = [*graph.notes, *problem.notes]
     if notes:
-        shown.append("Notes\n" + "\n".join(f"  {note}" for note in notes) + "\n")
+        shown.append(_paragraphs("Notes", notes))
     return shown
+
+
+def _paragraphs(title: str, sentences: Sequence[str]) -> str:
+    lines = [title]
+    for sentence in sentences:
+        lines += textwrap.wrap(sentence, 118, initial_indent="  - ", subsequent_indent="    ")
+    return "\n".join(lines) + "\n"

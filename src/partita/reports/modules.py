@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
 
-__all__ = ["StageModules", "module_ranges", "stage_modules"]
+__all__ = ["StageModules", "module_ranges", "shortened", "stage_modules"]
 
 
 @dataclass(frozen=True)
@@ -103,3 +103,47 @@ def module_ranges(names: Sequence[str]) -> list[str]:
             result.append(name)
     flush()
     return result
+
+
+def shortened(entry: StageModules) -> list[str]:
+    """A stage's modules for a table: runs of numbered siblings, and one entry for each layer cut through.
+
+    A layer that the stage shares is shown with the first and last of its modules here: ``h.12 (attn … mlp.c_fc)``.
+    """
+    parts: dict[str, list[str]] = {}
+    for name in entry.complete:
+        layer = _cut_layer(name)
+        if layer is not None:
+            parts.setdefault(layer, []).append(name.removeprefix(layer + "."))
+    for name in entry.partial:
+        layer = _layer(name)
+        if layer is not None:
+            parts.setdefault(layer, [])
+    whole = [name for name in entry.complete if _cut_layer(name) is None and _layer(name) not in parts]
+    inside = [
+        f"{layer} ({names[0] if len(names) == 1 else f'{names[0]} … {names[-1]}'})" if names else f"part of {layer}"
+        for layer, names in parts.items()
+    ]
+    first = [text for text, layer in zip(inside, parts, strict=True) if _before(layer, whole)]
+    return [*first, *module_ranges(whole), *(text for text in inside if text not in first)]
+
+
+_LAYER = re.compile(r"^(.*?\.)?\d+(?=\.|$)")
+
+
+def _layer(name: str) -> str | None:
+    match = _LAYER.match(name)
+    return match[0] if match else None
+
+
+def _cut_layer(name: str) -> str | None:
+    """The numbered layer that holds a complete module without being complete itself."""
+    layer = _layer(name)
+    return layer if layer is not None and layer != name else None
+
+
+def _before(layer: str, whole: Sequence[str]) -> bool:
+    """Whether a cut layer comes before the stage's complete numbered siblings."""
+    match = _TAIL.match(layer)
+    numbers = [m for m in map(_TAIL.match, whole) if m and match and m[1] == match[1]]
+    return bool(match and numbers and int(match[2]) < int(numbers[0][2]))

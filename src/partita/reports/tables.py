@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
-from partita.reports.modules import StageModules, module_ranges
+from partita.reports.modules import StageModules, shortened
 from partita.throughput.evaluate import Evaluation
 from partita.throughput.problem import ThroughputProblem
 from partita.units import format_bytes, format_time
@@ -40,9 +40,7 @@ def stage_table(
     for number, (stage, count, entry) in enumerate(zip(evaluation.stages, counts, modules, strict=True)):
         cells = [str(number), stage.device]
         if named:
-            text = module_ranges(entry.complete)
-            partial = [f"part of {name}" for name in module_ranges(_outermost(entry.partial))]
-            cells.append(", ".join([*text, *partial]))
+            cells.append(", ".join(shortened(entry)))
         cells += [
             str(count),
             format_time(stage.compute, unit),
@@ -51,11 +49,6 @@ def stage_table(
         ]
         table.add_row(*cells, style="bold" if number == worst else None)
     return table
-
-
-def _outermost(names: Sequence[str]) -> list[str]:
-    """Drop partial modules inside other partial ones: the innermost say where the cut runs."""
-    return [name for name in names if not any(other.startswith(name + ".") for other in names)]
 
 
 def memory_table(evaluation: Evaluation) -> Table:
