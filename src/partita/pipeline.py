@@ -321,16 +321,13 @@ def plan(
     graph: Graph,
     cluster: Cluster,
     *,
-    microbatches: int = 1,
-    schedule: str = "1f1b",
-    optimizer: str = "adam",
-    recompute: bool = False,
     time_limit_s: float | None = 60.0,
     seed: int = 0,
     contiguity: Contiguity = "acyclic",
     solver: str | None = None,
     threads: int = 2,
     progress: Progress | None = None,
+    **pricing: Any,
 ) -> ModelPlan:
     """Price a model on a cluster, split it, and compare the split with what people do by hand.
 
@@ -340,10 +337,10 @@ def plan(
         A traced model.
     cluster
         The devices.
-    microbatches, schedule, optimizer, recompute
-        How it is trained; see ``price``.
     time_limit_s, seed, contiguity, solver, threads, progress
         As for ``solve``.
+    pricing
+        Further arguments of ``price``: microbatches, schedule, optimizer, recompute, and so on.
 
     Raises
     ------
@@ -352,9 +349,7 @@ def plan(
     """
     from partita.costs.price import price
 
-    problem = price(
-        graph, cluster, microbatches=microbatches, schedule=schedule, optimizer=optimizer, recompute=recompute
-    )
+    problem = price(graph, cluster, **pricing)
     result = solve(
         problem,
         time_limit_s=time_limit_s,

@@ -80,7 +80,8 @@ def test_infeasible_operator_is_named(partita: Callable[..., Run], tmp_path: Pat
     assert run.code == 1
     assert "operator 1 (b)" in run.document["reason"]
     assert "50 B more" in run.document["reason"]
-    assert "150 bytes" in run.document["reason"]
+    # One of two devices must hold two operators of the row: 150 + 10.
+    assert "160 bytes" in run.document["reason"]
 
 
 def test_unsupported_everywhere_is_named(partita: Callable[..., Run], tmp_path: Path) -> None:
@@ -219,7 +220,7 @@ def test_help_is_instant_and_import_is_light() -> None:
     code = (
         "import sys, partita; "
         "heavy = {'torch', 'numba', 'highspy', 'ortools', 'pyscipopt', 'matplotlib', 'transformers', 'scipy'}; "
-        "sys.exit(', '.join(sorted(heavy & set(sys.modules))))"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
     code = code.replace("import sys, partita", "import sys, partita.cli")

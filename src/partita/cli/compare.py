@@ -19,7 +19,14 @@ from partita.cli.common import (
     summary_lines,
     write_result,
 )
-from partita.cli.model import is_model, model_options, read_cluster, read_model
+from partita.cli.model import (
+    is_model,
+    model_options,
+    pricing_arguments,
+    read_cluster,
+    read_model,
+    take_pricing,
+)
 from partita.errors import InputError
 
 __all__ = ["compare"]
@@ -51,7 +58,7 @@ def compare(
     from partita.reports.tables import comparison_table
 
     check_writable(output)
-    pricing = {name: options.pop(name) for name in ("optimizer", "schedule", "recompute")}
+    pricing = take_pricing(options)
     reading = {
         name: options.pop(name)
         for name in ("file_format", "problem_kind", "devices", "cpus", "memory", "scale_communication")
@@ -64,8 +71,7 @@ def compare(
             raise InputError(f"{what} is a model; say what to split it over with --cluster, for example 4xA100-80GB")
         machines = read_cluster(cluster)
         graph = read_model(what, **options)
-        default = 4 * machines.device_count if graph.training else 1
-        problem = price(graph, machines, microbatches=microbatches or default, **pricing)
+        problem = price(graph, machines, **pricing_arguments(pricing, graph, machines, microbatches))
     else:
         problem = read_file(what, microbatches=microbatches, **reading)
     with progress_line(problem.unit, "splitting") as progress:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
 
-__all__ = ["is_model", "model_options", "read_cluster", "read_model"]
+__all__ = ["is_model", "model_options", "pricing_arguments", "read_cluster", "read_model", "take_pricing"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -28,6 +28,17 @@ def model_options(command: Command) -> Command:
         click.option(
             "--schedule", type=click.Choice(["1f1b", "gpipe"]), default="1f1b", show_default=True, help="Training."
         ),
+        click.option(
+            "--costs", "cost_table", type=click.Path(), metavar="TABLE", help="Measured times."
+        ),
+        click.option(
+            "--tied",
+            type=click.Choice(["copy", "together"]),
+            default="copy",
+            show_default=True,
+            help="Tied parameters: a copy on each device that reads them, or their readers on one device.",
+        ),
+        click.option("--optimizer-dtype", default="float32", show_default=True, metavar="NAME", help="Of its state."),
         click.option("--optimizer", default="adam", show_default=True, metavar="NAME", help="Training: its state."),
         click.option("--training", is_flag=True, help="Forward and backward, with gradients and optimizer."),
         click.option("--task", metavar="NAME", help="The head of an hf: model, for example causal-lm."),
@@ -103,3 +114,25 @@ def read_cluster(text: str) -> Cluster:
     from partita.cluster import parse_cluster
 
     return parse_cluster(text)
+
+
+#: Options that go to ``price`` under their own name.
+PRICING = ("optimizer", "optimizer_dtype", "tied", "schedule", "recompute")
+
+
+def take_pricing(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of pricing out of a command's options, leaving those of tracing."""
+    return {name: options.pop(name) for name in (*PRICING, "cost_table")}
+
+
+def pricing_arguments(
+    taken: dict[str, Any], graph: Graph, cluster: Cluster, microbatches: int | None
+) -> dict[str, Any]:
+    """Arguments of ``price``; training defaults to four microbatches per device, usual for small pipeline bubbles."""
+    from partita.costs.table import read_cost_table
+
+    arguments = dict(taken)
+    table = arguments.pop("cost_table")
+    arguments["costs"] = None if table is None else read_cost_table(table)
+    arguments["microbatches"] = microbatches or (4 * cluster.device_count if graph.training else 1)
+    return arguments

@@ -17,7 +17,7 @@ from partita.cli.common import (
     summary_lines,
     write_result,
 )
-from partita.cli.model import model_options, read_cluster, read_model
+from partita.cli.model import model_options, pricing_arguments, read_cluster, read_model, take_pricing
 from partita.errors import UnsupportedError
 
 __all__ = ["plan"]
@@ -39,9 +39,6 @@ def plan(
     cluster: str,
     objective: str,
     microbatches: int | None,
-    optimizer: str,
-    schedule: str,
-    recompute: bool,
     contiguity: str,
     solver: str | None,
     time_limit: float,
@@ -51,7 +48,7 @@ def plan(
     problem_output: str | None,
     graph_output: str | None,
     as_json: bool,
-    **tracing: Any,
+    **options: Any,
 ) -> int:
     """Split MODEL over CLUSTER.
 
@@ -64,7 +61,8 @@ def plan(
         check_writable(path)
     # The cluster is read first: a mistake there should not cost the time of tracing.
     machines = read_cluster(cluster)
-    graph = read_model(model, **tracing)
+    pricing = take_pricing(options)
+    graph = read_model(model, **options)
 
     from partita.formats.native import write_graph, write_problem
     from partita.pipeline import plan as run
@@ -72,22 +70,17 @@ def plan(
 
     if graph_output is not None:
         write_graph(graph_output, graph)
-    if microbatches is None:
-        microbatches = 4 * machines.device_count if graph.training else 1
     with progress_line("s", "splitting") as progress:
         answer = run(
             graph,
             machines,
-            microbatches=microbatches,
-            schedule=schedule,
-            optimizer=optimizer,
-            recompute=recompute,
             time_limit_s=time_limit,
             seed=seed,
             contiguity=contiguity,  # type: ignore[arg-type]
             solver=solver,
             threads=threads,
             progress=progress,
+            **pricing_arguments(pricing, graph, machines, microbatches),
         )
     if problem_output is not None:
         write_problem(problem_output, answer.problem)

@@ -81,7 +81,11 @@ def read_throughput(path: str | Path, *, scale_communication: float = 1.0) -> Th
     document = decode(read_bytes(path), _Document, path)
     if not (math.isfinite(scale_communication) and scale_communication >= 0):
         raise InputError(f"the communication scale is {scale_communication}; it must be finite and not negative")
-    ids = {node.id for node in document.nodes}
+    ids: set[int] = set()
+    for node in document.nodes:
+        if node.id in ids:
+            raise FormatError(f"{path}: node id {node.id} appears twice; ids must be unique")
+        ids.add(node.id)
     operators = tuple(
         Operator(
             id=node.id,

@@ -140,8 +140,7 @@ def plan_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation
     return {
         "contiguity": plan.contiguity,
         "devices": [
-            _stage_document(problem, entry, stage)
-            for entry, stage in zip(plan.stages, evaluation.stages, strict=True)
+            _stage_document(problem, entry, stage) for entry, stage in zip(plan.stages, evaluation.stages, strict=True)
         ],
     }
 

@@ -142,7 +142,7 @@ def _smallest_memory(problem: ThroughputProblem, probe: Probe, clock: Monitor) -
 
     present = max(kind.memory_bytes or 0.0 for kind in problem.kinds if kind.accelerator)
     low, high, exact = present, math.inf, True
-    while clock.remaining_s > 0 and high - low > max(1.0, _MEMORY_PRECISION * high):
+    while clock.remaining_s > 0 and (math.isinf(high) or high - low > max(1.0, _MEMORY_PRECISION * high)):
         size = (low + high) / 2 if math.isfinite(high) else math.inf
         changed = problem.replace(memory_bytes=size)
         answer = probe(changed, min(2.0, clock.remaining_s / 2))
