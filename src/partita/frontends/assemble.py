@@ -60,17 +60,16 @@ def _check_gradients(capture: Capture, live: list[Call]) -> None:
     if not capture.gradients:
         return
     have = {id(stored) for stored, _ in capture.gradients}
-    missing: dict[str, str] = {}
+    users: dict[int, str] = {}
     for call in live:
         for read in call.reads:
-            stored = read.value.stored
-            if stored is not None and stored.trainable and id(stored) not in have:
-                missing.setdefault(stored.name, call.target)
+            users.setdefault(id(read.value.stored), call.target)
+    missing = [s for s in capture.stored if s.trainable and id(s) in users and id(s) not in have]
     if missing:
-        first, target = next(iter(missing.items()))
+        first = missing[0]
         raise TraceError(
-            f"parameter {first!r} is used (by {target}) but gets no gradient, and {len(missing) - 1} more like it; "
-            "if that is meant, freeze it with requires_grad_(False)"
+            f"parameter {first.name!r} is used (by {users[id(first)]}) but gets no gradient, and {len(missing) - 1} "
+            "more like it; if that is meant, freeze it with requires_grad_(False)"
         )
 
 

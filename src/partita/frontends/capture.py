@@ -192,6 +192,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                     size = 0
                 if target.overwrites and whole:
                     continue
+                # What a partial write leaves alone belongs to the result too.
+                read = Read(read.value, read.value.geometry, read.value.shape, read.value.dtype)
             elif position == 0 and target.gathers:
                 size = min(size, sum(t.numel() * t.element_size() for t in outputs))
             reads.append(read)

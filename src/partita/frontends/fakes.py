@@ -21,12 +21,24 @@ def _storage_key(tensor: Any) -> Any:
     return (tensor.untyped_storage()._cdata, *layout)
 
 
+def _format(tensor: Any, dtype: Any) -> Any:
+    return dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+
+
+def _stored(name: str, fake: Any, kind: str, trainable: bool = False) -> Stored:
+    size = fake.numel() * fake.element_size()
+    return Stored(name, tuple(fake.shape), dtype_name(fake.dtype), size, kind, trainable)
+
+
 @contextmanager
-def fake_state(module: Any, recorder: Recorder, training: bool) -> Iterator[list[tuple[Stored, Any]]]:
+def fake_state(
+    module: Any, recorder: Recorder, training: bool, dtype: Any = None
+) -> Iterator[list[tuple[Stored, Any]]]:
     """Replace every tensor a module holds by a fake one on the CPU, and put the originals back afterwards.
 
     Yields the distinct parameters, each with its stand-in, in the order of ``named_parameters``. Arrays that are one
-    object, or one region of one storage, become one stand-in: that is how ties are found.
+    object, or one region of one storage, become one stand-in: that is how ties are found. Given a ``dtype``, floating
+    arrays become of that format.
     """
     made: dict[Any, tuple[Any, Stored | None]] = {}
     parameters: list[tuple[Stored, Any]] = []
@@ -42,12 +54,11 @@ def fake_state(module: Any, recorder: Recorder, training: bool) -> Iterator[list
                 return fake
             return fake.detach()
         with recorder.fake:
-            fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+            fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=_format(tensor, dtype), device="cpu")
         stored = None
         if kind != "constant":
-            size = tensor.numel() * tensor.element_size()
             trainable = kind == "parameter" and bool(tensor.requires_grad)
-            stored = Stored(name, tuple(tensor.shape), dtype_name(tensor.dtype), size, kind, trainable)
+            stored = _stored(name, fake, kind, trainable)
             recorder.store(fake, stored)
         if kind == "parameter":
             fake = torch.nn.Parameter(fake, requires_grad=training and tensor.requires_grad)
@@ -74,7 +85,7 @@ def fake_state(module: Any, recorder: Recorder, training: bool) -> Iterator[list
             holder[key] = original
 
 
-def fake_arguments(args: Any, kwargs: Any, recorder: Recorder) -> tuple[Any, Any]:
+def fake_arguments(args: Any, kwargs: Any, recorder: Recorder, dtype: Any = None) -> tuple[Any, Any]:
     """Replace the tensors among a call's arguments by fake inputs named after their place.
 
     A keyword keeps its name; a positional argument is ``input0``, ``input1``, …; nesting adds ``.key``.
@@ -90,9 +101,8 @@ def fake_arguments(args: Any, kwargs: Any, recorder: Recorder) -> tuple[Any, Any
             keys = [str(getattr(entry, "idx", getattr(entry, "key", entry))) for entry in path]
             name = ".".join(keys[1:]) if keys[0] == "1" else ".".join(["input" + keys[1], *keys[2:]])
             with recorder.fake:
-                fake = torch.empty(leaf.shape, dtype=leaf.dtype, device="cpu")
-            size = leaf.numel() * leaf.element_size()
-            recorder.store(fake, Stored(name, tuple(leaf.shape), dtype_name(leaf.dtype), size, "input"))
+                fake = torch.empty(leaf.shape, dtype=_format(leaf, dtype), device="cpu")
+            recorder.store(fake, _stored(name, fake, "input"))
             made[id(leaf)] = fake
         fakes.append(made[id(leaf)])
     new_args, new_kwargs = tree_unflatten(fakes, spec)

@@ -68,7 +68,7 @@ def _grouped_mm(a: Any, b: Any, *_: Any) -> int:
 
 def _recurrent(x: Any, weights: Any, recurrent_weights: Any, *_: Any) -> int:
     # One step of a sample multiplies by both weight matrices once.
-    return 2 * math.prod(x.shape[:-1]) * (weights.numel() + recurrent_weights.numel())
+    return int(2 * math.prod(x.shape[:-1]) * (weights.numel() + recurrent_weights.numel()))
 
 
 _EXTRA: dict[str, Any] = {

@@ -30,8 +30,10 @@ __all__ = ["run_module"]
 _LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating outputs stands in for one."
 
 
-def run_module(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], training: bool) -> Capture:
-    """Run a module once on fake tensors.
+def run_module(
+    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], training: bool, dtype: Any = None
+) -> Capture:
+    """Run a module once on fake tensors, floating ones in the given ``torch.dtype`` if any.
 
     Raises
     ------
@@ -43,8 +45,13 @@ def run_module(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], trai
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []
-    with _silence(), _fixed_chance(), _mode_of(module, training), fake_state(module, recorder, training) as parameters:
-        fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder)
+    with (
+        _silence(),
+        _fixed_chance(),
+        _mode_of(module, training),
+        fake_state(module, recorder, training, dtype) as parameters,
+    ):
+        fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
         with _module_tracking(recorder, names, stack), library_quirks(recorder):
             try:
                 with torch.set_grad_enabled(training), fake, recorder, FusedCalls(recorder):

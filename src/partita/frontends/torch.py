@@ -21,6 +21,7 @@ def trace(
     kwargs: Mapping[str, Any] | None = None,
     training: bool = False,
     name: str | None = None,
+    dtype: str | None = None,
 ) -> Graph:
     """Trace a PyTorch module into a graph, without its weights' data and without changing it.
 
@@ -40,6 +41,9 @@ def trace(
         Whether to trace forward and backward.
     name
         The graph's name; the module's class name by default.
+    dtype
+        Number format to trace floating weights, buffers and arguments in, for example ``bfloat16``; by default each in
+        its own.
 
     Returns
     -------
@@ -51,7 +55,7 @@ def trace(
     MissingExtraError
         If torch is not installed.
     InputError
-        If ``module`` is not a module or ``args`` not a sequence.
+        If ``module`` is not a module, ``args`` not a sequence or ``dtype`` unknown.
     TraceError
         If the module cannot be run, its control flow depends on data, or a used parameter gets no gradient.
     """
@@ -60,15 +64,17 @@ def trace(
     import torch
 
     from partita.frontends.assemble import assemble
+    from partita.frontends.options import parse_dtype
     from partita.frontends.run import run_module
 
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"trace needs a torch.nn.Module, not {type(module).__name__}")
     if isinstance(args, torch.Tensor) or not isinstance(args, Sequence) or isinstance(args, str):
         raise InputError(f"args must be a tuple of arguments, not {type(args).__name__}; write (x,) for one")
+    number_format = None if dtype is None else parse_dtype(dtype)
     title = name or type(module).__name__
     try:
-        return assemble(run_module(module, args, kwargs or {}, training), title, training)
+        return assemble(run_module(module, args, kwargs or {}, training, number_format), title, training)
     except PartitaError:
         raise
     except Exception as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, TraceError
-from partita.frontends.options import nearest, parse_dtype, parse_value
+from partita.frontends.options import nearest, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
 
@@ -35,11 +35,7 @@ def load_file(
         build = _find(path, attribute)
         given = _arguments(build, spec, batch_size, sequence_length, fields, training)
         module, args, kwargs = _build(build, spec, given)
-    if dtype is not None:
-        wanted = parse_dtype(dtype)
-        module = module.to(wanted)
-        args, kwargs = _cast(args, wanted), _cast(kwargs, wanted)
-    return trace(module, args, kwargs, training=training, name=attribute)
+    return trace(module, args, kwargs, training=training, name=attribute, dtype=dtype)
 
 
 @contextmanager
@@ -136,16 +132,6 @@ def _build(build: Callable[..., Any], spec: str, given: dict[str, Any]) -> tuple
     if not isinstance(args, (tuple, list)) or not isinstance(kwargs, Mapping):
         raise InputError(f"{spec!r} returns args as {_describe(args)}; it must return {form} with a tuple and a dict")
     return module, tuple(args), dict(kwargs)
-
-
-def _cast(tree: Any, dtype: Any) -> Any:
-    import torch
-    from torch.utils._pytree import tree_map
-
-    def cast(leaf: Any) -> Any:
-        return leaf.to(dtype) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
-
-    return tree_map(cast, tree)
 
 
 def _describe(value: Any) -> str:
