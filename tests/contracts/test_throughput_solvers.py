@@ -22,7 +22,7 @@ from partita.throughput.problem import DeviceKind, Operator, Tensor, ThroughputP
 from partita.throughput.solvers.protocol import Options, Outcome, Solver
 from strategies import examples, random_problem, throughput_problems
 
-SOLVERS: tuple[Solver, ...] = getattr(partita.throughput.solvers, "DEFAULT_SOLVERS", ())
+SOLVERS: tuple[Solver, ...] = partita.throughput.solvers.DEFAULT_SOLVERS
 BASELINES: tuple[Solver, ...] = partita.baselines.DEFAULT_BASELINES
 
 CONTIGUITIES: tuple[Contiguity, ...] = ("acyclic", "free")
