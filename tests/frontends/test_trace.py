@@ -428,3 +428,24 @@ def test_things_that_are_no_model() -> None:
         trace(Mlp(), torch.zeros(4, 8))
     with pytest.raises(TraceError, match="computes nothing"):
         traced(lambda self, x: torch.ones(3), args=(torch.zeros(1),))
+
+
+def test_what_the_caller_switched_on_does_not_matter() -> None:
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.relu(x + torch.ones(3)) * torch.arange(3)
+
+    plain = trace(Model(), (torch.zeros(3),))
+    with torch.inference_mode():
+        assert trace(Model(), (torch.zeros(3),)) == plain
+    with torch.device("meta"):
+        assert trace(Model(), (torch.zeros(3),)) == plain
+    assert trace(torch.compile(Model()), (torch.zeros(3),)) == plain
+
+
+def test_dtype_option() -> None:
+    graph = trace(Mlp(), (torch.zeros(4, 8),), dtype="fp16")
+    assert {op.dtype for op in graph.operators} == {"float16"}
+    assert graph == trace(Mlp().half(), (torch.zeros(4, 8).half(),))
+    with pytest.raises(InputError, match="dtype 'int4' is not known"):
+        trace(Mlp(), (torch.zeros(4, 8),), dtype="int4")

@@ -238,3 +238,27 @@ def test_recomputation_is_traced_where_it_happens() -> None:
     assert targets(graph).count("tanh") == 2
     late = [graph.operators[c] for c in tensor(graph, "tanh").consumers if graph.operators[c].phase == "backward"]
     assert [(op.target, op.module) for op in late] == [("aten.mm.default", "b")]
+
+
+def test_in_place_calls_keep_their_backward_at_home() -> None:
+    class Normalised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(4, 4)
+            self.b = nn.Linear(4, 4)
+            self.scale = Scale()
+
+        def forward(self, x):
+            return self.b(self.scale(torch.exp(self.a(x))))
+
+    class Scale(nn.Module):
+        def forward(self, y):
+            y = y * 2
+            y /= y.sum(-1, keepdim=True)
+            return y
+
+    graph = trace(Normalised(), (torch.zeros(2, 4),), training=True)
+    check_training(graph)
+    quotient = [op.module for op in graph.operators if op.phase == "backward" and op.target == "aten.div.Tensor"]
+    assert quotient
+    assert set(quotient) == {"scale"}

@@ -14,6 +14,10 @@ __all__ = ["GRADIENT_PREFIX", "assemble"]
 GRADIENT_PREFIX = "grad:"
 """The tensor that holds the gradient of parameter ``w`` is named ``grad:w``."""
 
+_ATTENTION_NOTE = (
+    "Attention's backward counts four products; the scores that fused kernels compute once more are not counted."
+)
+
 
 def assemble(capture: Capture, name: str, training: bool) -> Graph:
     """Build the graph of what a capture's outputs and gradients depend on.
@@ -30,6 +34,8 @@ def assemble(capture: Capture, name: str, training: bool) -> Graph:
     _check_gradients(capture, live)
     table = fold(live, capture.outputs, (read for _, read in capture.gradients))
     graph = _Builder(capture, live, table).graph(name, training)
+    if any(op.target.startswith("aten.scaled_dot_product_attention_backward") for op in graph.operators):
+        graph = graph.replace(notes=(*graph.notes, _ATTENTION_NOTE))
     idle = [p for p in graph.parameters if not p.users and not p.buffer]
     if idle:
         size = sum(p.bytes for p in idle)

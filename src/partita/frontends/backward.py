@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from partita.frontends.records import Call, Capture, Value
 
@@ -13,27 +13,31 @@ def find_partners(capture: Capture, live: list[Call]) -> dict[int, Call]:
     """Forward partner of every live backward call, by the call's index.
 
     Autograd numbers the node of a forward call as it runs, and says which node is at work when a backward call runs:
-    that gives the partner of nearly every call. Where the node belongs to a view or to a call that has vanished, the
+    that gives the partner of nearly every call. A number nobody claimed was given out between two calls, as in-place
+    calls do, and belongs to the earlier. Where the node belongs to a view or to a call that has vanished, the
     nearest surviving call takes its place: the maker of the viewed value, else its next reader, else whoever made the
     newest gradient the backward call reads, else whoever made a value it reads.
     """
     forward = [call for call in live if not call.backward]
     indices = [call.index for call in forward]
     alive = {call.index for call in live}
+    numbers = sorted(capture.nodes)
     partners: dict[int, Call] = {}
     for call in live:
         if call.backward:
-            partner = _by_node(capture, call, alive, forward, indices) or _by_reads(call, partners, alive)
+            partner = _by_node(capture, call, alive, forward, indices, numbers) or _by_reads(call, partners, alive)
             partners[call.index] = partner or forward[-1]
     return partners
 
 
-def _by_node(capture: Capture, call: Call, alive: set[int], forward: list[Call], indices: list[int]) -> Call | None:
+def _by_node(
+    capture: Capture, call: Call, alive: set[int], forward: list[Call], indices: list[int], numbers: list[int]
+) -> Call | None:
     if call.partner is not None and call.partner.index in alive:
         return call.partner
-    if call.node is None or call.node not in capture.nodes:
+    if call.node is None or not numbers or call.node < numbers[0]:
         return None
-    origin, position = capture.nodes[call.node]
+    origin, position = capture.nodes[numbers[bisect_right(numbers, call.node) - 1]]
     maker = origin.call if isinstance(origin, Value) else origin
     if maker is not None and maker.index in alive and not maker.backward:
         return maker

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ def run_module(
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
         with _module_tracking(recorder, names, stack), library_quirks(recorder):
             try:
-                with torch.set_grad_enabled(training), fake, recorder, FusedCalls(recorder):
+                with _plain_torch(), torch.set_grad_enabled(training), fake, recorder, FusedCalls(recorder):
                     out = module(*fake_args, **fake_kwargs)
             except Exception as error:
                 where = names.get(id(stack[-1]), "") if stack else ""
@@ -71,7 +72,7 @@ def _run_backward(recorder: Recorder, fake: Any, out: Any, parameters: list[tupl
     wanted = [(stored, tensor) for stored, tensor in parameters if stored.trainable]
     if not wanted:
         raise TraceError("training needs a parameter that requires a gradient, but the model has none")
-    with torch.enable_grad(), fake, recorder, FusedCalls(recorder):
+    with _plain_torch(), torch.enable_grad(), fake, recorder, FusedCalls(recorder):
         loss, note = _loss(out)
         if not loss.requires_grad:
             raise TraceError("the loss does not depend on any trainable parameter, so there is no backward to trace")
@@ -138,6 +139,18 @@ def _fixed_chance() -> Iterator[None]:
         yield
     finally:
         random.setstate(before)
+
+
+@contextmanager
+def _plain_torch() -> Iterator[None]:
+    """Undo what the caller may have switched on around the trace: inference mode, a default device, compilation."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        yield
 
 
 @contextmanager

@@ -71,6 +71,8 @@ def trace(
         raise InputError(f"trace needs a torch.nn.Module, not {type(module).__name__}")
     if isinstance(args, torch.Tensor) or not isinstance(args, Sequence) or isinstance(args, str):
         raise InputError(f"args must be a tuple of arguments, not {type(args).__name__}; write (x,) for one")
+    # A compiled module wraps the one that was given to torch.compile.
+    module = getattr(module, "_orig_mod", module)
     number_format = None if dtype is None else parse_dtype(dtype)
     title = name or type(module).__name__
     try:
