@@ -15,7 +15,7 @@ import numpy as np
 from partita.kernels.arrays import Arrays, Bytes, Floats, Ints, Longs, Words
 from partita.kernels.compiled import compiled
 
-__all__ = ["FOUND", "GROW", "LIMIT", "REFUTED", "STOPPED", "Scratch", "Store", "Weights", "rehash", "search"]
+__all__ = ["FOUND", "GROW", "LIMIT", "REFUTED", "STOPPED", "Scratch", "Store", "Weights", "chain_sums", "closure_sums", "rehash", "search"]
 
 REFUTED, FOUND, GROW, LIMIT, STOPPED = 0, 1, 2, 3, 4
 
@@ -31,7 +31,8 @@ class Weights(NamedTuple):
 
     ``choice[code]`` names the row of ``item`` (rows, n) and ``net`` (rows, m): weights such that the remaining items
     and crossing nets of any completable ideal weigh at most ``budget[code]``; ``capacity[code]`` is the memory of the
-    remaining devices together. ``total`` has one more entry, for memory.
+    remaining devices together. ``total`` has one more entry, for memory. ``up_item`` (rows, n), ``up_work`` and
+    ``down_work`` (K, n) are (lower bounds on) sums over what follows or precedes an item, itself included.
     """
 
     item: Floats
@@ -41,6 +42,10 @@ class Weights(NamedTuple):
     budget: Floats
     capacity: Floats
     radix: Longs
+    up_item: Floats
+    up_work: Floats
+    down_work: Floats
+    all_work: Floats
 
 
 class Store(NamedTuple):
@@ -73,6 +78,7 @@ class Scratch(NamedTuple):
     ready_items: Ints
     sums: Floats
     cross: Floats
+    done_work: Floats
     status: Bytes
     stamp_item: Ints
     stamp_net: Ints
@@ -102,6 +108,7 @@ def _clear(a: Arrays, x: Scratch) -> None:
     x.net_in[:] = 0
     x.sums[:] = 0.0
     x.cross[:] = 0.0
+    x.done_work[:] = 0.0
     x.status[:] = 0
     x.cover_here[:] = 0
     x.ready_place[:] = -1
@@ -147,6 +154,9 @@ def _toggle(a: Arrays, w: Weights, x: Scratch, v: int) -> None:
     for y in range(rows):
         x.sums[y] += sign * w.item[y, v]
     x.sums[rows] += sign * x.memory_next[v]
+    for k in range(a.work.shape[0]):
+        if a.work[k, v] < np.inf:
+            x.done_work[k] += sign * a.work[k, v]
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
         e = a.item_nets[p]
         size = a.net_ptr[e + 1] - a.net_ptr[e]
@@ -168,11 +178,15 @@ def _refresh(a: Arrays, w: Weights, x: Scratch) -> None:
     """Compute the running sums afresh, so that rounding errors do not build up."""
     x.sums[:] = 0.0
     x.cross[:] = 0.0
+    x.done_work[:] = 0.0
     for v in range(x.in_ideal.shape[0]):
         if x.in_ideal[v] != 0:
             for y in range(w.item.shape[0]):
                 x.sums[y] += w.item[y, v]
             x.sums[w.item.shape[0]] += x.memory_next[v]
+            for k in range(a.work.shape[0]):
+                if a.work[k, v] < np.inf:
+                    x.done_work[k] += a.work[k, v]
     for e in range(a.net_ptr.shape[0] - 1):
         if x.net_in[e] > 0 and x.net_in[e] < a.net_ptr[e + 1] - a.net_ptr[e]:
             for y in range(w.net.shape[0]):
@@ -287,6 +301,7 @@ def _expand(
     ideal_hash: np.uint64,
     node_limit: int,
     stop: Longs,
+    halt: Longs,
 ) -> int:
     """Emit every stage of ``kind`` worth keeping after the current ideal. ``remaining`` counts devices after it."""
     # Local names: the inner loop must not look arrays up again.
@@ -310,6 +325,10 @@ def _expand(
     budget, capacity = w.budget[rest], w.capacity[rest]
     weight, net_weight = w.item[row], w.net[row]
     time, cost = a.work[kind], a.net_cost[kind]
+    up_weight, up_work, down_work = w.up_item[row], w.up_work[kind], w.down_work[kind]
+    # An item is out of reach if the work before it, of which at most done is in the ideal, is too much.
+    work_left = w.all_work[kind] - x.done_work[kind]
+    furthest = target + x.done_work[kind] * (1.0 + 1e-9)
     memory = a.memory[kind]
     placed = s.counters[LEVEL]
     flights = a.in_flight[placed + 1]
@@ -361,7 +380,7 @@ def _expand(
             head[u] = max(head[u], head[v])
             if missing_now[u] == 0:
                 head[u] += time[u]
-                if head[u] <= target:
+                if head[u] <= target and down_work[u] <= furthest:
                     reach[reach_count] = u
                     reach_count += 1
     open_cost, crossed = 0.0, x.cross[row]
@@ -405,8 +424,8 @@ def _expand(
     nodes = s.counters[NODES]
     while True:
         nodes += 1
-        if (nodes & 1023) == 0 and (stop[0] != 0 or nodes >= node_limit):
-            outcome = STOPPED if stop[0] != 0 else LIMIT
+        if (nodes & 1023) == 0 and (stop[0] != 0 or halt[0] != 0 or nodes >= node_limit):
+            outcome = LIMIT if stop[0] == 0 and halt[0] == 0 else STOPPED
             break
         if down and p0 == queue_len:
             # Everything is decided.
@@ -579,11 +598,42 @@ def _expand(
                 saved[p0 + 1, LEAST_NEW] = saved[p0, LEAST_NEW]
                 p0 += 1
                 continue
-        # Exclude v with all that depends on it.
-        comm, crossing, opening = saved[p0, COMM], saved[p0, CROSS], saved[p0, OPEN]
-        lost, lost_work, lost_mem = saved[p0, LOST], saved[p0, LOST_WORK], saved[p0, LOST_MEM]
+        # Exclude v with all that depends on it; often what depends on it anywhere already rules that out.
         decision[p0] = 0
         mark_end[p0] = mark_len
+        if up_weight[v] > budget:
+            p0 += 1
+            down = False
+            continue
+        least, least_new = saved[p0, LEAST], saved[p0, LEAST_NEW]
+        if exclude:
+            applies = True
+            for k in range(kinds):
+                if remaining[k] == 0:
+                    continue
+                fresh = 0.0
+                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
+                    e = item_nets[p]
+                    if net_in[e] + net_here[e] == 0:
+                        fresh += all_cost[k, e]
+                if fresh > all_work[k, v]:
+                    applies = False
+                    break
+            if applies:
+                fresh = 0.0
+                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
+                    e = item_nets[p]
+                    if net_here[e] == 0:
+                        fresh += cost[e]
+                least = min(least, time[v])
+                least_new = min(least_new, time[v] + fresh)
+            room = min(pot_work - saved[p0, LOST_WORK], work_left - up_work[v])
+            if room + min(least + comm_limit, least_new + saved[p0, OPEN]) <= inner:
+                p0 += 1
+                down = False
+                continue
+        comm, crossing, opening = saved[p0, COMM], saved[p0, CROSS], saved[p0, OPEN]
+        lost, lost_work, lost_mem = saved[p0, LOST], saved[p0, LOST_WORK], saved[p0, LOST_MEM]
         i = mark_len
         marks[mark_len] = v
         mark_len += 1
@@ -612,35 +662,13 @@ def _expand(
                     status[t] = 3
                     marks[mark_len] = t
                     mark_len += 1
-        least, least_new = saved[p0, LEAST], saved[p0, LEAST_NEW]
         fits = saved[p0, WORK] + comm <= target
         if fits and total_rest - (pot_weight - lost) + crossing > budget:
             fits = False
         if fits and check_capacity and total_mem - (pot_next - lost_mem) > capacity:
             fits = False
-        if fits and exclude:
-            applies = True
-            for k in range(kinds):
-                if remaining[k] == 0:
-                    continue
-                fresh = 0.0
-                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
-                    e = item_nets[p]
-                    if net_in[e] + net_here[e] == 0:
-                        fresh += all_cost[k, e]
-                if fresh > all_work[k, v]:
-                    applies = False
-                    break
-            if applies:
-                fresh = 0.0
-                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
-                    e = item_nets[p]
-                    if net_here[e] == 0:
-                        fresh += cost[e]
-                least = min(least, time[v])
-                least_new = min(least_new, time[v] + fresh)
-            if pot_work - lost_work + min(least + comm_limit, least_new + opening) <= inner:
-                fits = False
+        if fits and exclude and pot_work - lost_work + min(least + comm_limit, least_new + opening) <= inner:
+            fits = False
         saved[p0 + 1, WORK] = saved[p0, WORK]
         saved[p0 + 1, COMM] = comm
         saved[p0 + 1, OPEN] = opening
@@ -699,6 +727,7 @@ def search(
     digit_sum: Longs,
     node_limit: int,
     stop: Longs,
+    halt: Longs,
 ) -> int:
     """Continue the search; see the module. Start with an empty store: one state, ideal 0, the empty one.
 
@@ -753,6 +782,7 @@ def search(
                 s.ideal_hash[ideal],
                 node_limit,
                 stop,
+                halt,
             )
             if status != REFUTED:
                 return status
@@ -769,3 +799,44 @@ def rehash(table: Ints, codes: Words, count: int) -> None:
         while table[slot] != 0:
             slot = (slot + 1) & mask
         table[slot] = number + 1
+
+
+@compiled
+def closure_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool, sums: Floats) -> None:
+    """``sums[row, v]``: weight of v and all it reaches through ``adjacent``, all of which come earlier in the order."""
+    rows, n = weights.shape
+    words = (n + 63) // 64
+    bits = np.zeros((n, words), np.uint64)
+    one = np.uint64(1)
+    for i in range(n):
+        v = i if first_to_last else n - 1 - i
+        low, high = v // 64, v // 64 + 1
+        bits[v, v // 64] |= one << np.uint64(v % 64)
+        for p in range(ptr[v], ptr[v + 1]):
+            u = adjacent[p]
+            start, end = (0, low + 1) if first_to_last else (low, words)
+            for j in range(start, end):
+                bits[v, j] |= bits[u, j]
+        start, end = (0, high) if first_to_last else (low, words)
+        for j in range(start, end):
+            rest = bits[v, j]
+            u = j * 64
+            while rest != 0:
+                if rest & one != 0:
+                    for row in range(rows):
+                        sums[row, v] += weights[row, u]
+                rest = rest >> one
+                u += 1
+
+
+@compiled
+def chain_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool, sums: Floats) -> None:
+    """As ``closure_sums``, but the heaviest chain only: a lower bound, for graphs too large for closures."""
+    rows, n = weights.shape
+    for i in range(n):
+        v = i if first_to_last else n - 1 - i
+        for row in range(rows):
+            best = 0.0
+            for p in range(ptr[v], ptr[v + 1]):
+                best = max(best, sums[row, adjacent[p]])
+            sums[row, v] = best + weights[row, v]

@@ -44,6 +44,9 @@ FULL = 9
 #: Relative slack of the comparison with T: more than rounding, less than any claim.
 SLACK = 1e-11
 
+#: Items up to which sums over everything before or after an item are computed exactly (n² bits).
+LARGEST_CLOSURE = 15_000
+
 
 class Searcher:
     """What all decisions about one problem share.
@@ -70,8 +73,24 @@ class Searcher:
         self.cross_limit = np.full(kinds, np.inf) if cross_limit is None else cross_limit
         self.max_bytes = max_bytes
         self.dominance = dominance_is_safe(prepared)
+        self.sums = _closures(prepared, self.capacity)
         words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * prepared.items, dtype=np.uint64)
         self.zobrist = words[::2] ^ (words[1::2] << np.uint64(1))
+
+
+def _closures(prepared: Prepared, cap: Capacity) -> tuple[Floats, Floats, Floats, Floats]:
+    """Weight and work of what follows, and work of what precedes, every item (lower bounds on large graphs)."""
+    from partita.kernels.search import chain_sums, closure_sums
+
+    a, n = prepared.arrays, prepared.items
+    work = np.where(np.isfinite(a.work), a.work, 0.0)
+    kernel = closure_sums if n <= LARGEST_CLOSURE else chain_sums
+    after = np.concatenate([cap.item, work])
+    up, down = np.zeros_like(after), np.zeros_like(work)
+    kernel(a.succ_ptr, a.succ, after, False, up)
+    kernel(a.pred_ptr, a.pred, work, True, down)
+    rows, safe = cap.item.shape[0], 1 - 1e-9
+    return up[:rows] * safe, up[rows:] * safe, down * safe, work.sum(axis=1) * (1 + 1e-9)
 
 
 def dominance_is_safe(prepared: Prepared) -> bool:
@@ -95,7 +114,7 @@ class Decision:
         a = prepared.arrays
         budget = target * cap.scale * (1 + 2 * SLACK) + 1e-12 * float(cap.total.max(initial=0.0))
         self.weights = kernel.Weights(
-            cap.item, cap.net, cap.total.copy(), cap.choice, budget, cap.memory * (1 + 1e-12), cap.radix
+            cap.item, cap.net, cap.total.copy(), cap.choice, budget, cap.memory * (1 + 1e-12), cap.radix, *searcher.sums
         )
         self.store = _new_store(kernel, prepared.codes)
         self.scratch = _new_scratch(kernel, prepared, searcher.zobrist, cap.item.shape[0])
@@ -112,8 +131,8 @@ class Decision:
         """States kept so far."""
         return int(self.store.counters[self.kernel.STATES])
 
-    def run(self, node_limit: int, stop: Longs) -> int:
-        """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]``, or memory is full."""
+    def run(self, node_limit: int, stop: Longs, halt: Longs | None = None) -> int:
+        """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or memory is full."""
         kernel, prepared = self.kernel, self.searcher.prepared
         while True:
             status = int(
@@ -130,6 +149,7 @@ class Decision:
                     prepared.digit_sum,
                     node_limit,
                     stop,
+                    stop if halt is None else halt,
                 )
             )
             if status != kernel.GROW:
@@ -234,6 +254,7 @@ def _new_scratch(kernel, prepared: Prepared, zobrist, rows: int):  # type: ignor
         ready_items=np.zeros(n, int32),
         sums=np.zeros(rows + 1),
         cross=np.zeros(rows),
+        done_work=np.zeros(a.work.shape[0]),
         status=np.zeros(n, int8),
         stamp_item=np.zeros(n, int32),
         stamp_net=np.zeros(m, int32),

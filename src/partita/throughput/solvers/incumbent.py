@@ -64,24 +64,33 @@ class Slicer:
         stages.reverse()
         return stages
 
-    def best(self, order: Ints, low: float, below: float, exact: bool = True) -> tuple[float, Split] | None:
+    def best(self, order: Ints, low: float, below: float, tolerance: float = 3e-4) -> tuple[float, Split] | None:
         """The best slicing with a bottleneck under ``below``, None if there is none; ``low`` is a lower bound."""
-        split = self.decide(order, min(below * (1 - 1e-9), self.most))
+        floor, split = low, None
+        top, step = min(below * (1 - 1e-9), self.most), 0.05
+        if below == float("inf"):
+            # Large targets are slow: feel the way up.
+            while split is None and floor < top and self.stop[0] == 0:
+                split = self.decide(order, min(top, low * (1 + step)))
+                if split is None:
+                    floor = min(top, low * (1 + step)) if low > 0 else top
+                    step *= 4
+        if split is None and floor < top:
+            split = self.decide(order, top)
         if split is None:
             return None
         value, best = float(self.prepared.loads(split).max()), split
-        floor = low
-        for _ in range(20):
-            if value - floor <= 1e-5 * value or self.stop[0] != 0:
-                break
-            middle = 0.5 * (floor + value)
-            found = self.decide(order, middle)
+        step = 0.02
+        while step >= tolerance and self.stop[0] == 0:
+            target = value * (1 - step)
+            found = self.decide(order, target) if target > floor else None
             if found is None:
-                floor = middle
+                floor = max(floor, target)
+                step /= 4
             else:
                 value, best = float(self.prepared.loads(found).max()), found
-        while exact and value > low and self.stop[0] == 0:
-            found = self.decide(order, value * (1 - 1e-9))
+        for _ in range(3):
+            found = self.decide(order, value * (1 - 1e-9)) if value > low and self.stop[0] == 0 else None
             if found is None:
                 break
             value, best = float(self.prepared.loads(found).max()), found

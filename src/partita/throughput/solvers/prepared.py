@@ -84,6 +84,12 @@ class Prepared:
             stages.append(Stage(device=name, kind=kind_name, operators=tuple(operators[number])))
         return Plan(stages=tuple(stages), contiguity="acyclic")
 
+    def adopt(self, other: Prepared, split: Split) -> Split:
+        """A split of the same problem prepared in another direction, in this one's numbers and order."""
+        rank = np.argsort(self.original)
+        stages = [(kind, np.sort(rank[other.original[items]]).astype(np.int32)) for kind, items in split]
+        return stages if self.backwards == other.backwards else stages[::-1]
+
     def loads(self, split: Split) -> Floats:
         """Load of every stage."""
         from partita.kernels.slicing import segment_loads
