@@ -449,3 +449,19 @@ def test_dtype_option() -> None:
     assert graph == trace(Mlp().half(), (torch.zeros(4, 8).half(),))
     with pytest.raises(InputError, match="dtype 'int4' is not known"):
         trace(Mlp(), (torch.zeros(4, 8),), dtype="int4")
+
+
+def test_devices_named_in_the_code_do_not_matter() -> None:
+    def forward(self, x):
+        y = torch.relu(x).to("cuda:1")
+        return torch.tanh(y) + torch.ones(3, device="cuda")
+
+    graph = traced(forward, args=(torch.zeros(3),))
+    assert targets(graph) == ["relu", "tanh", "add"]
+    assert tensor(graph, "relu").consumers == (1,)
+
+
+def test_empty_tensors_carry_nothing() -> None:
+    graph = traced(lambda self, x: torch.cat([x[:0], torch.relu(x)]), args=(torch.zeros(3),))
+    assert targets(graph) == ["relu", "cat"]
+    assert tensor(graph, "input0").consumers == (0,)

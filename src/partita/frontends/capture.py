@@ -27,6 +27,7 @@ from partita.frontends.records import Call, Capture, Read, Stored, Value
 __all__ = ["Recorder", "dtype_name"]
 
 _MAX_KNOWN = 256
+_CPU = torch.device("cpu")
 _RANDOM = torch.Tag.nondeterministic_seeded
 
 
@@ -136,6 +137,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
+        if kwargs.get("device") is not None:
+            # Where code says a call should run is what a split decides; here there is one place.
+            if target.packet == "aten._to_copy" and _only_moves(args[0], kwargs):
+                func, kwargs = torch.ops.aten.alias.default, {}
+                target = self._targets.setdefault(func, _Target(func))
+            else:
+                kwargs = {**kwargs, "device": _CPU}
         out = func(*args, **kwargs)
         if self.paused:
             return out
@@ -180,6 +188,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         traffic = 0
         seen: set[tuple[int, Any]] = set()
         for position, tensor in enumerate(inputs):
+            if not tensor.numel():
+                continue
             read = self.read(tensor)
             key = (id(read.value), read.geometry)
             if key in seen:
@@ -255,6 +265,10 @@ def _tensors(tree: Any) -> list[Any]:
     if isinstance(tree, torch.Tensor):
         return [tree]
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _only_moves(tensor: Any, kwargs: dict[str, Any]) -> bool:
+    return kwargs.get("dtype") in (None, tensor.dtype) and kwargs.get("memory_format") is None
 
 
 def _argument(args: Any, kwargs: Any, position: int, name: str) -> Any:
