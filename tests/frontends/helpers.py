@@ -12,7 +12,7 @@ from partita.graph import Graph, Operator, Tensor
 
 def targets(graph: Graph) -> list[str]:
     """The operators' short names, in order."""
-    return [op.target.removeprefix("aten.").split(".")[0] for op in graph.operators]
+    return [op.target.split(".")[1] for op in graph.operators]
 
 
 def find(graph: Graph, target: str, phase: str = "forward") -> tuple[int, Operator]:

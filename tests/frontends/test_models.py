@@ -137,6 +137,15 @@ def test_modules_are_listed_parents_first() -> None:
     assert "clone" not in targets(graph)
 
 
+def test_tracing_a_model_directly_turns_its_cache_off_and_on_again() -> None:
+    model, inputs = build("gpt2", SMALL["gpt2"], False, 16)
+    plain = trace(model, (), inputs)
+    model.config.use_cache = True
+    del inputs["use_cache"]
+    assert trace(model, (), inputs) == plain
+    assert model.config.use_cache is True
+
+
 def test_layers_repeat_exactly() -> None:
     graph = load_model("hf:llama", sequence_length=8, set_fields=text({**SMALL["llama"], "num_hidden_layers": 3}))
     layers = [[], [], []]

@@ -52,7 +52,9 @@ def _own_gradients(capture: Capture) -> None:
             continue
         reads = [] if read.value.constant else [read]
         calls = capture.calls
-        call = Call(len(calls), "gradient", "", True, reads, [], stored.dtype, 0, 0, stored.bytes, False)
+        call = Call(
+            len(calls), "partita.gradient.default", "", True, reads, [], stored.dtype, 0, 0, stored.bytes, False
+        )
         call.bytes_read = sum(min(stored.bytes, r.value.bytes) for r in reads)
         calls.append(call)
         users = (c for c in calls if not c.backward and any(r.value.stored is stored for r in c.reads))
@@ -139,9 +141,8 @@ class _Builder:
             return self._slice(step)
         partner = self.partners.get(step.index)
         module = step.module if partner is None else partner.module
-        parts = step.target.split(".")
         return Operator(
-            name=self._unique(parts[1] if len(parts) > 1 else parts[0]),
+            name=self._unique(step.target.split(".")[1]),
             target=step.target,
             module=module,
             phase="backward" if step.backward else "forward",
@@ -158,7 +159,7 @@ class _Builder:
         module = partner.module if partner is not None else reader.module if reader is not None else ""
         return Operator(
             name=self._unique("slice"),
-            target="slice",
+            target="partita.slice.default",
             module=module,
             phase="forward" if partner is None else "backward",
             dtype=piece.dtype,

@@ -108,7 +108,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         value = self._latest.get(tensor.untyped_storage()._cdata)
         if value is None:
             # A tensor made outside the run (a literal, a captured array): any device has it, like a constant.
-            call = self._new_call("constant", [], "", constant=True)
+            call = self._new_call("partita.constant.default", [], "", constant=True)
             value = self._write(tensor, call)
         shape = tuple(tensor.shape)
         geometry = make_geometry(tensor.storage_offset(), shape, tensor.stride(), tensor.element_size())

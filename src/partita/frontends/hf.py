@@ -178,6 +178,9 @@ def _build(cls: Any, config: Any, dtype: Any, name: str) -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    classes = cls._model_mapping[type(config)]
+    if isinstance(classes, (list, tuple)) and config.architectures is None:
+        config.architectures = [classes[0].__name__]
     attempts = ["eager"] if getattr(text, "attn_logit_softcapping", None) else ["sdpa", "eager"]
     failure: Exception | None = None
     for attention in attempts:

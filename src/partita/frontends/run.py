@@ -53,7 +53,7 @@ def run_module(
         fake_state(module, recorder, training, dtype) as parameters,
     ):
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
-        with _module_tracking(recorder, names, stack), library_quirks(recorder):
+        with _module_tracking(recorder, names, stack), library_quirks(module, recorder):
             try:
                 with _plain_torch(), torch.set_grad_enabled(training), fake, recorder, FusedCalls(recorder):
                     out = module(*fake_args, **fake_kwargs)

@@ -29,6 +29,7 @@ def trace(
     ``torch.device("meta")`` of any size will do. In training the graph goes on with the backward: of the output if it
     is a scalar, of its ``loss`` if it has one, otherwise of the sum of the means of its floating outputs (and a note
     says so). Attention and dropout are kept whole, as GPUs run them; attention's backward is counted as four products.
+    Key-value caches of transformers models are off, and devices that the code names are ignored.
 
     Parameters
     ----------
