@@ -112,7 +112,7 @@ class Decision:
         self.searcher, self.target, self.kernel = searcher, target, kernel
         prepared, cap = searcher.prepared, searcher.capacity
         a = prepared.arrays
-        budget = target * cap.scale * (1 + 2 * SLACK) + 1e-12 * float(cap.total.max(initial=0.0))
+        budget = (target * cap.scale + cap.room) * (1 + 2 * SLACK) + 1e-12 * float(cap.total.max(initial=0.0))
         self.weights = kernel.Weights(
             cap.item, cap.net, cap.total.copy(), cap.choice, budget, cap.memory * (1 + 1e-12), cap.radix, *searcher.sums
         )
@@ -130,6 +130,14 @@ class Decision:
     def states(self) -> int:
         """States kept so far."""
         return int(self.store.counters[self.kernel.STATES])
+
+    @property
+    def expected(self) -> float:
+        """Nodes still needed if the levels to come are as wide as what is open now."""
+        c, kernel = self.store.counters, self.kernel
+        done = max(1, int(c[kernel.CURSOR]))
+        levels = self.searcher.prepared.device_count - int(c[kernel.LEVEL])
+        return self.nodes / done * max(1, int(c[kernel.STATES]) - done) * levels
 
     def run(self, node_limit: int, stop: Longs, halt: Longs | None = None) -> int:
         """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or memory is full."""

@@ -146,7 +146,7 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None) -> Pre
     """
     instance = build_instance(problem)
     back = instance.positional if backwards is None else backwards
-    n, m = instance.items, instance.nets
+    n = instance.items
     directed = instance.reverse() if back else instance
     original = np.arange(n, dtype=np.int32)[::-1] if back else np.arange(n, dtype=np.int32)
     rank = np.argsort(original).astype(np.int32)
@@ -157,9 +157,11 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None) -> Pre
     count = [min(n, sum(int(instance.count[k]) for k in group)) for group in groups]
     names = problem.device_names()
     devices = [[(name, problem.kinds[k].name) for name, k in names if k in group] for group in groups]
-    net_pins = [
-        sorted(rank[instance.net_pins[instance.net_ptr[e] : instance.net_ptr[e + 1]]].tolist()) for e in range(m)
-    ]
+    # Nets that cost nothing and let nothing enter do not matter.
+    matters = (instance.net_cost[:, first].max(axis=1, initial=0.0) > 0) | (instance.net_entering > 0)
+    kept = np.flatnonzero(matters)
+    number = np.cumsum(matters) - 1
+    net_pins = [sorted(rank[instance.net_pins[instance.net_ptr[e] : instance.net_ptr[e + 1]]].tolist()) for e in kept]
     net_ptr, flat_pins = csr(net_pins)
 
     def renumber(pointer: Ints, members: Ints, *, of_items: bool) -> tuple[Ints, Ints]:
@@ -168,9 +170,10 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None) -> Pre
 
     succ_ptr, succ = renumber(directed.succ_ptr, directed.succ, of_items=True)
     pred_ptr, pred = renumber(directed.pred_ptr, directed.pred, of_items=True)
-    item_net_ptr, item_nets = renumber(instance.item_net_ptr, instance.item_nets, of_items=False)
+    nets_of = [instance.item_nets[instance.item_net_ptr[v] : instance.item_net_ptr[v + 1]] for v in original]
+    item_net_ptr, item_nets = csr([number[row[matters[row]]].tolist() for row in nets_of])
     item_cover_ptr, item_covers = renumber(instance.item_cover_ptr, instance.item_covers, of_items=False)
-    source = instance.net_source
+    source = instance.net_source[kept]
     memory = instance.memory[first]
     with np.errstate(invalid="ignore"):
         memory = np.where(np.isinf(memory), np.inf, memory + TOLERANCE * np.maximum(1.0, memory))
@@ -181,9 +184,9 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None) -> Pre
             "net_pins": flat_pins,
             "item_net_ptr": item_net_ptr,
             "item_nets": item_nets,
-            "net_cost": instance.net_cost[:, first].T,
-            "net_source": np.where(source >= 0, rank[source], -1) if m else source,
-            "net_entering": instance.net_entering,
+            "net_cost": instance.net_cost[kept][:, first].T,
+            "net_source": np.where(source >= 0, rank[source], -1),
+            "net_entering": instance.net_entering[kept],
             "succ_ptr": succ_ptr,
             "succ": succ,
             "pred_ptr": pred_ptr,

@@ -22,6 +22,8 @@ __all__ = ["CLOSE", "Proof", "Race"]
 CLOSE = 2e-9
 #: Nodes per direction of the first attempt just under the incumbent, and of the first round after it.
 FIRST, ROUND = 2_000_000, 4_000_000
+#: A race is kept up while it expects to need at most this many times the nodes it has used.
+PATIENCE = 8
 #: Nodes of the first leg of a race.
 LEG = 100_000
 
@@ -40,6 +42,13 @@ class Race:
     def nodes(self) -> int:
         """Nodes of all directions."""
         return sum(decision.nodes for decision in self.decisions)
+
+    def promising(self) -> bool:
+        """Whether some direction will answer soon if its levels go on as they are."""
+        return any(
+            not full and decision.expected <= PATIENCE * max(decision.nodes, FIRST)
+            for decision, full in zip(self.decisions, self.full, strict=True)
+        )
 
     def run(self, effort: int) -> int:
         """Up to about ``effort`` more nodes per direction; a status of ``partita.kernels.search`` or FULL."""
@@ -160,6 +169,9 @@ class Proof:
                 continue
             if self.rounds == 0:
                 effort = ROUND
+            if race.promising():
+                self.rounds += 1
+                continue
             self._climb(effort)
             if self.stuck and all(race.full):
                 return

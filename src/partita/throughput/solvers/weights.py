@@ -5,6 +5,9 @@ For any y ≥ 0 over the kinds, a remainder that fits on r_k devices of kind k w
 into them (some remaining device pays each of those once) and k over the kinds with r_k > 0: multiply every device's load
 by its kind's y and add up. The best y is the dual of the fractional assignment; here it is chosen from ratios of times,
 once, by the whole graph, because any choice is valid.
+
+Memory enters the same way: with µ ≥ 0, Σ_v min_k (y_k·t_vk + µ_k·bytes_v) ≤ Σ_k r_k·(T·y_k + µ_k·M_k). This matters where
+memory forces items off the accelerators.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ MOST_ROWS = 24
 class Capacity:
     """Weights by remaining-count code; see ``partita.kernels.search.Weights``.
 
-    ``scale[code]`` is Σ y_k·r_k, so that the budget at a target T is T·scale.
+    ``scale[code]`` is Σ y_k·r_k and ``room[code]`` Σ µ_k·M_k·r_k: the budget at a target T is T·scale + room.
     """
 
     item: Floats
@@ -33,6 +36,7 @@ class Capacity:
     total: Floats
     choice: Longs
     scale: Floats
+    room: Floats
     memory: Floats
     radix: Longs
 
@@ -55,14 +59,42 @@ def _ratios(times: Floats, kinds: list[int], most: int) -> list[Floats]:
     return [np.array(y) for y in itertools.product(*axes)]
 
 
-def _candidates(times: Floats, kinds: list[int]) -> list[Floats]:
-    return _ratios(times, kinds, {1: 1, 2: 14, 3: 6, 4: 3}.get(len(kinds), 2))
+#: Multipliers of time and of memory, one per kind of a subset of kinds.
+Multipliers = tuple[Floats, Floats]
 
 
-def _least(values: Floats, y: Floats) -> Floats:
+def _candidates(arrays: Arrays, kinds: list[int]) -> list[Multipliers]:
+    zero = np.zeros(len(kinds))
+    found = [(y, zero) for y in _ratios(arrays.work, kinds, {1: 1, 2: 14, 3: 6, 4: 3}.get(len(kinds), 2))]
+    limited = np.isfinite(arrays.memory[kinds])
+    if not limited.any() or limited.all():
+        return found
+    # Trade bytes on the limited kinds for time on the others.
+    size = _bytes(arrays)
+    times = np.where(limited[:, None], np.inf, arrays.work[kinds]).min(axis=0)
+    both = np.isfinite(times) & (times > 0) & (size > 0)
+    ratio = np.sort(times[both] / size[both])
+    for place in np.linspace(0, ratio.size - 1, 12).astype(int) if ratio.size else []:
+        found.append(((~limited).astype(np.float64), np.where(limited, ratio[place], 0.0)))
+    return found
+
+
+def _bytes(arrays: Arrays) -> Floats:
+    """Bytes every device needs at least for an item."""
+    return np.asarray(arrays.fixed + (1 if arrays.limits[1] else arrays.in_flight[1:].min()) * arrays.active)
+
+
+def _least(values: Floats, y: Floats, extra: Floats | None = None, size: Floats | None = None) -> Floats:
     with np.errstate(invalid="ignore"):
         products = np.where(np.isinf(values), np.inf, values * y[:, None])
+    if extra is not None and size is not None:
+        products = products + extra[:, None] * size
     return np.asarray(products.min(axis=0), dtype=np.float64)
+
+
+def _room(count: Floats, extra: Floats, memory: Floats) -> Floats:
+    """Σ r_k·µ_k·M_k for every row of counts; kinds without a limit have µ = 0."""
+    return np.asarray(count @ extra * np.where(extra > 0, memory, 0.0), dtype=np.float64)
 
 
 def fractional_bound(arrays: Arrays) -> float:
@@ -72,10 +104,12 @@ def fractional_bound(arrays: Arrays) -> float:
     if np.isinf(single).any():
         return float("inf")
     best = float(single.max(initial=0.0))
-    for y in _candidates(arrays.work, kinds):
+    size = _bytes(arrays)
+    for y, extra in _candidates(arrays, kinds):
         scale = float((y * arrays.devices).sum())
+        room = float(_room(arrays.devices, extra, arrays.memory))
         if scale > 0:
-            best = max(best, float(_least(arrays.work, y).sum()) / scale)
+            best = max(best, (float(_least(arrays.work, y, extra, size).sum()) * (1 - 1e-12) - room) / scale)
     return best * (1 - 1e-12)
 
 
@@ -88,9 +122,10 @@ def capacity(arrays: Arrays, top: float) -> Capacity:
         radix[kind] = radix[kind - 1] * (count[kind - 1] + 1)
     size = int(np.prod([c + 1 for c in count]))
     left = np.stack([(np.arange(size) // radix[k]) % (count[k] + 1) for k in range(kinds)], axis=1)
-    chosen: list[tuple[list[int], Floats]] = []
+    chosen: list[tuple[list[int], Multipliers]] = []
     choice = np.zeros(size, dtype=np.int64)
-    scale = np.zeros(size)
+    scale, room = np.zeros(size), np.zeros(size)
+    size_of = _bytes(arrays)
     support = (left > 0) @ (1 << np.arange(kinds))
     masks = [mask for mask in range(1, 1 << kinds) if (support == mask).any()]
     per_mask = max(1, MOST_ROWS // len(masks))
@@ -98,14 +133,17 @@ def capacity(arrays: Arrays, top: float) -> Capacity:
         members = [k for k in range(kinds) if mask >> k & 1]
         codes = np.flatnonzero(support == mask)
         times = arrays.work
-        options = _candidates(times, members)
+        options = _candidates(arrays, members)
         weights = []
-        for y in options:
-            least = _least(times[members], y)
+        for y, extra in options:
+            least = _least(times[members], y, extra, size_of)
             weights.append(float(least[np.isfinite(least)].sum()))
-        scales = np.stack([left[codes][:, members] @ y for y in options], axis=1)
+        here = left[codes][:, members].astype(np.float64)
+        scales = np.stack([here @ y for y, _ in options], axis=1)
+        rooms = np.stack([_room(here, extra, arrays.memory[members]) for _, extra in options], axis=1)
+        budgets = scales * top + rooms
         with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.where(scales > 0, np.array(weights) / scales, -1.0)
+            value = np.where(budgets > 0, np.array(weights) / budgets, -1.0)
         pick = value.argmax(axis=1)
         used, frequency = np.unique(pick, return_counts=True)
         if len(used) > per_mask:
@@ -113,15 +151,16 @@ def capacity(arrays: Arrays, top: float) -> Capacity:
             pick = keep[value[:, keep].argmax(axis=1)]
             used = np.unique(pick)
         for option in used:
-            here = codes[pick == option]
-            choice[here] = len(chosen)
-            scale[here] = left[here][:, members] @ options[option]
+            rows = codes[pick == option]
+            choice[rows] = len(chosen)
+            scale[rows] = scales[pick == option, option]
+            room[rows] = rooms[pick == option, option]
             chosen.append((members, options[option]))
     # Large enough to exceed every budget, small enough to leave the sums their digits.
-    huge = 2.0 * top * float(scale.max()) + 1e-300
-    item = np.stack([_least(arrays.work[members], y) for members, y in chosen])
+    huge = 2.0 * float((top * scale + room).max()) + 1e-300
+    item = np.stack([_least(arrays.work[members], y, extra, size_of) for members, (y, extra) in chosen])
     item[~np.isfinite(item)] = huge
-    net = np.stack([_least(arrays.net_cost[members], y) for members, y in chosen])
+    net = np.stack([_least(arrays.net_cost[members], y) for members, (y, _) in chosen])
     with np.errstate(invalid="ignore"):
         memory = np.where(left > 0, left * arrays.memory, 0.0).sum(axis=1)
-    return Capacity(item, net, np.append(item.sum(axis=1), 0.0), choice, scale, memory, radix)
+    return Capacity(item, net, np.append(item.sum(axis=1), 0.0), choice, scale, room, memory, radix)
