@@ -15,36 +15,22 @@ import msgspec
 import rustworkx
 
 from partita.errors import InputError
+from partita.throughput.devices import DeviceGroup, DeviceKind, check_groups, check_kinds, check_number
 
-__all__ = ["DeviceKind", "Operator", "Parameter", "SavedTensor", "Schedule", "Tensor", "ThroughputProblem"]
+__all__ = [
+    "Communication",
+    "DeviceGroup",
+    "DeviceKind",
+    "Operator",
+    "Parameter",
+    "SavedTensor",
+    "Schedule",
+    "Tensor",
+    "ThroughputProblem",
+]
 
-
-class DeviceKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Devices that are alike.
-
-    Attributes
-    ----------
-    name
-        For example ``A100-80GB``.
-    count
-        How many there are.
-    memory_bytes
-        Memory of each; None for no limit.
-    accelerator
-        False for CPUs. Only the name of the role: what CPUs pay is said by the other fields.
-    transfer_time_per_unit
-        Time to move one unit of tensor size into or out of such a device: seconds per byte for traced models, 1 where
-        an instance file gives transfer times as sizes, 0 for CPUs in the published model (they never pay).
-    transfer_latency
-        Fixed time per tensor moved, in the problem's time unit.
-    """
-
-    name: str
-    count: int
-    memory_bytes: float | None = None
-    accelerator: bool = True
-    transfer_time_per_unit: float = 1.0
-    transfer_latency: float = 0.0
+#: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
+Communication = Literal["sum", "overlap", "duplex"]
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,7 +130,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ----------
     name
         ``inference`` (one at a time), ``1f1b`` (a stage holds as many as there are stages from it to the last), or
-        ``gpipe`` (all microbatches of the batch).
+        ``gpipe`` (all microbatches of the batch, forward ones first: it changes the objective of training, too).
     microbatches
         Microbatches per batch.
     recompute
@@ -155,11 +141,21 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     microbatches: int = 1
     recompute: bool = False
 
-    def in_flight(self, stages_to_end: int) -> int:
-        """Microbatches held by a stage when ``stages_to_end`` stages remain, itself included (1 for the last)."""
+    def in_flight(self, devices_to_end: int, replicas: int = 1) -> int:
+        """Microbatches held by each replica of a stage.
+
+        Parameters
+        ----------
+        devices_to_end
+            Devices of this stage and all later ones (1 for the last).
+        replicas
+            Devices of this stage; they take turns (Tarnawski et al., "Piper", NeurIPS 2021, §4).
+        """
         if self.name == "inference":
             return 1
-        return self.microbatches if self.name == "gpipe" else min(stages_to_end, self.microbatches)
+        if self.name == "gpipe":
+            return self.microbatches
+        return min(-(-devices_to_end // replicas), self.microbatches)
 
     @property
     def positional(self) -> bool:
@@ -172,7 +168,7 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     The load of a device that holds the operators S is the sum of their times on it plus the transfer time of every
     distinct tensor with a producer or consumer in S and another one outside. With ``schedule.recompute`` forward times
-    of training problems count twice.
+    of training problems count twice. The fields from ``communication`` on change this; ``docs/variants.md`` says how.
 
     Attributes
     ----------
@@ -185,9 +181,21 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     operators, tensors, parameters, saved
         See the classes.
     schedule
-        How many microbatches a stage holds.
+        How many microbatches a stage holds; with ``gpipe``, training minimises the largest forward load plus the
+        largest backward load.
     notes
         What a reader should know about how the problem was made.
+    communication
+        ``sum``: work and transfers add; ``overlap``: the larger counts; ``duplex``: the largest of work, transfers in,
+        and transfers out.
+    max_replicas
+        Most devices (of one kind) that may run one stage, each its share of the samples.
+    weight_sync_per_batch
+        Whether replicas synchronise their weights once per batch rather than for every microbatch.
+    groups
+        Devices behind slower links, which pay for what crosses their boundary; none for a flat machine.
+    streaming
+        Whether memory over the limit is allowed, and fetched again for every sample.
 
     Raises
     ------
@@ -207,6 +215,11 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     schedule: Schedule = Schedule()
     unit: str = "s"
     notes: tuple[str, ...] = ()
+    communication: Communication = "sum"
+    max_replicas: int = 1
+    weight_sync_per_batch: bool = False
+    groups: tuple[DeviceGroup, ...] = ()
+    streaming: bool = False
 
     def __post_init__(self) -> None:
         validate(self)
@@ -261,9 +274,23 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         """Whether there are backward operators."""
         return any(op.backward for op in self.operators)
 
+    @property
+    def gpipe(self) -> bool:
+        """Whether forward and backward loads have their own maximum (GPipe's objective)."""
+        return self.schedule.name == "gpipe" and self.training
+
     def device_names(self) -> list[tuple[str, int]]:
         """Name and kind index of every device, in the order of ``kinds``."""
         return [(f"{kind.name}:{i}", index) for index, kind in enumerate(self.kinds) for i in range(kind.count)]
+
+    def group_of(self) -> dict[str, int]:
+        """Index of the group of every device, by name; empty without groups."""
+        return {
+            f"{kind.name}:{sum(group.counts[place] for group in self.groups[:number]) + i}": number
+            for place, kind in enumerate(self.kinds)
+            for number, entry in enumerate(self.groups)
+            for i in range(entry.counts[place])
+        }
 
 
 def validate(problem: ThroughputProblem) -> None:
@@ -271,7 +298,10 @@ def validate(problem: ThroughputProblem) -> None:
     where = f"problem {problem.name!r}"
     if not problem.operators:
         raise InputError(f"{where} has no operators; a plan needs at least one")
-    _check_kinds(where, problem.kinds)
+    check_kinds(where, problem.kinds)
+    check_groups(where, problem.kinds, problem.groups)
+    if problem.max_replicas < 1:
+        raise InputError(f"{where}: max_replicas is {problem.max_replicas}; it must be at least 1")
     if problem.schedule.microbatches < 1:
         raise InputError(f"{where}: microbatches is {problem.schedule.microbatches}; it must be at least 1")
     index: dict[int, int] = {}
@@ -282,7 +312,7 @@ def validate(problem: ThroughputProblem) -> None:
         _check_operator(where, op, problem.kinds)
     for tensor in problem.tensors:
         owner = f"{where}: tensor {tensor.name!r}" if tensor.name else f"{where}: tensor of operator {tensor.producer}"
-        _check_number(owner, "size", tensor.size)
+        check_number(owner, "size", tensor.size)
         _check_ids(owner, (tensor.producer,), index)
         _check_ids(owner, tensor.consumers, index)
         if tensor.producer in tensor.consumers:
@@ -290,19 +320,14 @@ def validate(problem: ThroughputProblem) -> None:
     for parameter in problem.parameters:
         owner = f"{where}: parameter {parameter.name!r}"
         _check_ids(owner, parameter.users, index)
-        _check_number(owner, "weight_bytes", parameter.weight_bytes)
-        _check_number(owner, "gradient_bytes", parameter.gradient_bytes)
-        _check_number(owner, "optimizer_bytes", parameter.optimizer_bytes)
+        check_number(owner, "weight_bytes", parameter.weight_bytes)
+        check_number(owner, "gradient_bytes", parameter.gradient_bytes)
+        check_number(owner, "optimizer_bytes", parameter.optimizer_bytes)
     for saved in problem.saved:
         owner = f"{where}: saved tensor {saved.name!r}"
         _check_ids(owner, saved.users, index)
-        _check_number(owner, "bytes", saved.bytes)
+        check_number(owner, "bytes", saved.bytes)
     _check_acyclic(where, problem, index)
-
-
-def _check_number(owner: str, field: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{owner}: {field} is {value}; it must be finite and not negative")
 
 
 def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
@@ -315,31 +340,15 @@ def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
         seen.add(number)
 
 
-def _check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
-    names = [kind.name for kind in kinds]
-    for kind in kinds:
-        owner = f"{where}: device kind {kind.name!r}"
-        if names.count(kind.name) > 1:
-            raise InputError(f"{owner} appears twice; give each kind its own name")
-        if kind.count < 0:
-            raise InputError(f"{owner}: count is {kind.count}; it must not be negative")
-        if kind.memory_bytes is not None:
-            _check_number(owner, "memory_bytes", kind.memory_bytes)
-        _check_number(owner, "transfer_time_per_unit", kind.transfer_time_per_unit)
-        _check_number(owner, "transfer_latency", kind.transfer_latency)
-    if sum(kind.count for kind in kinds) == 0:
-        raise InputError(f"{where} has no devices; raise the count of a device kind (--devices)")
-
-
 def _check_operator(where: str, op: Operator, kinds: Sequence[DeviceKind]) -> None:
     owner = f"{where}: operator {op.id}" + (f" ({op.name})" if op.name else "")
     if len(op.times) != len(kinds):
         raise InputError(f"{owner} has {len(op.times)} times; it needs one for each of the {len(kinds)} device kinds")
     for kind, time in zip(kinds, op.times, strict=True):
         if time is not None:
-            _check_number(owner, f"time on {kind.name}", time)
-    _check_number(owner, "memory_bytes", op.memory_bytes)
-    _check_number(owner, "workspace_bytes", op.workspace_bytes)
+            check_number(owner, f"time on {kind.name}", time)
+    check_number(owner, "memory_bytes", op.memory_bytes)
+    check_number(owner, "workspace_bytes", op.workspace_bytes)
 
 
 def _check_acyclic(where: str, problem: ThroughputProblem, index: dict[int, int]) -> None:

@@ -1,0 +1,130 @@
+"""The devices of a throughput problem: kinds of alike devices, and groups of devices behind a slower link."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from partita.errors import InputError
+
+__all__ = ["DeviceGroup", "DeviceKind", "check_groups", "check_kinds", "check_number"]
+
+
+class DeviceKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Devices that are alike.
+
+    Attributes
+    ----------
+    name
+        For example ``A100-80GB``.
+    count
+        How many there are.
+    memory_bytes
+        Memory of each; None for no limit.
+    accelerator
+        False for CPUs. Only the name of the role: what CPUs pay is said by the other fields.
+    transfer_time_per_unit
+        Time to move one unit of tensor size into or out of such a device: seconds per byte for traced models, 1 where
+        an instance file gives transfer times as sizes, 0 for CPUs in the published model (they never pay).
+    transfer_latency
+        Fixed time per tensor moved, in the problem's time unit.
+    sync_time_per_byte
+        Time per byte of weights that replicas of a stage synchronise; 0 for free synchronisation.
+    reload_time_per_byte
+        Time per byte to fetch what does not fit into memory, where the problem allows that (``streaming``).
+    """
+
+    name: str
+    count: int
+    memory_bytes: float | None = None
+    accelerator: bool = True
+    transfer_time_per_unit: float = 1.0
+    transfer_latency: float = 0.0
+    sync_time_per_byte: float = 0.0
+    reload_time_per_byte: float = 0.0
+
+
+class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Devices that share one link to the rest, for example a machine on a network.
+
+    Attributes
+    ----------
+    name
+        For people.
+    counts
+        Devices of each kind in this group. The first group holds the first devices of every kind, and so on.
+    transfer_time_per_unit, transfer_latency
+        What the group pays for a tensor that crosses its boundary; as for a device kind.
+    """
+
+    name: str
+    counts: tuple[int, ...]
+    transfer_time_per_unit: float
+    transfer_latency: float = 0.0
+
+
+def check_number(owner: str, field: str, value: float) -> None:
+    """Refuse a number that is negative or not finite.
+
+    Raises
+    ------
+    InputError
+        Naming the owner, the field and the value.
+    """
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{owner}: {field} is {value}; it must be finite and not negative")
+
+
+def check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
+    """Check the kinds of a problem.
+
+    Raises
+    ------
+    InputError
+        If a name repeats, a number is negative or not finite, or there is no device.
+    """
+    names = [kind.name for kind in kinds]
+    for kind in kinds:
+        owner = f"{where}: device kind {kind.name!r}"
+        if names.count(kind.name) > 1:
+            raise InputError(f"{owner} appears twice; give each kind its own name")
+        if kind.count < 0:
+            raise InputError(f"{owner}: count is {kind.count}; it must not be negative")
+        if kind.memory_bytes is not None:
+            check_number(owner, "memory_bytes", kind.memory_bytes)
+        for field in ("transfer_time_per_unit", "transfer_latency", "sync_time_per_byte", "reload_time_per_byte"):
+            check_number(owner, field, getattr(kind, field))
+    if sum(kind.count for kind in kinds) == 0:
+        raise InputError(f"{where} has no devices; raise the count of a device kind (--devices)")
+
+
+def check_groups(where: str, kinds: Sequence[DeviceKind], groups: Sequence[DeviceGroup]) -> None:
+    """Check that the groups hold each device once.
+
+    Raises
+    ------
+    InputError
+        If a name repeats, a number is negative or not finite, or the counts do not add up to those of the kinds.
+    """
+    if not groups:
+        return
+    names = [group.name for group in groups]
+    for group in groups:
+        owner = f"{where}: group {group.name!r}"
+        if names.count(group.name) > 1:
+            raise InputError(f"{owner} appears twice; give each group its own name")
+        if len(group.counts) != len(kinds):
+            raise InputError(f"{owner} has {len(group.counts)} counts; give one for each of the {len(kinds)} kinds")
+        if min(group.counts, default=0) < 0:
+            raise InputError(f"{owner}: a count is {min(group.counts)}; it must not be negative")
+        check_number(owner, "transfer_time_per_unit", group.transfer_time_per_unit)
+        check_number(owner, "transfer_latency", group.transfer_latency)
+    for place, kind in enumerate(kinds):
+        held = sum(group.counts[place] for group in groups)
+        if held != kind.count:
+            raise InputError(
+                f"{where}: the groups hold {held} devices of kind {kind.name!r}, the kind has {kind.count}; "
+                "each device belongs to one group"
+            )
