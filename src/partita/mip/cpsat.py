@@ -1,0 +1,164 @@
+"""OR-Tools CP-SAT as a backend: everything scaled to integers so that its bound stays valid.
+
+A program is replaced by an integer one that every solution of the program solves with an objective no larger:
+coefficients of binary variables are rounded down in rows Σ a·x <= b, continuous variables become multiples of a small
+unit, and the right sides grow by what the rounding of those may add.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+
+from partita.errors import InputError
+from partita.mip.model import Callbacks, Floats, Model, ProgramResult, ProgramStatus
+
+__all__ = ["run_cpsat"]
+
+#: Largest coefficient of a scaled row, and steps of a continuous variable's range.
+RESOLUTION = 2**27
+
+
+def run_cpsat(
+    model: Model,
+    time_limit_s: float | None,
+    threads: int,
+    seed: int,
+    gap: float,
+    warm_start: Floats | None,
+    cutoff: float | None,
+    calls: Callbacks,
+) -> ProgramResult:
+    """See ``solve_program``. Continuous variables need finite bounds; solutions may break rows by the rounding."""
+    from ortools.sat.python import cp_model
+
+    scaled = _Scaled(cp_model, model, cutoff)
+    solver = cp_model.CpSolver()
+    parameters = solver.parameters
+    parameters.num_workers = max(1, threads)
+    parameters.random_seed = seed % 2**31
+    parameters.relative_gap_limit = gap
+    if time_limit_s is not None:
+        parameters.max_time_in_seconds = max(0.01, time_limit_s)
+    if warm_start is not None:
+        scaled.hint(warm_start)
+
+    class Watch(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+        def on_solution_callback(self) -> None:
+            if calls.on_incumbent is not None:
+                values = scaled.values(self.value)
+                calls.on_incumbent(values, model.value(values))
+
+    def bounded(value: float) -> None:
+        if calls.on_bound is not None:
+            calls.on_bound(scaled.bound(value))
+
+    solver.best_bound_callback = bounded
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.05):
+            if calls.stop():
+                solver.stop_search()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        status = solver.solve(scaled.program, Watch())
+    finally:
+        done.set()
+        watcher.join()
+    if status == cp_model.INFEASIBLE:
+        return ProgramResult(ProgramStatus.INFEASIBLE, None, math.inf, math.inf if cutoff is None else cutoff)
+    bound = scaled.bound(solver.best_objective_bound)
+    if cutoff is not None:
+        bound = min(bound, cutoff)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        values = scaled.values(solver.value)
+        known = ProgramStatus.OPTIMAL if status == cp_model.OPTIMAL else ProgramStatus.FEASIBLE
+        return ProgramResult(known, values, model.value(values), bound)
+    return ProgramResult(ProgramStatus.UNKNOWN, None, math.inf, bound if status == cp_model.UNKNOWN else -math.inf)
+
+
+class _Scaled:
+    """The integer program of a program, and the way back."""
+
+    def __init__(self, cp_model: Any, model: Model, cutoff: float | None) -> None:
+        self.model = model
+        self.program = cp_model.CpModel()
+        n = model.size
+        lower, upper = np.array(model.lower), np.array(model.upper)
+        if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+            raise InputError("the CP-SAT backend needs finite bounds of every variable")
+        #: Integer steps per unit of each variable.
+        self.steps = np.ones(n)
+        for v in range(n):
+            if not model.binary[v]:
+                reach = max(abs(lower[v]), abs(upper[v]), 1e-30)
+                self.steps[v] = 2.0 ** math.floor(math.log2(RESOLUTION / reach))
+        #: Continuous values are rounded up to whole steps.
+        self.least = np.ceil(lower * self.steps - 1e-9).astype(np.int64)
+        self.most = np.ceil(upper * self.steps).astype(np.int64)
+        self.variables = [
+            self.program.new_int_var(int(self.least[v]), int(max(self.least[v], self.most[v])), "") for v in range(n)
+        ]
+        for variables, coefficients, low, high in model.rows:
+            if math.isfinite(high):
+                self._row(variables, coefficients, high)
+            if math.isfinite(low):
+                self._row(variables, [-c for c in coefficients], -low)
+        used = [v for v in range(n) if model.cost[v]]
+        per_step = [abs(model.cost[v]) / self.steps[v] for v in used]
+        # One continuous objective variable keeps its own unit, whatever else there is gets the finest common one.
+        self.scale = 1.0 / min(per_step) if len(used) == 1 else RESOLUTION / max(per_step, default=1.0)
+        weights = {v: math.floor(model.cost[v] / self.steps[v] * self.scale + 1e-12) for v in used}
+        #: What rounding may have added to a solution's objective: continuous values moved up by less than a step.
+        self.slack = sum(max(0.0, float(weights[v])) for v in used if not model.binary[v])
+        # A coefficient rounded down counts too much on negative values.
+        self.slack += sum(float(max(0, -self.least[v])) for v in used)
+        self.program.minimize(sum(weights[v] * self.variables[v] for v in used))
+        if cutoff is not None and used:
+            limit = math.floor(cutoff * self.scale + self.slack)
+            self.program.add(sum(weights[v] * self.variables[v] for v in used) <= limit)
+
+    def _row(self, variables: list[int], coefficients: list[float], high: float) -> None:
+        if not variables:
+            if high < 0:
+                self.program.add_bool_or([])
+            return
+        raw = [c / self.steps[v] for v, c in zip(variables, coefficients, strict=True)]
+        binary = [self.model.binary[v] for v in variables]
+        whole = all(c == int(c) for c in coefficients) and all(binary)
+        # Rows of continuous variables use one step of the finest of them as their unit.
+        fine = [abs(r) for r, b in zip(raw, binary, strict=True) if not b]
+        scale = 1.0 if whole else (1.0 / min(fine) if fine else RESOLUTION / max(abs(r) for r in raw))
+        scale = min(scale, 2.0**36 / max(abs(r) for r in raw))
+        slack, terms = 0.0, []
+        for v, r, b in zip(variables, raw, binary, strict=True):
+            exact = r * scale
+            weight = math.floor(exact + 1e-12 * abs(exact))
+            if weight > exact:
+                slack += (weight - exact) * max(abs(int(self.least[v])), abs(int(self.most[v])), 1)
+            if not b:
+                # The step up, and the coefficient rounded down on a negative value.
+                slack += max(0.0, float(weight)) + (exact - weight) * max(0, -int(self.least[v]))
+            terms.append(weight * self.variables[v])
+        limit = high * scale
+        self.program.add(sum(terms) <= math.floor(limit + slack + 1e-12 * abs(limit)))
+
+    def hint(self, values: Floats) -> None:
+        """Start from a solution."""
+        whole = np.ceil(values * self.steps - 1e-9).astype(np.int64)
+        for v, x in enumerate(np.clip(whole, self.least, self.most)):
+            self.program.add_hint(self.variables[v], int(x))
+
+    def values(self, value: Any) -> Floats:
+        """A solution of the integer program in the program's terms."""
+        return np.array([value(x) for x in self.variables], dtype=np.float64) / self.steps
+
+    def bound(self, value: float) -> float:
+        """A bound of the integer program in the program's terms."""
+        return (value - self.slack) / self.scale

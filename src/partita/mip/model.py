@@ -1,0 +1,145 @@
+"""A mixed-integer program as the backends take it, and what they answer."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Callbacks", "Model", "ProgramResult", "ProgramStatus"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class Model:
+    """Minimise a linear function of binary and continuous variables under linear rows.
+
+    Variables are numbered from 0 in the order they are added. A row is ``lower <= Σ coefficient·variable <= upper``;
+    either side may be infinite.
+
+    Attributes
+    ----------
+    lower, upper, binary, cost
+        Bounds, kind and objective coefficient of each variable.
+    rows
+        (variables, coefficients, lower, upper) of each row.
+    """
+
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    binary: list[bool] = field(default_factory=list)
+    cost: list[float] = field(default_factory=list)
+    rows: list[tuple[list[int], list[float], float, float]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return len(self.cost)
+
+    def add_binary(self, cost: float = 0.0) -> int:
+        """A new variable that is 0 or 1."""
+        return self._add(0.0, 1.0, True, cost)
+
+    def add_continuous(self, lower: float = 0.0, upper: float = math.inf, cost: float = 0.0) -> int:
+        """A new continuous variable."""
+        return self._add(lower, upper, False, cost)
+
+    def _add(self, lower: float, upper: float, binary: bool, cost: float) -> int:
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.binary.append(binary)
+        self.cost.append(cost)
+        return len(self.cost) - 1
+
+    def add_row(self, terms: Iterable[tuple[int, float]], lower: float = -math.inf, upper: float = math.inf) -> None:
+        """A new row; terms of the same variable are added up, zeros dropped."""
+        merged: dict[int, float] = {}
+        for variable, coefficient in terms:
+            merged[variable] = merged.get(variable, 0.0) + coefficient
+        kept = {v: c for v, c in merged.items() if c}
+        self.rows.append((list(kept), list(kept.values()), lower, upper))
+
+    def fix(self, variable: int, value: float) -> None:
+        """Give a variable its value."""
+        self.lower[variable] = self.upper[variable] = value
+
+    def value(self, values: Floats) -> float:
+        """The objective at a point."""
+        return float(np.dot(self.cost, values))
+
+    def violation(self, values: Floats) -> float:
+        """The largest amount by which a point breaks a bound, a row or integrality, rows scaled to coefficient 1."""
+        worst = 0.0
+        for v, x in enumerate(values):
+            worst = max(worst, self.lower[v] - x, x - self.upper[v])
+            if self.binary[v]:
+                worst = max(worst, abs(x - round(x)))
+        for variables, coefficients, lower, upper in self.rows:
+            total = float(np.dot(coefficients, values[variables])) if variables else 0.0
+            scale = max([1.0, *(abs(c) for c in coefficients)])
+            worst = max(worst, (lower - total) / scale, (total - upper) / scale)
+        return worst
+
+
+class ProgramStatus(enum.StrEnum):
+    """What a backend has proven."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """What a backend answers.
+
+    Attributes
+    ----------
+    status
+        ``optimal``: ``values`` are optimal up to the gap asked for; ``feasible``: they are a solution; ``infeasible``:
+        there is none; ``unknown``: the run ended before anything was found.
+    values
+        The best solution; None if there is none.
+    objective
+        Its objective.
+    bound
+        Proven lower bound; minus infinity for none, infinity if infeasible.
+    """
+
+    status: ProgramStatus
+    values: Floats | None
+    objective: float
+    bound: float
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """How a run talks while it goes on; all may be called from another thread.
+
+    Attributes
+    ----------
+    stop
+        Polled often; true ends the run with what it has.
+    on_incumbent
+        Called with every better solution and its objective.
+    on_bound
+        Called with better lower bounds.
+    better
+        Asked for a solution found elsewhere, with the objective of the best one inside; None if it has none better.
+        Backends that cannot take solutions on the way never ask.
+    """
+
+    stop: Callable[[], bool] = _never
+    on_incumbent: Callable[[Floats, float], None] | None = None
+    on_bound: Callable[[float], None] | None = None
+    better: Callable[[float], Floats | None] | None = None
