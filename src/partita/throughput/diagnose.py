@@ -157,5 +157,5 @@ def _smallest_memory(problem: ThroughputProblem, probe: Probe, clock: Monitor) -
             low = size
     if math.isinf(high):
         return ""
-    word = "the smallest memory that fits is about" if exact else "enough would be"
-    return f"{word} {format_bytes(high)} ({math.ceil(high)} bytes) per device"
+    word = "the smallest memory per device that fits is about" if exact else "enough memory per device would be"
+    return f"{word} {format_bytes(high)} ({math.ceil(high)} bytes)"
