@@ -15,10 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.throughput.instance import Instance, build_instance
-from partita.throughput.plan import Plan, Stage
+from partita.throughput.plan import Contiguity, Plan, Stage
 from partita.throughput.problem import ThroughputProblem
 
-__all__ = ["Layers", "accelerator_devices", "balanced_boundaries", "find_layers", "plan_from_cuts"]
+__all__ = [
+    "Layers",
+    "accelerator_devices",
+    "balanced_boundaries",
+    "find_layers",
+    "item_layers",
+    "plan_from_cuts",
+    "plan_from_labels",
+]
 
 Floats = npt.NDArray[np.float64]
 _NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.|$)")
@@ -57,32 +65,37 @@ def _layer_names(problem: ThroughputProblem, depth: int) -> list[str]:
     return names
 
 
-def find_layers(problem: ThroughputProblem) -> Layers:
-    """The layers of a problem.
+def item_layers(problem: ThroughputProblem, instance: Instance) -> list[str]:
+    """Name of the layer that each item is in, empty outside the layers.
 
     Where the outermost numbered children are fewer than the accelerators (Swin has four numbered groups of numbered
     blocks), the next numbered level is used.
     """
-    instance = build_instance(problem)
     devices = len(accelerator_devices(problem))
     names: list[str] = []
     for depth in (1, 2, 3):
         names = _layer_names(problem, depth)
         if len({name for name in names if name}) >= devices:
             break
-    if not any(names):
-        return Layers(instance, np.arange(instance.items), instance.items)
-    # Name every item by its first forward operator, then let items outside the layers follow the layer before them.
-    item_name = [""] * instance.items
+    # An item is where its first forward operator is.
+    found = [""] * instance.items
     named = [False] * instance.items
     for place, op in enumerate(problem.operators):
         item = int(instance.group[place])
         if not named[item] and not op.backward:
-            item_name[item], named[item] = names[place], True
+            found[item], named[item] = names[place], True
+    return found
+
+
+def find_layers(problem: ThroughputProblem) -> Layers:
+    """The layers of a problem; operators outside the layers follow the layer before them."""
+    instance = build_instance(problem)
+    names = item_layers(problem, instance)
+    if not any(names):
+        return Layers(instance, np.arange(instance.items), instance.items)
     number: dict[str, int] = {}
     layer_of = np.zeros(instance.items, dtype=np.int64)
-    for item in range(instance.items):
-        name = item_name[item]
+    for item, name in enumerate(names):
         if name:
             number.setdefault(name, len(number))
         before = instance.pred[instance.pred_ptr[item] : instance.pred_ptr[item + 1]]
@@ -132,15 +145,23 @@ def balanced_boundaries(weights: Sequence[float] | Floats, parts: int) -> list[i
 
 def plan_from_cuts(problem: ThroughputProblem, layers: Layers, cuts: Sequence[int]) -> Plan:
     """Put run i of the layers on accelerator i; empty runs leave their device out."""
+    label = np.searchsorted(np.asarray(cuts, dtype=np.int64), layers.layer_of, side="right")
+    return plan_from_labels(problem, layers.instance, label)
+
+
+def plan_from_labels(
+    problem: ThroughputProblem, instance: Instance, label: npt.ArrayLike, contiguity: Contiguity = "acyclic"
+) -> Plan:
+    """Put every item on the accelerator whose place ``label`` gives; accelerators left empty are not listed."""
     devices = accelerator_devices(problem)
-    label = np.searchsorted(np.asarray(cuts, dtype=np.int64), layers.layer_of, side="right")[layers.instance.group]
     members: list[list[int]] = [[] for _ in devices]
-    for op, place in zip(problem.operators, label, strict=True):
+    for op, place in zip(problem.operators, np.asarray(label)[instance.group], strict=True):
         members[int(place)].append(op.id)
     return Plan(
         stages=tuple(
             Stage(device=name, kind=problem.kinds[kind].name, operators=tuple(ids))
             for (name, kind), ids in zip(devices, members, strict=True)
             if ids
-        )
+        ),
+        contiguity=contiguity,
     )
