@@ -40,7 +40,7 @@ def model_plan_document(answer: ModelPlan) -> dict[str, Any]:
     """The result document with modules per stage, the cluster, what limits the plan, and the baselines."""
     graph, problem, result = answer.graph, answer.problem, answer.result
     document = result_document(result)
-    document["notes"] = [*graph.notes, *problem.notes]
+    document["notes"] = list(dict.fromkeys([*graph.notes, *problem.notes]))
     document["model"] = {
         "name": graph.name,
         "operators": len(graph.operators),
@@ -85,7 +85,7 @@ def model_plan_tables(answer: ModelPlan) -> list[RenderableType]:
         found = limits(problem, result.evaluation, answer.without_memory)
         shown.append(_paragraphs("What limits the plan", found.sentences))
     shown.append(comparison_table(problem, result.objective, answer.baselines))
-    notes = [*graph.notes, *problem.notes]
+    notes = list(dict.fromkeys([*graph.notes, *problem.notes]))
     if notes:
         shown.append(_paragraphs("Notes", notes))
     return shown
