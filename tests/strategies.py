@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from partita import graph as graphs_module
 from partita.throughput.plan import Contiguity, Plan, Stage
 from partita.throughput.problem import (
+    DeviceGroup,
     DeviceKind,
     Operator,
     Parameter,
@@ -59,6 +62,7 @@ def throughput_problems(
     schedules: Sequence[str] = ("inference", "1f1b", "gpipe"),
     recompute: bool | None = None,
     supported_somewhere: bool = False,
+    variants: Sequence[str] = (),
 ) -> ThroughputProblem:
     """Small problems with every feature of the format; an argument that is None leaves the feature to chance.
 
@@ -86,6 +90,8 @@ def throughput_problems(
         The schedules to draw from, and whether to recompute.
     supported_somewhere
         Give each operator a time on at least one kind that has devices. A plan may still not exist.
+    variants
+        Those of ``partita.throughput.variants`` that the problem must use (``gpipe`` is said by ``schedules``).
     """
     train = draw(st.booleans()) if training is None else training
     limited = draw(st.booleans()) if memory is None else memory
@@ -152,14 +158,49 @@ def throughput_problems(
     )
     return ThroughputProblem(
         name="random",
-        kinds=tuple(device_kinds),
         operators=tuple(draw(st.permutations(operators))),
         tensors=tuple(tensors),
         parameters=tuple(parameters),
         saved=tuple(saved),
         schedule=schedule,
         unit="ms",
+        **draw(_variant_fields(device_kinds, variants)),
     )
+
+
+@st.composite
+def _variant_fields(draw: st.DrawFn, kinds: list[DeviceKind], variants: Sequence[str]) -> dict[str, Any]:
+    """Fields of a problem that make it use the variants; the kinds are given again with their rates."""
+    fields: dict[str, Any] = {}
+    if "overlap" in variants or "duplex" in variants:
+        fields["communication"] = draw(st.sampled_from([v for v in variants if v in ("overlap", "duplex")]))
+    if "replicas" in variants:
+        fields["max_replicas"] = draw(st.integers(2, 4))
+        fields["weight_sync_per_batch"] = draw(st.booleans())
+    if "streaming" in variants:
+        fields["streaming"] = True
+    if "groups" in variants:
+        first = [draw(st.integers(0, kind.count)) for kind in kinds]
+        rates = [draw(st.sampled_from([1.0, 2.0, 0.5])) for _ in range(2)]
+        fields["groups"] = tuple(
+            DeviceGroup(
+                name=name, counts=tuple(counts), transfer_time_per_unit=rate, transfer_latency=draw(halves(0, 1))
+            )
+            for name, rate, counts in (
+                ("left", rates[0], first),
+                ("right", rates[1], [kind.count - held for kind, held in zip(kinds, first, strict=True)]),
+            )
+        )
+    rate = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+    fields["kinds"] = tuple(
+        msgspec.structs.replace(
+            kind,
+            sync_time_per_byte=draw(rate) if "replicas" in variants else 0.0,
+            reload_time_per_byte=draw(rate) if "streaming" in variants else 0.0,
+        )
+        for kind in kinds
+    )
+    return fields
 
 
 @st.composite
@@ -232,7 +273,13 @@ def plans(
     contiguity
         What the plan claims; None leaves it to chance.
     """
-    devices = draw(st.permutations(problem.device_names()))
+    devices = list(draw(st.permutations(problem.device_names())))
+    spare: list[list[str]] = [[] for _ in problem.kinds]
+    if problem.max_replicas > 1:
+        # Some devices join others of their kind, mostly no more than may.
+        while len(devices) > 1 and draw(st.booleans()):
+            name, kind = devices.pop()
+            spare[kind].append(name)
     together = draw(st.booleans()) if keep_classes is None else keep_classes
     chosen: dict[object, int] = {}
     members: list[list[int]] = [[] for _ in devices]
@@ -242,7 +289,12 @@ def plans(
             chosen[key] = draw(st.integers(0, len(devices) - 1))
         members[chosen[key]].append(op.id)
     stages = tuple(
-        Stage(device=name, kind=problem.kinds[kind].name, operators=tuple(ids))
+        Stage(
+            device=name,
+            kind=problem.kinds[kind].name,
+            operators=tuple(ids),
+            replicas=tuple(spare[kind].pop() for _ in range(draw(st.integers(0, len(spare[kind]))))),
+        )
         for (name, kind), ids in zip(devices, members, strict=True)
         if ids
     )

@@ -1,112 +1,26 @@
 """The objective and the feasibility of a throughput plan: the only place where they are defined.
 
 Source: Tarnawski et al., NeurIPS 2020, §3 and Appendix C (load), Narayanan et al., SOSP 2019 (in-flight microbatches).
+How the parts of a load combine is in ``partita.throughput.load``.
 """
 
 from __future__ import annotations
 
-import msgspec
+import itertools
+from collections.abc import Sequence
+
 import numpy as np
 import rustworkx
 
 from partita.errors import InputError
 from partita.throughput.contiguity import Ints, colocation_classes, order_pairs
+from partita.throughput.evaluation import Evaluation, GroupEvaluation, Memory, StageEvaluation
+from partita.throughput.load import Transfers, device_load, group_load, synchronisation
 from partita.throughput.plan import Plan
-from partita.throughput.problem import DeviceKind, ThroughputProblem
+from partita.throughput.problem import DeviceGroup, DeviceKind, ThroughputProblem
 from partita.units import format_bytes, leq
 
-__all__ = ["Evaluation", "Memory", "StageEvaluation", "evaluate"]
-
-
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory of one stage in bytes, by what it is for.
-
-    ``operators`` is what instance files attach to operators; ``activations`` is for all microbatches in flight.
-    """
-
-    operators: float = 0.0
-    weights: float = 0.0
-    gradients: float = 0.0
-    optimizer: float = 0.0
-    activations: float = 0.0
-    workspace: float = 0.0
-    limit: float | None = None
-
-    @property
-    def total(self) -> float:
-        """The sum of all parts."""
-        return self.operators + self.weights + self.gradients + self.optimizer + self.activations + self.workspace
-
-
-class StageEvaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage, in the problem's time unit and bytes.
-
-    Attributes
-    ----------
-    device, kind
-        As in the plan.
-    compute_forward, compute_backward
-        Work per sample; recomputation is part of the backward work.
-    communication_in, communication_out
-        Transfer time of distinct tensors that enter and leave.
-    memory
-        What it must hold.
-    in_flight
-        Microbatches whose activations it holds at once.
-    """
-
-    device: str
-    kind: str
-    compute_forward: float
-    compute_backward: float
-    communication_in: float
-    communication_out: float
-    memory: Memory
-    in_flight: int = 1
-
-    @property
-    def compute(self) -> float:
-        """Forward and backward work."""
-        return self.compute_forward + self.compute_backward
-
-    @property
-    def communication(self) -> float:
-        """Transfer time in both directions."""
-        return self.communication_in + self.communication_out
-
-    @property
-    def load(self) -> float:
-        """Time per sample that the device is busy."""
-        return self.compute + self.communication
-
-
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is worth.
-
-    Attributes
-    ----------
-    objective
-        The largest load.
-    feasible
-        Whether every device can run its operators and hold them, and the plan keeps what it claims.
-    violations
-        One sentence for each thing that is wrong.
-    acyclic
-        Whether the stages can be ordered so that every forward tensor goes forward.
-    stages
-        In the plan's order.
-    """
-
-    objective: float
-    feasible: bool
-    violations: tuple[str, ...]
-    acyclic: bool
-    stages: tuple[StageEvaluation, ...]
-
-    @property
-    def bottleneck(self) -> int:
-        """Index of the first stage with the largest load."""
-        return max(range(len(self.stages)), key=lambda i: (self.stages[i].load, -i))
+__all__ = ["Evaluation", "GroupEvaluation", "Memory", "StageEvaluation", "evaluate"]
 
 
 def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
@@ -125,7 +39,9 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
 
     classes = colocation_classes(problem)
     violations += _colocation_violations(problem, classes, stage_of)
-    position, acyclic = _positions(problem, classes, stage_of, len(plan.stages))
+    groups = _stage_groups(problem, plan)
+    violations += _replica_violations(problem, plan)
+    position, acyclic = _positions(problem, classes, stage_of, groups)
     if plan.contiguity == "acyclic" and not acyclic:
         violations.append("the stages depend on each other in a cycle, so the split is not contiguous")
 
@@ -147,37 +63,72 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
             if problem.schedule.recompute and problem.training:
                 backward[stage] += time
 
-    incoming, outgoing, entering = _communication(problem, stage_of, kind_of, len(plan.stages))
-    in_flight = [problem.schedule.in_flight(len(plan.stages) - position[i]) for i in range(len(plan.stages))]
-    memories = _memories(problem, stage_of, kind_of, in_flight, entering)
-    stages = tuple(
-        StageEvaluation(
-            device=stage.device,
-            kind=stage.kind,
-            compute_forward=forward[i],
-            compute_backward=backward[i],
-            communication_in=incoming[i],
-            communication_out=outgoing[i],
-            memory=memories[i],
-            in_flight=in_flight[i],
+    transfers, entering = _communication(problem, stage_of, [problem.kinds[kind] for kind in kind_of])
+    replicas = [len(stage.devices) for stage in plan.stages]
+    in_flight = [
+        problem.schedule.in_flight(
+            sum(r for r, other in zip(replicas, position, strict=True) if other >= position[i]), replicas[i]
         )
-        for i, stage in enumerate(plan.stages)
-    )
+        for i in range(len(plan.stages))
+    ]
+    memories = _memories(problem, stage_of, kind_of, in_flight, entering)
+    weights = _synchronised(problem, stage_of, len(plan.stages))
+    stages = []
+    for i, stage in enumerate(plan.stages):
+        kind = problem.kinds[kind_of[i]]
+        over = 0.0 if memories[i].limit is None else max(0.0, memories[i].total - memories[i].limit)
+        reload = over * kind.reload_time_per_byte if problem.streaming else 0.0
+        synchronised = synchronisation(problem, kind, weights[i], replicas[i])
+        load = device_load(
+            problem,
+            forward=forward[i],
+            backward=backward[i],
+            transfers=transfers[i],
+            reload=reload,
+            synchronisation=synchronised,
+            replicas=replicas[i],
+        )
+        stages.append(
+            StageEvaluation(
+                device=stage.device,
+                kind=stage.kind,
+                compute_forward=forward[i],
+                compute_backward=backward[i],
+                transfers=transfers[i],
+                load=load.total,
+                forward_load=load.forward,
+                backward_load=load.backward,
+                memory=memories[i],
+                in_flight=in_flight[i],
+                replicas=replicas[i],
+                synchronisation=synchronised,
+                reload=reload,
+            )
+        )
     for i, result in enumerate(stages):
         limit = result.memory.limit
-        if limit is not None and not leq(result.memory.total, limit):
+        if limit is not None and not problem.streaming and not leq(result.memory.total, limit):
             missing = format_bytes(result.memory.total - limit)
             violations.append(
                 f"stage {i} on {result.device} needs {format_bytes(result.memory.total)}, "
                 f"{missing} more than its {format_bytes(limit)}"
             )
+    links = _groups(problem, stage_of, groups)
     return Evaluation(
-        objective=max(stage.load for stage in stages),
+        objective=_objective(problem, stages, links),
         feasible=not violations,
         violations=tuple(violations),
         acyclic=acyclic,
-        stages=stages,
+        stages=tuple(stages),
+        groups=tuple(links),
     )
+
+
+def _objective(problem: ThroughputProblem, stages: list[StageEvaluation], links: list[GroupEvaluation]) -> float:
+    loaded: list[StageEvaluation | GroupEvaluation] = [*stages, *links]
+    if problem.gpipe:
+        return max(entry.forward_load for entry in loaded) + max(entry.backward_load for entry in loaded)
+    return max(entry.load for entry in loaded)
 
 
 def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
@@ -188,13 +139,14 @@ def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
     if not plan.stages:
         raise InputError("the plan has no stages")
     for number, stage in enumerate(plan.stages):
-        if stage.device not in known:
-            raise InputError(f"plan stage {number}: there is no device {stage.device!r} in problem {problem.name!r}")
-        if problem.kinds[known[stage.device]].name != stage.kind:
-            raise InputError(f"plan stage {number}: device {stage.device!r} is not of kind {stage.kind!r}")
-        if stage.device in used:
-            raise InputError(f"plan stage {number}: device {stage.device!r} is used twice")
-        used.add(stage.device)
+        for device in stage.devices:
+            if device not in known:
+                raise InputError(f"plan stage {number}: there is no device {device!r} in problem {problem.name!r}")
+            if problem.kinds[known[device]].name != stage.kind:
+                raise InputError(f"plan stage {number}: device {device!r} is not of kind {stage.kind!r}")
+            if device in used:
+                raise InputError(f"plan stage {number}: device {device!r} is used twice")
+            used.add(device)
         for identity in stage.operators:
             place = place_of.get(identity)
             if place is None:
@@ -221,57 +173,121 @@ def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: 
     return found
 
 
-def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, count: int) -> tuple[list[int], bool]:
+def _stage_groups(problem: ThroughputProblem, plan: Plan) -> list[int]:
+    """Group of every stage's first device; one for all where the problem has none."""
+    group_of = problem.group_of()
+    return [group_of.get(stage.device, 0) for stage in plan.stages]
+
+
+def _replica_violations(problem: ThroughputProblem, plan: Plan) -> list[str]:
+    group_of = problem.group_of()
+    found = []
+    for number, stage in enumerate(plan.stages):
+        if len(stage.devices) > problem.max_replicas:
+            found.append(f"stage {number} has {len(stage.devices)} replicas, the problem allows {problem.max_replicas}")
+        if len({group_of[device] for device in stage.devices if device in group_of}) > 1:
+            found.append(f"the replicas of stage {number} are in different groups")
+    return found
+
+
+def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups: list[int]) -> tuple[list[int], bool]:
     """Each stage's place in the pipeline, and whether the split is acyclic.
 
     The plan's own order is kept where it is consistent; otherwise an order of the quotient graph is used, and the
-    plan's order again where there is none. Stages without operators come first, where no other stage counts them.
+    plan's order again where there is none. Stages without operators come first, where no other stage counts them. The
+    stages of a group follow each other.
     """
+    count = len(groups)
     empty = np.bincount(stage_of, minlength=count) == 0
     listed = [0] * count
     for place, stage in enumerate(sorted(range(count), key=lambda s: (not empty[s], s))):
         listed[stage] = place
     # By operators, not by classes: a plan that breaks a class up has its operators where it says.
     pairs = {(int(a), int(b)) for a, b in stage_of[order_pairs(problem, classes)] if a != b}
-    if all(a < b for a, b in pairs):
+    row = [groups[stage] for stage in range(count) if not empty[stage]]
+    together = sum(a != b for a, b in itertools.pairwise(row)) == len(set(row)) - 1
+    if together and all(a < b for a, b in pairs):
         return listed, True
-    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from(list(range(count)))
-    graph.add_edges_from_no_data(sorted(pairs))
-    if not rustworkx.is_directed_acyclic_graph(graph):
+    first = {group: place for place, group in reversed(list(enumerate(row)))}
+    ranks = _order(sorted(first, key=lambda g: first[g]), {(groups[a], groups[b]) for a, b in pairs})
+    if ranks is None:
         return listed, False
-    position = [0] * count
-    for place, stage in enumerate(rustworkx.lexicographical_topological_sort(graph, key=lambda s: f"{listed[s]:09d}")):
-        position[stage] = place
-    return position, True
+    rank = {group: place for place, group in enumerate(ranks)}
+    stages = sorted(range(count), key=lambda s: (-1 if empty[s] else rank[groups[s]], listed[s]))
+    order = _order(stages, pairs)
+    if order is None:
+        return listed, False
+    return [order.index(stage) for stage in range(count)], True
+
+
+def _order(preferred: list[int], pairs: set[tuple[int, int]]) -> list[int] | None:
+    """A topological order in which the most preferred of what is possible is next; None for a cycle."""
+    place = {node: number for number, node in enumerate(preferred)}
+    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+    graph.add_nodes_from(preferred)
+    graph.add_edges_from_no_data(sorted((place[a], place[b]) for a, b in pairs if a != b))
+    if not rustworkx.is_directed_acyclic_graph(graph):
+        return None
+    return list(rustworkx.lexicographical_topological_sort(graph, key=lambda node: f"{place[node]:09d}"))
 
 
 def _communication(
-    problem: ThroughputProblem, stage_of: Ints, kind_of: list[int], count: int
-) -> tuple[list[float], list[float], list[float]]:
-    """Transfer time in, transfer time out, and the size of forward tensors that enter, for each stage."""
-    place_of = {op.id: place for place, op in enumerate(problem.operators)}
-    incoming, outgoing, entering = [0.0] * count, [0.0] * count, [0.0] * count
+    problem: ThroughputProblem, part_of: Ints, links: Sequence[DeviceKind | DeviceGroup]
+) -> tuple[list[Transfers], list[float]]:
+    """Transfer times of each part (stage or group), and the size of forward tensors that enter it.
 
-    def time(kind: DeviceKind, size: float) -> float:
-        return kind.transfer_latency + size * kind.transfer_time_per_unit
+    ``part_of`` gives each operator's part, ``links`` what each part pays for a tensor.
+    """
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    times = [[0.0, 0.0, 0.0, 0.0] for _ in links]
+    entering = [0.0] * len(links)
+
+    def time(link: DeviceKind | DeviceGroup, size: float) -> float:
+        return link.transfer_latency + size * link.transfer_time_per_unit
 
     for tensor in problem.tensors:
         source = place_of[tensor.producer]
-        home = int(stage_of[source])
+        home, backward = int(part_of[source]), problem.operators[source].backward
         forward: dict[int, bool] = {}
         for consumer in tensor.consumers:
             place = place_of[consumer]
-            stage = int(stage_of[place])
-            if stage != home:
-                forward[stage] = forward.get(stage, False) or not problem.operators[place].backward
+            part = int(part_of[place])
+            if part != home:
+                forward[part] = forward.get(part, False) or not problem.operators[place].backward
         if forward:
-            outgoing[home] += time(problem.kinds[kind_of[home]], tensor.size)
-        for stage, read_forward in forward.items():
-            incoming[stage] += time(problem.kinds[kind_of[stage]], tensor.size)
-            if read_forward and not problem.operators[source].backward:
-                entering[stage] += tensor.size
-    return incoming, outgoing, entering
+            times[home][2 * backward + 1] += time(links[home], tensor.size)
+        for part, read_forward in forward.items():
+            times[part][2 * backward] += time(links[part], tensor.size)
+            if read_forward and not backward:
+                entering[part] += tensor.size
+    transfers = [Transfers(forward_in=a, forward_out=b, backward_in=c, backward_out=d) for a, b, c, d in times]
+    return transfers, entering
+
+
+def _groups(problem: ThroughputProblem, stage_of: Ints, groups: list[int]) -> list[GroupEvaluation]:
+    if not problem.groups:
+        return []
+    transfers, _ = _communication(problem, np.array(groups, dtype=np.int64)[stage_of], problem.groups)
+    loads = [group_load(problem, entry) for entry in transfers]
+    return [
+        GroupEvaluation(
+            name=group.name, transfers=entry, load=load.total, forward_load=load.forward, backward_load=load.backward
+        )
+        for group, entry, load in zip(problem.groups, transfers, loads, strict=True)
+    ]
+
+
+def _synchronised(problem: ThroughputProblem, stage_of: Ints, count: int) -> list[float]:
+    """Bytes that replicas of each stage synchronise: gradients, or what an instance file states as operators' sizes."""
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    result = [0.0] * count
+    for parameter in problem.parameters:
+        for stage in {int(stage_of[place_of[user]]) for user in parameter.users}:
+            result[stage] += parameter.gradient_bytes
+    if not problem.parameters:
+        for place, op in enumerate(problem.operators):
+            result[int(stage_of[place])] += op.memory_bytes
+    return result
 
 
 def _memories(

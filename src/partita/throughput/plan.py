@@ -13,7 +13,7 @@ Contiguity = Literal["acyclic", "free"]
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The operators of one device.
+    """The operators of one device, or of several that take turns.
 
     Attributes
     ----------
@@ -23,11 +23,19 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Name of its device kind.
     operators
         Ids, in the problem's order.
+    replicas
+        Further devices of the same kind that run the same operators, each on its share of the samples.
     """
 
     device: str
     kind: str
     operators: tuple[int, ...]
+    replicas: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of all its devices."""
+        return (self.device, *self.replicas)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes
     ----------
     stages
-        One entry per device that holds operators.
+        One entry per device, or set of replicas, that holds operators.
     contiguity
         What the plan claims; ``evaluate`` checks it.
     """
