@@ -51,7 +51,7 @@ def check_decisions(problem: ThroughputProblem, best: float) -> None:
             assert Decision(searcher, best * (1 - 1e-6)).run(1 << 40, np.zeros(1, dtype=np.int64)) == REFUTED
 
 
-quick = settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=260, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @quick

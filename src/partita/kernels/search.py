@@ -23,7 +23,7 @@ REFUTED, FOUND, GROW, LIMIT, STOPPED = 0, 1, 2, 3, 4
 IDEALS, POOL, STATES, CURSOR, LEVEL, LEVEL_END, NODES, LAST_PARENT, LAST_KIND, VALID, STAMP, STATES_EXPANDED = range(12)
 
 #: Columns of the saved numbers of one decision.
-WORK, COMM, OPEN, CROSS, LOST, LOST_WORK, MEM, SPACE, ENTER, LOST_MEM, LEAST, LEAST_NEW = range(12)
+WORK, COMM, OPEN, CROSS, LOST, LOST_WORK, MEM, SPACE, ENTER, LOST_MEM, LEAST, LEAST_NEW, LEAST_MEM, LOST_NOW = range(14)
 
 
 class Weights(NamedTuple):
@@ -32,7 +32,8 @@ class Weights(NamedTuple):
     ``choice[code]`` names the row of ``item`` (rows, n) and ``net`` (rows, m): weights such that the remaining items
     and crossing nets of any completable ideal weigh at most ``budget[code]``; ``capacity[code]`` is the memory of the
     remaining devices together. ``total`` has one more entry, for memory. ``up_item`` (rows, n), ``up_work`` and
-    ``down_work`` (K, n) are (lower bounds on) sums over what follows or precedes an item, itself included.
+    ``down_work`` (K + 1, n) are (lower bounds on) sums over what follows or precedes an item, itself included;
+    the last row of ``down_work`` is for ``bytes``, what an item needs at least on any device.
     """
 
     item: Floats
@@ -46,6 +47,7 @@ class Weights(NamedTuple):
     up_work: Floats
     down_work: Floats
     all_work: Floats
+    bytes: Floats
 
 
 class Store(NamedTuple):
@@ -157,6 +159,7 @@ def _toggle(a: Arrays, w: Weights, x: Scratch, v: int) -> None:
     for k in range(a.work.shape[0]):
         if a.work[k, v] < np.inf:
             x.done_work[k] += sign * a.work[k, v]
+    x.done_work[a.work.shape[0]] += sign * w.bytes[v]
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
         e = a.item_nets[p]
         size = a.net_ptr[e + 1] - a.net_ptr[e]
@@ -187,6 +190,7 @@ def _refresh(a: Arrays, w: Weights, x: Scratch) -> None:
             for k in range(a.work.shape[0]):
                 if a.work[k, v] < np.inf:
                     x.done_work[k] += a.work[k, v]
+            x.done_work[a.work.shape[0]] += w.bytes[v]
     for e in range(a.net_ptr.shape[0] - 1):
         if x.net_in[e] > 0 and x.net_in[e] < a.net_ptr[e + 1] - a.net_ptr[e]:
             for y in range(w.net.shape[0]):
@@ -338,6 +342,8 @@ def _expand(
     # Dominance uses a load that is smaller by more than rounding, so that what replaces a stage is surely kept.
     inner = target * (1.0 - 1e-12)
 
+    down_bytes, most_bytes = w.down_work[kinds], memory + x.done_work[kinds] * (1.0 + 1e-9)
+
     # What one stage can reach: items whose longest chain of work fits.
     reach_count, pot_weight, pot_work, pot_mem, pot_next, pot_space = 0, 0.0, 0.0, 0.0, 0.0, 0.0
     top = x.integers[3]
@@ -380,7 +386,7 @@ def _expand(
             head[u] = max(head[u], head[v])
             if missing_now[u] == 0:
                 head[u] += time[u]
-                if head[u] <= target and down_work[u] <= furthest:
+                if head[u] <= target and down_work[u] <= furthest and down_bytes[u] <= most_bytes:
                     reach[reach_count] = u
                     reach_count += 1
     open_cost, crossed = 0.0, x.cross[row]
@@ -402,7 +408,8 @@ def _expand(
     # Bound on the communication of any stage here: what enters from the ideal, and what can cross any ideal.
     comm_limit = cut_inside + cross_limit[kind]
     free = (not limited) or (pot_mem + pot_space <= memory)
-    exclude = use_dominance and free
+    exclude = use_dominance
+    pot_all = pot_mem + pot_space
     total_rest = w.total[row] - x.sums[row]
     sums_mem = x.sums[w.item.shape[0]]
     total_mem = w.total[w.item.shape[0]] - sums_mem
@@ -418,6 +425,7 @@ def _expand(
     saved[0, CROSS] = crossed
     saved[0, LEAST] = np.inf
     saved[0, LEAST_NEW] = np.inf
+    saved[0, LEAST_MEM] = np.inf
     here = 0
     code = ideal_hash
     down = True  # whether the item at p0 is new, or its inclusion has just been explored
@@ -596,6 +604,8 @@ def _expand(
                 saved[p0 + 1, LOST_MEM] = saved[p0, LOST_MEM]
                 saved[p0 + 1, LEAST] = saved[p0, LEAST]
                 saved[p0 + 1, LEAST_NEW] = saved[p0, LEAST_NEW]
+                saved[p0 + 1, LEAST_MEM] = saved[p0, LEAST_MEM]
+                saved[p0 + 1, LOST_NOW] = saved[p0, LOST_NOW]
                 p0 += 1
                 continue
         # Exclude v with all that depends on it; often what depends on it anywhere already rules that out.
@@ -605,7 +615,7 @@ def _expand(
             p0 += 1
             down = False
             continue
-        least, least_new = saved[p0, LEAST], saved[p0, LEAST_NEW]
+        least, least_new, least_mem = saved[p0, LEAST], saved[p0, LEAST_NEW], saved[p0, LEAST_MEM]
         if exclude:
             applies = True
             for k in range(kinds):
@@ -625,15 +635,27 @@ def _expand(
                     e = item_nets[p]
                     if net_here[e] == 0:
                         fresh += cost[e]
-                least = min(least, time[v])
-                least_new = min(least_new, time[v] + fresh)
+                if free:
+                    least = min(least, time[v])
+                    least_new = min(least_new, time[v] + fresh)
+                    least_mem = 0.0
+                else:
+                    # Load and memory must both be seen to fit, for one item: remember the smallest.
+                    mine = memory_now[v] + workspace[v]
+                    for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
+                        mine += cover_now[item_covers[p]]
+                    if mine < least_mem or (mine == least_mem and time[v] + fresh < least_new):
+                        least, least_new, least_mem = time[v], time[v] + fresh, mine
             room = min(pot_work - saved[p0, LOST_WORK], work_left - up_work[v])
-            if room + min(least + comm_limit, least_new + saved[p0, OPEN]) <= inner:
+            if (
+                free or pot_all - saved[p0, LOST_NOW] + least_mem <= memory
+            ) and room + min(least + comm_limit, least_new + saved[p0, OPEN]) <= inner:
                 p0 += 1
                 down = False
                 continue
         comm, crossing, opening = saved[p0, COMM], saved[p0, CROSS], saved[p0, OPEN]
         lost, lost_work, lost_mem = saved[p0, LOST], saved[p0, LOST_WORK], saved[p0, LOST_MEM]
+        lost_now = saved[p0, LOST_NOW]
         i = mark_len
         marks[mark_len] = v
         mark_len += 1
@@ -645,6 +667,9 @@ def _expand(
             lost_work += time[u]
             if limited:
                 lost_mem += memory_next[u]
+                lost_now += memory_now[u]
+                for p in range(item_cover_ptr[u], item_cover_ptr[u + 1]):
+                    lost_now += cover_now[item_covers[p]]
             for p in range(item_net_ptr[u], item_net_ptr[u + 1]):
                 e = item_nets[p]
                 out, mine, before = net_out[e], net_here[e], net_in[e]
@@ -667,8 +692,8 @@ def _expand(
             fits = False
         if fits and check_capacity and total_mem - (pot_next - lost_mem) > capacity:
             fits = False
-        if fits and exclude and pot_work - lost_work + min(least + comm_limit, least_new + opening) <= inner:
-            fits = False
+        if fits and exclude and (free or pot_all - lost_now + least_mem <= memory):
+            fits = pot_work - lost_work + min(least + comm_limit, least_new + opening) > inner
         saved[p0 + 1, WORK] = saved[p0, WORK]
         saved[p0 + 1, COMM] = comm
         saved[p0 + 1, OPEN] = opening
@@ -681,6 +706,8 @@ def _expand(
         saved[p0 + 1, LOST_MEM] = lost_mem
         saved[p0 + 1, LEAST] = least
         saved[p0 + 1, LEAST_NEW] = least_new
+        saved[p0 + 1, LEAST_MEM] = least_mem
+        saved[p0 + 1, LOST_NOW] = lost_now
         p0 += 1
         down = fits
     s.counters[NODES] = nodes

@@ -21,20 +21,18 @@ fewer microbatches. The order stays acyclic because v was ready. Repeating ends,
 a memory limit: readers of v left in R would make v's tensor enter R.
 
 *Exclusion.* If v satisfies (a) when it is excluded, it does so for every later S (I ∪ S only grows), so a stage S worth
-keeping has S + v infeasible. Where the memory of everything within reach fits, this means load(S + v) > T. But
-load(S + v) ≤ t_v + [work of all that can still be in S] + an upper bound on the communication, either the cost of nets
+keeping has S + v infeasible, in memory or in load. All that can still be in S together with v may be seen to fit in
+memory; then load(S + v) > T. But load(S + v) ≤ t_v + [work of all that can still be in S] + an upper bound on the communication, either the cost of nets
 whose fate is open or certain plus v's own, or what enters from I plus the most that can cross any ideal.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from partita.kernels.arrays import Floats, Longs
 from partita.throughput.solvers.prepared import Prepared, Split
-from partita.throughput.solvers.weights import Capacity, capacity
+from partita.throughput.solvers.weights import Capacity, capacity, least_bytes
 
 __all__ = ["FULL", "Decision", "Searcher"]
 
@@ -78,7 +76,7 @@ class Searcher:
         self.zobrist = words[::2] ^ (words[1::2] << np.uint64(1))
 
 
-def _closures(prepared: Prepared, cap: Capacity) -> tuple[Floats, Floats, Floats, Floats]:
+def _closures(prepared: Prepared, cap: Capacity) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Weight and work of what follows, and work of what precedes, every item (lower bounds on large graphs)."""
     from partita.kernels.search import chain_sums, closure_sums
 
@@ -86,11 +84,13 @@ def _closures(prepared: Prepared, cap: Capacity) -> tuple[Floats, Floats, Floats
     work = np.where(np.isfinite(a.work), a.work, 0.0)
     kernel = closure_sums if n <= LARGEST_CLOSURE else chain_sums
     after = np.concatenate([cap.item, work])
-    up, down = np.zeros_like(after), np.zeros_like(work)
+    size = least_bytes(a)
+    before = np.concatenate([work, size[None]])
+    up, down = np.zeros_like(after), np.zeros_like(before)
     kernel(a.succ_ptr, a.succ, after, False, up)
-    kernel(a.pred_ptr, a.pred, work, True, down)
+    kernel(a.pred_ptr, a.pred, before, True, down)
     rows, safe = cap.item.shape[0], 1 - 1e-9
-    return up[:rows] * safe, up[rows:] * safe, down * safe, work.sum(axis=1) * (1 + 1e-9)
+    return up[:rows] * safe, up[rows:] * safe, down * safe, work.sum(axis=1) * (1 + 1e-9), size
 
 
 def dominance_is_safe(prepared: Prepared) -> bool:
@@ -108,6 +108,7 @@ class Decision:
 
     def __init__(self, searcher: Searcher, target: float) -> None:
         from partita.kernels import search as kernel
+        from partita.kernels.search_state import new_scratch, new_store
 
         self.searcher, self.target, self.kernel = searcher, target, kernel
         prepared, cap = searcher.prepared, searcher.capacity
@@ -116,8 +117,8 @@ class Decision:
         self.weights = kernel.Weights(
             cap.item, cap.net, cap.total.copy(), cap.choice, budget, cap.memory * (1 + 1e-12), cap.radix, *searcher.sums
         )
-        self.store = _new_store(kernel, prepared.codes)
-        self.scratch = _new_scratch(kernel, prepared, searcher.zobrist, cap.item.shape[0])
+        self.store = new_store(prepared.codes)
+        self.scratch = new_scratch(a, searcher.zobrist, cap.item.shape[0])
         self.limit_bytes = searcher.max_bytes
         self.arrays = a
 
@@ -219,67 +220,3 @@ class Decision:
         words[first : first + length] = s.pool[offset : offset + length]
         bits = np.unpackbits(words.view(np.uint8), bitorder="little")
         return bits[: self.searcher.prepared.items].astype(bool)
-
-
-def _new_store(kernel, codes: int):  # type: ignore[no-untyped-def]
-    ideals, states, pool = 1 << 12, 1 << 12, 1 << 13
-    store = kernel.Store(
-        table=np.zeros(4 * ideals, dtype=np.int32),
-        ideal_hash=np.zeros(ideals, dtype=np.uint64),
-        ideal_first=np.zeros(ideals, dtype=np.int32),
-        ideal_length=np.zeros(ideals, dtype=np.int32),
-        ideal_offset=np.zeros(ideals, dtype=np.int64),
-        pool=np.zeros(pool, dtype=np.uint64),
-        fewest=np.zeros((ideals, codes), dtype=np.int32),
-        state_ideal=np.zeros(states, dtype=np.int32),
-        state_code=np.zeros(states, dtype=np.int32),
-        state_parent=np.full(states, -1, dtype=np.int32),
-        state_kind=np.zeros(states, dtype=np.int8),
-        counters=np.zeros(16, dtype=np.int64),
-    )
-    store.fewest[0, 1:] = 1 << 30
-    for place in (kernel.IDEALS, kernel.STATES, kernel.LEVEL_END):
-        store.counters[place] = 1
-    return store
-
-
-def _new_scratch(kernel, prepared: Prepared, zobrist, rows: int):  # type: ignore[no-untyped-def]
-    a, n = prepared.arrays, prepared.items
-    m, covers = a.net_ptr.shape[0] - 1, a.cover_fixed.shape[0]
-    words = math.ceil(n / 64)
-    full = np.full(words, 0xFFFFFFFFFFFFFFFF, dtype=np.uint64)
-    if n % 64:
-        full[-1] = np.uint64((1 << (n % 64)) - 1)
-    int32, int8 = np.int32, np.int8
-    return kernel.Scratch(
-        zobrist=zobrist,
-        words=np.zeros(words, dtype=np.uint64),
-        full=full,
-        in_ideal=np.zeros(n, int8),
-        missing=np.zeros(n, int32),
-        net_in=np.zeros(m, int32),
-        ready_place=np.zeros(n, int32),
-        ready_items=np.zeros(n, int32),
-        sums=np.zeros(rows + 1),
-        cross=np.zeros(rows),
-        done_work=np.zeros(a.work.shape[0]),
-        status=np.zeros(n, int8),
-        stamp_item=np.zeros(n, int32),
-        stamp_net=np.zeros(m, int32),
-        missing_now=np.zeros(n, int32),
-        head=np.zeros(n),
-        reach=np.zeros(n + 1, int32),
-        net_out=np.zeros(m, int32),
-        net_here=np.zeros(m, int32),
-        cover_here=np.zeros(covers, int32),
-        queue=np.zeros(n + 1, int32),
-        decision=np.zeros(n + 1, int8),
-        queue_end=np.zeros(n + 2, int32),
-        mark_end=np.zeros(n + 2, int32),
-        marks=np.zeros(n + 1, int32),
-        saved=np.zeros((n + 2, 12)),
-        memory_now=np.zeros(n),
-        cover_now=np.zeros(covers),
-        memory_next=np.zeros(n),
-        integers=np.zeros(8, dtype=np.int64),
-    )

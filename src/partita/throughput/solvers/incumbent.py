@@ -184,3 +184,27 @@ class Incumbent:
             else:
                 since += 1
         return better
+
+    def anneal(self, trials: int) -> bool:
+        """Anneal from the best split, then slice what comes out; whether it gave a better one."""
+        from partita.kernels.anneal import anneal
+
+        a = self.prepared.arrays
+        if self.split is None or self.done or (a.limits[0] and (a.limits[1] or self.prepared.backwards)):
+            return False
+        stages, m = len(self.split), a.net_ptr.shape[0] - 1
+        if stages < 2 or stages * m > 20_000_000:
+            return False
+        before = self.value
+        for power, start, end in ((12.0, 0.3, 0.003), (30.0, 0.05, 0.002)):
+            label = np.empty(self.prepared.items, dtype=np.int32)
+            for place, (_, items) in enumerate(self.split):
+                label[items] = place
+            kind = np.array([kind for kind, _ in self.split], dtype=np.int32)
+            seed = int(self.random.integers(1 << 30))
+            anneal(a, label, kind, self.value, power, start, end, trials // 2, seed, self.stop)
+            # Slicing takes it only if it is better, and checks all of memory.
+            order = self.order(1, label.astype(np.int64))
+            if self.try_order(order):
+                self.improve(6)
+        return self.value < before

@@ -175,7 +175,7 @@ class Proof:
             self._climb(effort)
             if self.stuck and all(race.full):
                 return
-            self.incumbent.improve(10)
+            self.incumbent.anneal(effort)
             self.rounds += 1
             effort *= 2
 

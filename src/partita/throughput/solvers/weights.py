@@ -19,7 +19,7 @@ import numpy as np
 
 from partita.kernels.arrays import Arrays, Floats, Longs
 
-__all__ = ["Capacity", "capacity", "fractional_bound"]
+__all__ = ["Capacity", "capacity", "fractional_bound", "least_bytes"]
 
 MOST_ROWS = 24
 
@@ -70,7 +70,7 @@ def _candidates(arrays: Arrays, kinds: list[int]) -> list[Multipliers]:
     if not limited.any() or limited.all():
         return found
     # Trade bytes on the limited kinds for time on the others.
-    size = _bytes(arrays)
+    size = least_bytes(arrays)
     times = np.where(limited[:, None], np.inf, arrays.work[kinds]).min(axis=0)
     both = np.isfinite(times) & (times > 0) & (size > 0)
     ratio = np.sort(times[both] / size[both])
@@ -79,7 +79,7 @@ def _candidates(arrays: Arrays, kinds: list[int]) -> list[Multipliers]:
     return found
 
 
-def _bytes(arrays: Arrays) -> Floats:
+def least_bytes(arrays: Arrays) -> Floats:
     """Bytes every device needs at least for an item."""
     return np.asarray(arrays.fixed + (1 if arrays.limits[1] else arrays.in_flight[1:].min()) * arrays.active)
 
@@ -94,7 +94,7 @@ def _least(values: Floats, y: Floats, extra: Floats | None = None, size: Floats 
 
 def _room(count: Floats, extra: Floats, memory: Floats) -> Floats:
     """Σ r_k·µ_k·M_k for every row of counts; kinds without a limit have µ = 0."""
-    return np.asarray(count @ extra * np.where(extra > 0, memory, 0.0), dtype=np.float64)
+    return np.asarray(count @ (extra * np.where(extra > 0, memory, 0.0)), dtype=np.float64)
 
 
 def fractional_bound(arrays: Arrays) -> float:
@@ -104,7 +104,7 @@ def fractional_bound(arrays: Arrays) -> float:
     if np.isinf(single).any():
         return float("inf")
     best = float(single.max(initial=0.0))
-    size = _bytes(arrays)
+    size = least_bytes(arrays)
     for y, extra in _candidates(arrays, kinds):
         scale = float((y * arrays.devices).sum())
         room = float(_room(arrays.devices, extra, arrays.memory))
@@ -125,7 +125,7 @@ def capacity(arrays: Arrays, top: float) -> Capacity:
     chosen: list[tuple[list[int], Multipliers]] = []
     choice = np.zeros(size, dtype=np.int64)
     scale, room = np.zeros(size), np.zeros(size)
-    size_of = _bytes(arrays)
+    size_of = least_bytes(arrays)
     support = (left > 0) @ (1 << np.arange(kinds))
     masks = [mask for mask in range(1, 1 << kinds) if (support == mask).any()]
     per_mask = max(1, MOST_ROWS // len(masks))
