@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
+import dataclasses
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from partita.baselines import DEFAULT_BASELINES
+from partita.comparison import Comparison, adopt_better, compare
 from partita.errors import DisagreementError, InputError, UnsupportedError
-from partita.result import OPTIMALITY_GAP, Bound, Monitor, Progress, Result, Status, relative_gap
+from partita.interrupt import interruptible
+from partita.result import (
+    OPTIMALITY_GAP,
+    Bound,
+    Monitor,
+    Progress,
+    Result,
+    Status,
+    relative_gap,
+)
 from partita.throughput.bounds import DEFAULT_BOUNDS
 from partita.throughput.diagnose import explain_infeasible
 from partita.throughput.evaluate import Evaluation, evaluate
@@ -26,7 +33,16 @@ if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
 
-__all__ = ["Comparison", "ModelPlan", "ThroughputResult", "bound", "compare", "find_solver", "plan", "solve"]
+__all__ = [
+    "Comparison",
+    "ModelPlan",
+    "ThroughputResult",
+    "bound",
+    "compare",
+    "find_solver",
+    "plan",
+    "solve",
+]
 
 #: A stage whose memory is this full may owe its cut to the limit.
 NEARLY_FULL = 0.8
@@ -48,30 +64,6 @@ def find_solver(name: str | None, contiguity: Contiguity = "acyclic") -> Solver:
     if name not in known:
         raise InputError(f"there is no solver {name!r}; known are {', '.join(known)}")
     return known[name]
-
-
-@contextlib.contextmanager
-def _interruptible(monitor: Monitor) -> Iterator[None]:
-    """Turn the first Ctrl-C into a request to stop with the best plan; a second one raises KeyboardInterrupt."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def handler(number: int, frame: object) -> None:
-        if monitor.interrupted:
-            raise KeyboardInterrupt
-        monitor.interrupt()
-
-    try:
-        previous = signal.signal(signal.SIGINT, handler)
-    except ValueError:
-        # Another interpreter holds the main thread (embedded Python): leave its handling alone.
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def solve(
@@ -128,11 +120,11 @@ def solve(
     if refusal is not None:
         raise UnsupportedError(f"solver {chosen.name}: {refusal}")
     monitor = Monitor(time_limit_s, progress, target)
-    with _interruptible(monitor):
+    with interruptible(monitor):
         outcome = chosen.solve(problem, options, monitor)
     result = _judge(problem, chosen, outcome, options, monitor)
     if result.status is Status.INFEASIBLE and explain:
-        return _replace(result, reason=_explain(problem, chosen, options))
+        return dataclasses.replace(result, reason=_explain(problem, chosen, options))
     return result
 
 
@@ -189,12 +181,6 @@ def _judge(
     )
 
 
-def _replace(result: ThroughputResult, **changes: Any) -> ThroughputResult:
-    import dataclasses
-
-    return dataclasses.replace(result, **changes)
-
-
 def _explain(problem: ThroughputProblem, solver: Solver, options: Options) -> str:
     def probe(changed: ThroughputProblem, time_s: float) -> Plan | bool | None:
         monitor = Monitor(max(0.05, time_s), target=float("inf"))
@@ -227,7 +213,7 @@ def bound(problem: ThroughputProblem, method: str | None = None, *, time_limit_s
     started = time.perf_counter()
     methods = {component.name: component for component in DEFAULT_BOUNDS}
     monitor = Monitor(time_limit_s)
-    with _interruptible(monitor):
+    with interruptible(monitor):
         if method in methods:
             component = methods[method]
             refusal = component.supports(problem)
@@ -244,49 +230,6 @@ def bound(problem: ThroughputProblem, method: str | None = None, *, time_limit_s
     if outcome.bound is None:
         raise InputError(f"{chosen.name} proves no bound; use one of {', '.join(methods)}")
     return Bound(outcome.bound, chosen.name, "acyclic", time.perf_counter() - started)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One row of a comparison.
-
-    Attributes
-    ----------
-    name, summary
-        The solver or baseline and what it ignores.
-    evaluation
-        What its plan is worth, feasible or not; None if it made none.
-    plan
-        Its plan.
-    runtime_s
-        Wall time.
-    note
-        Why there is no plan, or the first thing wrong with it.
-    """
-
-    name: str
-    summary: str
-    evaluation: Evaluation | None
-    plan: Plan | None
-    runtime_s: float
-    note: str = ""
-
-
-def compare(problem: ThroughputProblem, *, contiguity: Contiguity = "acyclic", seed: int = 0) -> list[Comparison]:
-    """Every baseline on a problem, judged by the one evaluator."""
-    rows = []
-    options = Options(contiguity=contiguity, seed=seed)
-    for baseline in DEFAULT_BASELINES:
-        refusal = baseline.supports(problem, options)
-        if refusal is not None:
-            rows.append(Comparison(baseline.name, baseline.summary, None, None, 0.0, refusal))
-            continue
-        monitor = Monitor(60.0)
-        outcome = baseline.solve(problem, options, monitor)
-        evaluation = None if outcome.plan is None else evaluate(problem, outcome.plan)
-        note = "" if evaluation is None or evaluation.feasible else evaluation.violations[0]
-        rows.append(Comparison(baseline.name, baseline.summary, evaluation, outcome.plan, monitor.elapsed_s, note))
-    return rows
 
 
 @dataclass(frozen=True)
@@ -360,6 +303,7 @@ def plan(
         progress=progress,
     )
     rows = compare(problem, contiguity=contiguity, seed=seed)
+    result = adopt_better(result, rows, contiguity)
     return ModelPlan(graph, cluster, result, tuple(rows), _without_memory(result, seed, threads))
 
 

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from partita.pipeline import ThroughputResult
+    from partita.throughput.evaluate import Evaluation
+    from partita.throughput.plan import Plan
+    from partita.throughput.problem import ThroughputProblem
 
 __all__ = [
     "console",
     "emit_json",
     "exit_code",
     "file_options",
+    "pipeline_line",
     "positive",
     "progress_line",
     "read_file",
@@ -194,8 +198,29 @@ def summary_lines(result: ThroughputResult) -> list[str]:
     gap = "unknown" if result.gap is None else f"{result.gap:.4%}"
     return [
         f"objective {format_time(result.objective, unit)} per sample, proven bound {bound}, gap {gap}",
+        *_pipeline_lines(result),
         f"{result.status}, stopped: {result.stop_reason}, {result.runtime_s:.2f} s, solver {result.solver}",
     ]
+
+
+def _pipeline_lines(result: ThroughputResult) -> list[str]:
+    if result.plan is None or result.evaluation is None:
+        return []
+    return [pipeline_line(result.problem, result.plan, result.evaluation)]
+
+
+def pipeline_line(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> str:
+    """Depth of the pipeline and the time one sample takes, in words."""
+    from partita.throughput.latency import pipeline_of
+
+    found = pipeline_of(problem, plan, evaluation)
+    stages = f"{found.stages} stage{'s' if found.stages != 1 else ''}"
+    if found.virtual_stages != found.stages:
+        stages += f" as {found.virtual_stages} virtual ones"
+    return (
+        f"pipeline of {stages}, {found.depth} deep: a sample takes {format_time(found.latency, problem.unit)} when it "
+        f"is full, {format_time(found.latency_alone, problem.unit)} alone"
+    )
 
 
 def write_result(path: str | None, document: dict[str, Any]) -> None:

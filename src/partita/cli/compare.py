@@ -28,6 +28,7 @@ from partita.cli.model import (
     take_pricing,
 )
 from partita.errors import InputError
+from partita.result import StopReason
 
 __all__ = ["compare"]
 
@@ -35,12 +36,21 @@ __all__ = ["compare"]
 @click.command()
 @click.argument("what", metavar="FILE|MODEL")
 @click.option("--cluster", metavar="CLUSTER", help="For a model: short form such as 8xA100-80GB, or a file.")
+@click.option(
+    "--expert",
+    "experts",
+    multiple=True,
+    type=click.Path(),
+    metavar="SPLIT.json",
+    help="A split to compare; may repeat.",
+)
 @model_options
 @file_options
 @run_options
 def compare(
     what: str,
     cluster: str | None,
+    experts: tuple[str, ...],
     contiguity: str,
     solver: str | None,
     time_limit: float,
@@ -50,9 +60,17 @@ def compare(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Put every baseline beside the plan for a problem file or a model."""
+    """Put every baseline beside the plan for a problem file or a model.
+
+    Splits given with --expert (result files, or split files of the published format) are rows, too. If the search was
+    cut short and a feasible row is better than its plan, that row's plan becomes the plan.
+    """
+    from pathlib import Path
+
+    from partita.comparison import adopt_better, judge_plan
+    from partita.comparison import compare as run_baselines
+    from partita.formats.detect import read_any_plan
     from partita.formats.native import result_document
-    from partita.pipeline import compare as run_baselines
     from partita.pipeline import solve as run
     from partita.reports.model_plan import comparison_documents
     from partita.reports.tables import comparison_table
@@ -74,6 +92,9 @@ def compare(
         problem = price(graph, machines, **pricing_arguments(pricing, graph, machines, microbatches))
     else:
         problem = read_file(what, microbatches=microbatches, **reading)
+    # Splits are read first: a mistake there should not cost the time of the search.
+    splits = [(f"expert {Path(path).stem}", path, read_any_plan(path, problem)) for path in experts]
+    expert_rows = [judge_plan(problem, name, f"the split in {path}", split, 0.0) for name, path, split in splits]
     with progress_line(problem.unit, "splitting") as progress:
         result = run(
             problem,
@@ -84,13 +105,16 @@ def compare(
             threads=threads,
             progress=progress,
         )
-    rows = run_baselines(problem, contiguity=contiguity, seed=seed)  # type: ignore[arg-type]
+    stopped = result.stop_reason is StopReason.INTERRUPTED
+    rows = [] if stopped else run_baselines(problem, contiguity=contiguity, seed=seed)  # type: ignore[arg-type]
+    rows += expert_rows
+    result = adopt_better(result, rows, contiguity)  # type: ignore[arg-type]
     document = result_document(result, baselines=comparison_documents(rows))
     write_result(output, document)
     if as_json:
         emit_json(document)
     else:
-        console().print(comparison_table(problem, result.objective, rows))
+        console().print(comparison_table(problem, result, rows))
         for line in summary_lines(result):
             print(line, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
     return exit_code(result)

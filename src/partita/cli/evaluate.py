@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from partita.cli.common import console, emit_json, file_options, read_file
+from partita.cli.common import console, emit_json, file_options, pipeline_line, read_file
 
 __all__ = ["evaluate"]
 
@@ -55,5 +55,6 @@ def evaluate(file: str, plan_file: str, as_json: bool, **reading: Any) -> int:
     contiguous = "contiguous" if evaluation.acyclic else "not contiguous"
     verdict = "feasible" if evaluation.feasible else "not feasible: " + "; ".join(evaluation.violations)
     print(f"objective {format_time(evaluation.objective, problem.unit)} per sample, {contiguous}", file=stream)
+    print(pipeline_line(problem, plan, evaluation), file=stream)
     print(verdict, file=stream)
     return 0

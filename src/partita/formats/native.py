@@ -12,6 +12,7 @@ from partita.formats.document import decode, document_keys, read_bytes, read_tag
 from partita.graph import Graph
 from partita.result import Result
 from partita.throughput.evaluate import Evaluation, StageEvaluation
+from partita.throughput.latency import pipeline_of
 from partita.throughput.plan import Contiguity, Plan, Stage
 from partita.throughput.problem import ThroughputProblem
 
@@ -136,9 +137,10 @@ def _stage_document(problem: ThroughputProblem, entry: Stage, stage: StageEvalua
 
 
 def plan_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:
-    """A plan for a result file: one entry per device in use, in pipeline order."""
+    """A plan for a result file: one entry per device in use, in pipeline order, and how it runs as a pipeline."""
     return {
         "contiguity": plan.contiguity,
+        "pipeline": msgspec.structs.asdict(pipeline_of(problem, plan, evaluation)),
         "devices": [
             _stage_document(problem, entry, stage) for entry, stage in zip(plan.stages, evaluation.stages, strict=True)
         ],

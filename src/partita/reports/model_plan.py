@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from partita.formats.native import result_document
 from partita.reports.limits import limits
 from partita.reports.modules import stage_modules
@@ -31,6 +33,7 @@ def comparison_documents(rows: list[Comparison] | tuple[Comparison, ...]) -> lis
             "feasible": row.evaluation is not None and row.evaluation.feasible,
             "reason": row.note or None,
             "runtime_s": row.runtime_s,
+            "pipeline": None if row.pipeline is None else msgspec.structs.asdict(row.pipeline),
         }
         for row in rows
     ]
@@ -84,7 +87,7 @@ def model_plan_tables(answer: ModelPlan) -> list[RenderableType]:
         shown.append(memory_table(result.evaluation))
         found = limits(problem, result.evaluation, answer.without_memory)
         shown.append(_paragraphs("What limits the plan", found.sentences))
-    shown.append(comparison_table(problem, result.objective, answer.baselines))
+    shown.append(comparison_table(problem, result, answer.baselines))
     notes = list(dict.fromkeys([*graph.notes, *problem.notes]))
     if notes:
         shown.append(_paragraphs("Notes", notes))

@@ -10,11 +10,13 @@ from rich.table import Table
 
 from partita.reports.modules import StageModules, shortened
 from partita.throughput.evaluate import Evaluation
+from partita.throughput.latency import pipeline_of
 from partita.throughput.problem import ThroughputProblem
 from partita.units import format_bytes, format_time
 
 if TYPE_CHECKING:
-    from partita.pipeline import Comparison
+    from partita.comparison import Comparison
+    from partita.pipeline import ThroughputResult
 
 __all__ = ["comparison_table", "memory_table", "stage_table"]
 
@@ -72,22 +74,23 @@ def memory_table(evaluation: Evaluation) -> Table:
     return table
 
 
-def comparison_table(problem: ThroughputProblem, objective: float | None, rows: Sequence[Comparison]) -> Table:
-    """The plan and the baselines, judged by one evaluator."""
+def comparison_table(problem: ThroughputProblem, result: ThroughputResult, rows: Sequence[Comparison]) -> Table:
+    """The plan and the baselines, judged by one evaluator; latency is that of one sample through the full pipeline."""
     table = _table("Compared with")
     table.add_column("split", no_wrap=True)
-    table.add_column("objective", justify="right", no_wrap=True)
-    table.add_column("against the plan", justify="right", no_wrap=True)
+    for column in ("objective", "against the plan", "latency"):
+        table.add_column(column, justify="right", no_wrap=True)
     table.add_column("what it does", overflow="fold", ratio=1)
-    if objective is not None:
-        table.add_row("partita", format_time(objective, problem.unit), "", "", style="bold")
+    objective = result.objective
+    if result.plan is not None and result.evaluation is not None and objective is not None:
+        latency = format_time(pipeline_of(problem, result.plan, result.evaluation).latency, problem.unit)
+        table.add_row("partita", format_time(objective, problem.unit), "", latency, "", style="bold")
     for row in rows:
         if row.evaluation is None:
-            table.add_row(row.name, "—", "", row.note)
+            table.add_row(row.name, "—", "", "", row.note)
             continue
-        ratio = ""
-        if objective:
-            ratio = f"{row.evaluation.objective / objective - 1:+.1%} time"
+        ratio = f"{row.evaluation.objective / objective - 1:+.1%} time" if objective else ""
+        latency = "" if row.pipeline is None else format_time(row.pipeline.latency, problem.unit)
         text = row.summary if row.evaluation.feasible else f"does not work: {row.note}"
-        table.add_row(row.name, format_time(row.evaluation.objective, problem.unit), ratio, text)
+        table.add_row(row.name, format_time(row.evaluation.objective, problem.unit), ratio, latency, text)
     return table
