@@ -2,8 +2,8 @@
 
     python benchmarks/throughput_contiguous.py [DATA] [--out results]
 
-DATA is the folder with the files, ../shared/data/dnn-partitioning/throughput by default. Every file is solved in a process
-of its own, so that its wall time includes the start of Python and its peak memory is its own.
+DATA is the folder with the files, ../shared/data/dnn-partitioning/throughput by default. Every file is solved in a
+process of its own, so that its wall time includes the start of Python and its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def main() -> int:
     from partita.kernels import warm_up
 
     warm_up()
-    print(f"{'instance':32} {'objective':>10} {'bound':>10} {'gap':>8} {'solver s':>8} {'wall s':>6} {'MB':>5}   published")
+    print(
+        f"{'instance':32} {'objective':>10} {'bound':>10} {'gap':>8} {'solver s':>8} {'wall s':>6} {'MB':>5} published"
+    )
     rows = []
     for path in files:
         started = time.perf_counter()
@@ -75,10 +77,12 @@ def main() -> int:
         gap = max(0.0, 1 - row["bound"] / row["objective"])
         value, seconds = PUBLISHED.get(path.stem, (None, "-"))
         print(
-            f"{path.stem:32} {row['objective']:10.4f} {row['bound']:10.4f} {gap:8.1e} {row['solver_s']:8.2f} {wall:6.2f} "
-            f"{row['peak_mb']:5.0f}   {value} in {seconds}"
+            f"{path.stem:32} {row['objective']:10.4f} {row['bound']:10.4f} {gap:8.1e} "
+            f"{row['solver_s']:8.2f} {wall:6.2f} {row['peak_mb']:5.0f}   {value} in {seconds}"
         )
-        rows.append({"instance": path.stem, **row, "gap": gap, "wall_s": wall, "published": value, "published_time": seconds})
+        rows.append(
+            {"instance": path.stem, **row, "gap": gap, "wall_s": wall, "published": value, "published_time": seconds}
+        )
     write(arguments.out / "throughput_contiguous.csv", rows)
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from brute_force import best_acyclic
@@ -21,6 +21,7 @@ from strategies import random_problem, throughput_problems
 
 
 def check_against_brute_force(problem: ThroughputProblem) -> None:
+    assume(Exact().supports(problem, Options()) is None)
     outcome = Exact().solve(problem, Options(), Monitor())
     best = best_acyclic(problem)
     if best is None:
@@ -74,7 +75,9 @@ def test_training(problem: ThroughputProblem) -> None:
 
 @quick
 @given(
-    throughput_problems(training=False, memory=False, unsupported=False, colocation=False, kinds=(1, 2), max_operators=9)
+    throughput_problems(
+        training=False, memory=False, unsupported=False, colocation=False, kinds=(1, 2), max_operators=9
+    )
 )
 def test_inference(problem: ThroughputProblem) -> None:
     check_against_brute_force(problem)
@@ -83,6 +86,7 @@ def test_inference(problem: ThroughputProblem) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(throughput_problems(max_operators=8), st.integers(0, 3))
 def test_slicing_is_feasible_and_its_bound_valid(problem: ThroughputProblem, seed: int) -> None:
+    assume(Slicing().supports(problem, Options()) is None)
     outcome = Slicing().solve(problem, Options(seed=seed), Monitor())
     best = best_acyclic(problem)
     if outcome.plan is not None:

@@ -15,14 +15,16 @@ def cached() -> bool:
     folder = str(search.stats.cache_path)  # type: ignore[attr-defined]
     if not os.path.isdir(folder):
         return False
-    return any(name.startswith("search.search-") and name.endswith(".nbi") for name in os.listdir(folder))
+    source = os.path.getmtime(os.path.join(os.path.dirname(__file__), "search.py"))
+    indices = [name for name in os.listdir(folder) if name.startswith("search.search-") and name.endswith(".nbi")]
+    return any(os.path.getmtime(os.path.join(folder, name)) >= source for name in indices)
 
 
 def warm_up() -> None:
     """Compile every kernel of the contiguous solver, or load it if that was done before, on two items and one net."""
     import numpy as np
 
-    from partita.kernels import search, slicing
+    from partita.kernels import closures, ideals, search, slicing
     from partita.kernels.anneal import anneal
     from partita.kernels.arrays import as_arrays
     from partita.kernels.search_state import new_scratch, new_store
@@ -30,9 +32,13 @@ def warm_up() -> None:
     none: list[Any] = []
     a = as_arrays(
         {
-            **{name: [1.0, 1.0] for name in ("fixed", "active", "workspace")},
-            **{name: [0, 1, 2] for name in ("item_net_ptr",)},
-            **{name: none for name in ("item_covers", "cover_fixed", "cover_active")},
+            "fixed": [1.0, 1.0],
+            "active": [1.0, 1.0],
+            "workspace": [1.0, 1.0],
+            "item_net_ptr": [0, 1, 2],
+            "item_covers": none,
+            "cover_fixed": none,
+            "cover_active": none,
             "work": [[1.0, 1.0]],
             "net_ptr": [0, 2],
             "net_pins": [0, 1],
@@ -60,14 +66,15 @@ def warm_up() -> None:
     table = np.zeros((3, 1), dtype=np.int32)
     slicing.slice_order(a, order, 9.0, one, one, digits, table, table.copy(), np.zeros((3, 1), dtype=np.int8), stop)
     sums = np.zeros((1, 2))
-    search.closure_sums(a.succ_ptr, a.succ, np.ones((1, 2)), False, sums)
-    search.chain_sums(a.succ_ptr, a.succ, np.ones((1, 2)), False, sums)
+    closures.closure_sums(a.succ_ptr, a.succ, np.ones((1, 2)), False, sums)
+    closures.chain_sums(a.succ_ptr, a.succ, np.ones((1, 2)), False, sums)
     ones, words = np.ones((1, 2)), np.array([3, 5], dtype=np.uint64)
-    w = search.Weights(
+    w = ideals.Weights(
         ones, np.ones((1, 1)), np.zeros(2), np.zeros(3, dtype=np.int64), np.full(3, 9.0), np.full(3, 1e9),
         np.ones(1, dtype=np.int64), sums, ones, np.ones((2, 2)), np.ones(1), np.ones(2),
     )  # fmt: skip
     store = new_store(1)
-    search.search(a, w, store, new_scratch(a, words, 1), 9.0, np.full(1, np.inf), True, one, digits, one, 99, stop, stop)
-    search.rehash(np.zeros(64, dtype=np.int32), store.ideal_hash, 2)
+    scratch, limit = new_scratch(a, words, 1), np.full(1, np.inf)
+    search.search(a, w, store, scratch, 9.0, limit, True, one, digits, one, 99, stop, stop)
+    ideals.rehash(np.zeros(64, dtype=np.int32), store.ideal_hash, 2)
     anneal(a, np.zeros(2, dtype=np.int32), np.zeros(2, dtype=np.int32), 9.0, 4.0, 0.3, 0.01, 10, 1, stop)

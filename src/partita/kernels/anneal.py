@@ -113,4 +113,4 @@ def anneal(
                 best = now
                 best_label[:] = label
     label[:] = best_label
-    return best
+    return float(best)

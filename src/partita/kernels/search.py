@@ -8,267 +8,36 @@ the plain dynamic program: Tarnawski et al., NeurIPS 2020, §5.1.1; the pruning 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from partita.kernels.arrays import Arrays, Bytes, Floats, Ints, Longs, Words
+from partita.kernels.arrays import Arrays, Floats, Longs
 from partita.kernels.compiled import compiled
+from partita.kernels.ideals import (
+    CURSOR,
+    LAST_KIND,
+    LAST_PARENT,
+    LEVEL,
+    LEVEL_END,
+    NODES,
+    STAMP,
+    STATES,
+    STATES_EXPANDED,
+    VALID,
+    Scratch,
+    Store,
+    Weights,
+    clear,
+    move_to,
+    store_ideal,
+)
 
-__all__ = ["FOUND", "GROW", "LIMIT", "REFUTED", "STOPPED", "Scratch", "Store", "Weights", "chain_sums", "closure_sums", "rehash", "search"]
+__all__ = ["FOUND", "GROW", "LIMIT", "REFUTED", "STOPPED", "search"]
 
 REFUTED, FOUND, GROW, LIMIT, STOPPED = 0, 1, 2, 3, 4
 
-#: Places in ``Store.counters``.
-IDEALS, POOL, STATES, CURSOR, LEVEL, LEVEL_END, NODES, LAST_PARENT, LAST_KIND, VALID, STAMP, STATES_EXPANDED = range(12)
-
 #: Columns of the saved numbers of one decision.
-WORK, COMM, OPEN, CROSS, LOST, LOST_WORK, MEM, SPACE, ENTER, LOST_MEM, LEAST, LEAST_NEW, LEAST_MEM, LOST_NOW = range(14)
-
-
-class Weights(NamedTuple):
-    """What the remaining devices can still take, by remaining-count code (mixed radix over all kinds).
-
-    ``choice[code]`` names the row of ``item`` (rows, n) and ``net`` (rows, m): weights such that the remaining items
-    and crossing nets of any completable ideal weigh at most ``budget[code]``; ``capacity[code]`` is the memory of the
-    remaining devices together. ``total`` has one more entry, for memory. ``up_item`` (rows, n), ``up_work`` and
-    ``down_work`` (K + 1, n) are (lower bounds on) sums over what follows or precedes an item, itself included;
-    the last row of ``down_work`` is for ``bytes``, what an item needs at least on any device.
-    """
-
-    item: Floats
-    net: Floats
-    total: Floats
-    choice: Longs
-    budget: Floats
-    capacity: Floats
-    radix: Longs
-    up_item: Floats
-    up_work: Floats
-    down_work: Floats
-    all_work: Floats
-    bytes: Floats
-
-
-class Store(NamedTuple):
-    """Ideals (hashed bit windows), states, and where the search stands."""
-
-    table: Ints
-    ideal_hash: Words
-    ideal_first: Ints
-    ideal_length: Ints
-    ideal_offset: Longs
-    pool: Words
-    fewest: Ints
-    state_ideal: Ints
-    state_code: Ints
-    state_parent: Ints
-    state_kind: Bytes
-    counters: Longs
-
-
-class Scratch(NamedTuple):
-    """Working arrays; between calls they describe the current ideal."""
-
-    zobrist: Words
-    words: Words
-    full: Words
-    in_ideal: Bytes
-    missing: Ints
-    net_in: Ints
-    ready_place: Ints
-    ready_items: Ints
-    sums: Floats
-    cross: Floats
-    done_work: Floats
-    status: Bytes
-    stamp_item: Ints
-    stamp_net: Ints
-    missing_now: Ints
-    head: Floats
-    reach: Ints
-    net_out: Ints
-    net_here: Ints
-    cover_here: Ints
-    queue: Ints
-    decision: Bytes
-    queue_end: Ints
-    mark_end: Ints
-    marks: Ints
-    saved: Floats
-    memory_now: Floats
-    cover_now: Floats
-    memory_next: Floats
-    integers: Longs
-
-
-@compiled
-def _clear(a: Arrays, x: Scratch) -> None:
-    n, m = x.in_ideal.shape[0], a.net_ptr.shape[0] - 1
-    x.in_ideal[:] = 0
-    x.words[:] = 0
-    x.net_in[:] = 0
-    x.sums[:] = 0.0
-    x.cross[:] = 0.0
-    x.done_work[:] = 0.0
-    x.status[:] = 0
-    x.cover_here[:] = 0
-    x.ready_place[:] = -1
-    ready = 0
-    for v in range(n):
-        x.missing[v] = a.pred_ptr[v + 1] - a.pred_ptr[v]
-        if x.missing[v] == 0:
-            x.ready_place[v] = ready
-            x.ready_items[ready] = v
-            ready += 1
-    x.integers[0] = ready  # ready items
-    x.integers[1] = 0  # items inside
-    x.integers[2] = 0  # first word that is not full
-    x.integers[3] = 0  # words from here on are empty
-    x.integers[4] = 0  # moves since the sums were last computed afresh
-    for e in range(m):
-        x.net_here[e] = 0
-
-
-@compiled
-def _set_ready(x: Scratch, v: int) -> None:
-    ready = x.missing[v] == 0 and x.in_ideal[v] == 0
-    place = x.ready_place[v]
-    if ready and place < 0:
-        x.ready_place[v] = x.integers[0]
-        x.ready_items[x.integers[0]] = v
-        x.integers[0] += 1
-    elif not ready and place >= 0:
-        x.integers[0] -= 1
-        moved = x.ready_items[x.integers[0]]
-        x.ready_items[place] = moved
-        x.ready_place[moved] = place
-        x.ready_place[v] = -1
-
-
-@compiled
-def _toggle(a: Arrays, w: Weights, x: Scratch, v: int) -> None:
-    inside = x.in_ideal[v] == 0
-    sign = 1 if inside else -1
-    x.in_ideal[v] = 1 if inside else 0
-    rows = w.item.shape[0]
-    x.integers[1] += sign
-    for y in range(rows):
-        x.sums[y] += sign * w.item[y, v]
-    x.sums[rows] += sign * x.memory_next[v]
-    for k in range(a.work.shape[0]):
-        if a.work[k, v] < np.inf:
-            x.done_work[k] += sign * a.work[k, v]
-    x.done_work[a.work.shape[0]] += sign * w.bytes[v]
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
-        size = a.net_ptr[e + 1] - a.net_ptr[e]
-        before = x.net_in[e]
-        after = before + sign
-        x.net_in[e] = after
-        if (before > 0 and before < size) != (after > 0 and after < size):
-            change = 1 if after > 0 and after < size else -1
-            for y in range(w.net.shape[0]):
-                x.cross[y] += change * w.net[y, e]
-    for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-        x.missing[a.succ[p]] -= sign
-        _set_ready(x, a.succ[p])
-    _set_ready(x, v)
-
-
-@compiled
-def _refresh(a: Arrays, w: Weights, x: Scratch) -> None:
-    """Compute the running sums afresh, so that rounding errors do not build up."""
-    x.sums[:] = 0.0
-    x.cross[:] = 0.0
-    x.done_work[:] = 0.0
-    for v in range(x.in_ideal.shape[0]):
-        if x.in_ideal[v] != 0:
-            for y in range(w.item.shape[0]):
-                x.sums[y] += w.item[y, v]
-            x.sums[w.item.shape[0]] += x.memory_next[v]
-            for k in range(a.work.shape[0]):
-                if a.work[k, v] < np.inf:
-                    x.done_work[k] += a.work[k, v]
-            x.done_work[a.work.shape[0]] += w.bytes[v]
-    for e in range(a.net_ptr.shape[0] - 1):
-        if x.net_in[e] > 0 and x.net_in[e] < a.net_ptr[e + 1] - a.net_ptr[e]:
-            for y in range(w.net.shape[0]):
-                x.cross[y] += w.net[y, e]
-
-
-@compiled
-def _move_to(a: Arrays, w: Weights, s: Store, x: Scratch, ideal: int) -> None:
-    """Change the current ideal into the stored one, item by item."""
-    first, length = s.ideal_first[ideal], s.ideal_length[ideal]
-    offset = s.ideal_offset[ideal]
-    low = min(x.integers[2], first)
-    high = max(x.integers[3], first + length)
-    one = np.uint64(1)
-    for i in range(low, high):
-        if i < first:
-            target = x.full[i]
-        elif i < first + length:
-            target = s.pool[offset + i - first]
-        else:
-            target = np.uint64(0)
-        changed = x.words[i] ^ target
-        if changed == 0:
-            continue
-        x.words[i] = target
-        v = i * 64
-        while changed != 0:
-            if changed & one != 0:
-                _toggle(a, w, x, v)
-                x.integers[4] += 1
-            changed = changed >> one
-            v += 1
-    x.integers[2] = first
-    x.integers[3] = first + length
-    if x.integers[4] > 20000:
-        x.integers[4] = 0
-        _refresh(a, w, x)
-
-
-@compiled
-def _store_ideal(s: Store, x: Scratch, code: np.uint64, top: int) -> int:
-    """Number of the ideal in ``x.words``; -1 when the store must grow first. ``top`` words may be non-empty."""
-    first = x.integers[2]
-    while first < top and x.words[first] == x.full[first]:
-        first += 1
-    end = top
-    while end > first and x.words[end - 1] == 0:
-        end -= 1
-    length = end - first
-    mask = s.table.shape[0] - 1
-    slot = int(code >> np.uint64(20)) & mask
-    while s.table[slot] != 0:
-        known = s.table[slot] - 1
-        if s.ideal_hash[known] == code and s.ideal_first[known] == first and s.ideal_length[known] == length:
-            offset = s.ideal_offset[known]
-            same = True
-            for i in range(length):
-                if s.pool[offset + i] != x.words[first + i]:
-                    same = False
-                    break
-            if same:
-                return known
-        slot = (slot + 1) & mask
-    number, used = s.counters[IDEALS], s.counters[POOL]
-    if number >= s.ideal_hash.shape[0] or used + length > s.pool.shape[0]:
-        return -1
-    s.table[slot] = number + 1
-    s.ideal_hash[number] = code
-    s.ideal_first[number] = first
-    s.ideal_length[number] = length
-    s.ideal_offset[number] = used
-    for i in range(length):
-        s.pool[used + i] = x.words[first + i]
-    for c in range(s.fewest.shape[1]):
-        s.fewest[number, c] = 1 << 30
-    s.counters[IDEALS] = number + 1
-    s.counters[POOL] = used + length
-    return number
+WORK, COMM, OPEN, CROSS, LOST, LOST_WORK, MEM = range(7)
+SPACE, ENTER, LOST_MEM, LEAST, LEAST_NEW, LEAST_MEM, LOST_NOW = range(7, 14)
 
 
 @compiled
@@ -494,7 +263,7 @@ def _expand(
                 if s.counters[STATES] >= s.state_ideal.shape[0]:
                     outcome = GROW
                     break
-                found = _store_ideal(s, x, code, top)
+                found = store_ideal(s, x, code, top)
                 if found < 0:
                     outcome = GROW
                     break
@@ -647,9 +416,9 @@ def _expand(
                     if mine < least_mem or (mine == least_mem and time[v] + fresh < least_new):
                         least, least_new, least_mem = time[v], time[v] + fresh, mine
             room = min(pot_work - saved[p0, LOST_WORK], work_left - up_work[v])
-            if (
-                free or pot_all - saved[p0, LOST_NOW] + least_mem <= memory
-            ) and room + min(least + comm_limit, least_new + saved[p0, OPEN]) <= inner:
+            if (free or pot_all - saved[p0, LOST_NOW] + least_mem <= memory) and room + min(
+                least + comm_limit, least_new + saved[p0, OPEN]
+            ) <= inner:
                 p0 += 1
                 down = False
                 continue
@@ -766,7 +535,7 @@ def search(
     for k in range(kinds):
         devices += a.devices[k]
     if s.counters[VALID] == 0:
-        _clear(a, x)
+        clear(a, x)
         if s.counters[LEVEL] < devices:
             _start_level(a, w, s, x)
         s.counters[VALID] = 1
@@ -784,7 +553,7 @@ def search(
         if s.fewest[ideal, code] < used or _dominated(s, digits, ideal, code, used, True):
             s.counters[CURSOR] = cursor + 1
             continue
-        _move_to(a, w, s, x, ideal)
+        move_to(a, w, s, x, ideal)
         for kind in range(kinds):
             mine = used if kind == 0 else digits[code, kind]
             if mine >= a.devices[kind]:
@@ -815,55 +584,3 @@ def search(
                 return status
         s.counters[STATES_EXPANDED] += 1
         s.counters[CURSOR] = cursor + 1
-
-
-@compiled
-def rehash(table: Ints, codes: Words, count: int) -> None:
-    """Fill an empty hash table with the ideals 1 … count − 1 (the empty ideal is never looked up)."""
-    mask = table.shape[0] - 1
-    for number in range(1, count):
-        slot = int(codes[number] >> np.uint64(20)) & mask
-        while table[slot] != 0:
-            slot = (slot + 1) & mask
-        table[slot] = number + 1
-
-
-@compiled
-def closure_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool, sums: Floats) -> None:
-    """``sums[row, v]``: weight of v and all it reaches through ``adjacent``, all of which come earlier in the order."""
-    rows, n = weights.shape
-    words = (n + 63) // 64
-    bits = np.zeros((n, words), np.uint64)
-    one = np.uint64(1)
-    for i in range(n):
-        v = i if first_to_last else n - 1 - i
-        low, high = v // 64, v // 64 + 1
-        bits[v, v // 64] |= one << np.uint64(v % 64)
-        for p in range(ptr[v], ptr[v + 1]):
-            u = adjacent[p]
-            start, end = (0, low + 1) if first_to_last else (low, words)
-            for j in range(start, end):
-                bits[v, j] |= bits[u, j]
-        start, end = (0, high) if first_to_last else (low, words)
-        for j in range(start, end):
-            rest = bits[v, j]
-            u = j * 64
-            while rest != 0:
-                if rest & one != 0:
-                    for row in range(rows):
-                        sums[row, v] += weights[row, u]
-                rest = rest >> one
-                u += 1
-
-
-@compiled
-def chain_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool, sums: Floats) -> None:
-    """As ``closure_sums``, but the heaviest chain only: a lower bound, for graphs too large for closures."""
-    rows, n = weights.shape
-    for i in range(n):
-        v = i if first_to_last else n - 1 - i
-        for row in range(rows):
-            best = 0.0
-            for p in range(ptr[v], ptr[v + 1]):
-                best = max(best, sums[row, adjacent[p]])
-            sums[row, v] = best + weights[row, v]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from partita.kernels.arrays import Arrays, Words
-from partita.kernels.search import IDEALS, LEVEL_END, STATES, Scratch, Store
+from partita.kernels.ideals import IDEALS, LEVEL_END, STATES, Scratch, Store
 
 __all__ = ["new_scratch", "new_store"]
 

@@ -2,31 +2,35 @@
 
 A state is an ideal I (items of the stages placed so far) and the devices used; R is what remains.
 
-*Fewest devices.* Of two states with one ideal, the one that uses no more devices of any kind is at least as good: it has
-placed no more stages, so where memory depends on the number of later stages it allows no less memory.
+*Fewest devices.* Of two states with one ideal, the one that uses no more devices of any kind is at least as good: it
+has placed no more stages, so where memory depends on the number of later stages it allows no less memory.
 
-*Certain load.* While items are decided one by one, work of the chosen items plus the cost of nets with a chosen pin and a
-pin that is surely outside (in I, excluded, or after an excluded item) only grows; above T no completion is feasible.
+*Certain load.* While items are decided one by one, work of the chosen items plus the cost of nets with a chosen pin
+and a pin that is surely outside (in I, excluded, or after an excluded item) only grows; above T no completion is
+feasible.
 
 *Capacity.* See ``weights``: the remaining items and the nets that surely cross must fit on the remaining devices.
-Memory likewise: Σ bytes of what remains, each item once, at the microbatches of the next stage, which later ones (placed
-further from the outputs) never undercut.
+Memory likewise: Σ bytes of what remains, each item once, at the microbatches of the next stage, which later ones
+(placed further from the outputs) never undercut.
 
-*Dominance.* Drop stage S after I if some ready v outside S has (a) on every kind κ with a device left, the cost on κ of
-v's nets without a pin in I ∪ S at most v's time on κ, and (b) S + v feasible. Proof: in a completion of I ∪ S move v from
-its stage R (on some κ) into S. Only nets with all pins in R become cut for R, and those have no pin in I ∪ S: R gains at
-most what it loses. A net with pins in R and in a third stage Q was cut for Q and stays so; loads elsewhere do not change.
-R's memory falls: it is a monotone set function, R's position is unchanged, or R vanishes and stages farther out hold
-fewer microbatches. The order stays acyclic because v was ready. Repeating ends, as S grows. Not with recomputation under
-a memory limit: readers of v left in R would make v's tensor enter R.
+*Dominance.* Drop stage S after I if some ready v outside S has (a) on every kind κ with a device left, the cost on κ
+of v's nets without a pin in I ∪ S at most v's time on κ, and (b) S + v feasible. Proof: in a completion of I ∪ S move
+v from its stage R (on some κ) into S. Only nets with all pins in R become cut for R, and those have no pin in I ∪ S:
+R gains at most what it loses. A net with pins in R and in a third stage Q was cut for Q and stays so; loads elsewhere
+do not change. R's memory falls: it is a monotone set function, R's position is unchanged, or R vanishes and stages
+farther out hold fewer microbatches. The order stays acyclic because v was ready. Repeating ends, as S grows. Not with
+recomputation under a memory limit: readers of v left in R would make v's tensor enter R.
 
-*Exclusion.* If v satisfies (a) when it is excluded, it does so for every later S (I ∪ S only grows), so a stage S worth
-keeping has S + v infeasible, in memory or in load. All that can still be in S together with v may be seen to fit in
-memory; then load(S + v) > T. But load(S + v) ≤ t_v + [work of all that can still be in S] + an upper bound on the communication, either the cost of nets
-whose fate is open or certain plus v's own, or what enters from I plus the most that can cross any ideal.
+*Exclusion.* If v satisfies (a) when it is excluded, it does so for every later S (I ∪ S only grows), so a stage S
+worth keeping has S + v infeasible, in memory or in load. All that can still be in S together with v may be seen to
+fit in memory; then load(S + v) > T. But load(S + v) ≤ t_v + [work of all that can still be in S] + an upper bound on
+the communication, either the cost of nets whose fate is open or certain plus v's own, or what enters from I plus the
+most that can cross any ideal.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +82,7 @@ class Searcher:
 
 def _closures(prepared: Prepared, cap: Capacity) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Weight and work of what follows, and work of what precedes, every item (lower bounds on large graphs)."""
-    from partita.kernels.search import chain_sums, closure_sums
+    from partita.kernels.closures import chain_sums, closure_sums
 
     a, n = prepared.arrays, prepared.items
     work = np.where(np.isfinite(a.work), a.work, 0.0)
@@ -107,14 +111,15 @@ class Decision:
     """One search at one target; ``run`` continues it."""
 
     def __init__(self, searcher: Searcher, target: float) -> None:
-        from partita.kernels import search as kernel
+        from partita.kernels import ideals, search
         from partita.kernels.search_state import new_scratch, new_store
 
-        self.searcher, self.target, self.kernel = searcher, target, kernel
+        self.searcher, self.target = searcher, target
+        self.search, self.ideals = search.search, ideals
         prepared, cap = searcher.prepared, searcher.capacity
         a = prepared.arrays
         budget = (target * cap.scale + cap.room) * (1 + 2 * SLACK) + 1e-12 * float(cap.total.max(initial=0.0))
-        self.weights = kernel.Weights(
+        self.weights = ideals.Weights(
             cap.item, cap.net, cap.total.copy(), cap.choice, budget, cap.memory * (1 + 1e-12), cap.radix, *searcher.sums
         )
         self.store = new_store(prepared.codes)
@@ -125,27 +130,29 @@ class Decision:
     @property
     def nodes(self) -> int:
         """Decisions made so far: the deterministic measure of effort."""
-        return int(self.store.counters[self.kernel.NODES])
+        return int(self.store.counters[self.ideals.NODES])
 
     @property
     def states(self) -> int:
         """States kept so far."""
-        return int(self.store.counters[self.kernel.STATES])
+        return int(self.store.counters[self.ideals.STATES])
 
     @property
     def expected(self) -> float:
         """Nodes still needed if the levels to come are as wide as what is open now."""
-        c, kernel = self.store.counters, self.kernel
+        c, kernel = self.store.counters, self.ideals
         done = max(1, int(c[kernel.CURSOR]))
         levels = self.searcher.prepared.device_count - int(c[kernel.LEVEL])
         return self.nodes / done * max(1, int(c[kernel.STATES]) - done) * levels
 
     def run(self, node_limit: int, stop: Longs, halt: Longs | None = None) -> int:
-        """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or memory is full."""
-        kernel, prepared = self.kernel, self.searcher.prepared
+        """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
+        from partita.kernels.search import GROW
+
+        prepared = self.searcher.prepared
         while True:
             status = int(
-                kernel.search(
+                self.search(
                     self.arrays,
                     self.weights,
                     self.store,
@@ -161,18 +168,18 @@ class Decision:
                     stop if halt is None else halt,
                 )
             )
-            if status != kernel.GROW:
+            if status != GROW:
                 return status
             if not self._grow():
                 return FULL
 
     def _grow(self) -> bool:
-        s, kernel = self.store, self.kernel
+        s, kernel = self.store, self.ideals
         ideals, used, states = (int(s.counters[i]) for i in (kernel.IDEALS, kernel.POOL, kernel.STATES))
         size = sum(int(field.nbytes) for field in s)
         if size * 2 > self.limit_bytes:
             return False
-        changes: dict[str, object] = {}
+        changes: dict[str, Any] = {}
 
         def longer(name: str, filled: int) -> None:
             old = getattr(s, name)
@@ -198,7 +205,7 @@ class Decision:
 
     def split(self) -> Split:
         """The stages of a found split, in search order."""
-        s, kernel, n = self.store, self.kernel, self.searcher.prepared.items
+        s, kernel, n = self.store, self.ideals, self.searcher.prepared.items
         inside = np.ones(n, dtype=bool)
         stages: Split = []
         state, kind = int(s.counters[kernel.LAST_PARENT]), int(s.counters[kernel.LAST_KIND])

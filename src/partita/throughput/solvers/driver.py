@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from partita.kernels import cached
 from partita.result import Monitor
 from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
@@ -99,6 +100,8 @@ def run_in_background(driver: Driver, monitor: Monitor, work: Callable[[Driver],
         finally:
             done.set()
 
+    if not cached():
+        monitor.report(note="compiling the search kernels, once on this machine: half a minute or so")
     thread = threading.Thread(target=target, name="partita-search", daemon=True)
     thread.start()
     try:

@@ -6,6 +6,7 @@ from partita.result import Monitor
 from partita.throughput.problem import ThroughputProblem
 from partita.throughput.solvers.driver import Driver, run_in_background
 from partita.throughput.solvers.protocol import Options, Outcome
+from partita.throughput.variants import variants_of
 
 __all__ = ["Exact"]
 
@@ -17,16 +18,19 @@ class Exact:
     summary = "acyclic splits with proof: slicing, then a search over ideals; ignores nothing of the problem"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Every problem, for acyclic splits."""
-        return contiguous_only(self.name, options)
+        """Every problem without variants, for acyclic splits."""
+        return contiguous_only(self.name, options, problem)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Search until proved, or until ``monitor.stopping``; the bound holds for the original problem."""
         return run_in_background(Driver(problem, options), monitor, Driver.prove)
 
 
-def contiguous_only(name: str, options: Options) -> str | None:
-    """What a solver of acyclic splits says about other requests."""
+def contiguous_only(name: str, options: Options, problem: ThroughputProblem | None = None) -> str | None:
+    """What a solver of plain acyclic splits says about other requests."""
     if options.contiguity != "acyclic":
         return f"{name} searches acyclic splits; use the solver 'annealing' for free ones"
+    variants = variants_of(problem) if problem is not None else ()
+    if variants:
+        return f"{name} knows the plain throughput problem only, and this one uses {', '.join(variants)}"
     return None

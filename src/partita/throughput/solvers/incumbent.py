@@ -1,8 +1,8 @@
 """Good acyclic splits fast: slice topological orders, then orders that respect the stages found.
 
-A re-linearised order sorts by stage first, so the split it came from stays representable and slicing it again never gives
-worse; fusing the keys of neighbouring stages lets their boundary move. Source of slicing: pipelined inference (ICML
-2024), §4.
+A re-linearised order sorts by stage first, so the split it came from stays representable and slicing it again never
+gives worse; fusing the keys of neighbouring stages lets their boundary move. Source of slicing: pipelined inference
+(ICML 2024), §4.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Close the gap: decisions just under the incumbent and from below, in both directions of the graph at once.
 
-Which direction is easy is not known beforehand (factors of a thousand either way on published graphs), so every target
-is a race. Effort is counted in nodes and grows in rounds with barriers, so that a seed repeats unless the clock stops it.
+Which direction is easy is not known beforehand (factors of a thousand either way on published graphs), so every
+target is a race. Effort is counted in nodes and grows in rounds with barriers, so that a seed repeats unless the
+clock stops it.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ class Proof:
             self._searchers(self.incumbent.value)
 
     def _climb(self, effort: int) -> None:
-        """Answer targets from below, in growing steps while they are easy, with about ``effort`` nodes per direction."""
+        """Answer targets from below, in growing steps while they are easy; about ``effort`` nodes per direction."""
         spent, width = 0, len(self.directions)
         while spent < effort * width and self.stop[0] == 0 and not self._proved():
             high = self.incumbent.value

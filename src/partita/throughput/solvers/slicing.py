@@ -18,8 +18,8 @@ class Slicing:
     summary = "acyclic splits fast: the best cuts of many topological orders; its bound is only the division of work"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Every problem, for acyclic splits."""
-        return contiguous_only(self.name, options)
+        """Every problem without variants, for acyclic splits."""
+        return contiguous_only(self.name, options, problem)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Run until orders stop giving better splits, or until ``monitor.stopping``."""

@@ -1,13 +1,13 @@
 """What a set of devices can still take: weights that every completable remainder must respect.
 
-For any y ≥ 0 over the kinds, a remainder that fits on r_k devices of kind k with loads at most T satisfies
-Σ_v min_k y_k·t_vk + Σ_e min_k y_k·c_ek ≤ T·Σ_k y_k·r_k, where v runs over the remaining items, e over the nets that cross
-into them (some remaining device pays each of those once) and k over the kinds with r_k > 0: multiply every device's load
-by its kind's y and add up. The best y is the dual of the fractional assignment; here it is chosen from ratios of times,
-once, by the whole graph, because any choice is valid.
+For any y ≥ 0 over the kinds, a remainder that fits on r_k devices of kind k with loads at most T satisfies Σ_v min_k
+y_k·t_vk + Σ_e min_k y_k·c_ek ≤ T·Σ_k y_k·r_k, where v runs over the remaining items, e over the nets that cross into
+them (some remaining device pays each of those once) and k over the kinds with r_k > 0: multiply every device's load
+by its kind's y and add up. The best y is the dual of the fractional assignment; here it is chosen from ratios of
+times, once, by the whole graph, because any choice is valid.
 
-Memory enters the same way: with µ ≥ 0, Σ_v min_k (y_k·t_vk + µ_k·bytes_v) ≤ Σ_k r_k·(T·y_k + µ_k·M_k). This matters where
-memory forces items off the accelerators.
+Memory enters the same way: with µ ≥ 0, Σ_v min_k (y_k·t_vk + µ_k·bytes_v) ≤ Σ_k r_k·(T·y_k + µ_k·M_k). This matters
+where memory forces items off the accelerators.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def fractional_bound(arrays: Arrays) -> float:
     size = least_bytes(arrays)
     for y, extra in _candidates(arrays, kinds):
         scale = float((y * arrays.devices).sum())
-        room = float(_room(arrays.devices, extra, arrays.memory))
+        room = float(_room(arrays.devices.astype(np.float64), extra, arrays.memory))
         if scale > 0:
             best = max(best, (float(_least(arrays.work, y, extra, size).sum()) * (1 - 1e-12) - room) / scale)
     return best * (1 - 1e-12)
