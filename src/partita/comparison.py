@@ -145,7 +145,7 @@ def adopt_better(
     gap = relative_gap(value, None if bound is None else bound.value)
     events = [
         *result.statistics.events,
-        Event(result.runtime_s, value, None if bound is None else bound.value, f"the plan is baseline {chosen.name}'s"),
+        Event(result.runtime_s, value, None if bound is None else bound.value, f"plan of {chosen.name} adopted"),
     ]
     return dataclasses.replace(
         result,

@@ -15,6 +15,7 @@ from partita.cli.evaluate import evaluate
 from partita.cli.listing import baselines, bounds, devices, links, solvers
 from partita.cli.plan import plan
 from partita.cli.solve import solve
+from partita.cli.sweep import sweep
 from partita.errors import DisagreementError, PartitaError
 
 __all__ = ["cli", "main"]
@@ -30,7 +31,7 @@ def cli() -> None:
     """Split a neural network over devices, and say how far from the best possible the split is."""
 
 
-for _command in (plan, solve, evaluate, bound, compare, solvers, bounds, baselines, devices, links):
+for _command in (plan, solve, evaluate, bound, compare, sweep, solvers, bounds, baselines, devices, links):
     cli.add_command(_command)
 
 

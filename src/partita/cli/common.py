@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from partita.throughput.problem import ThroughputProblem
 
 __all__ = [
+    "Listed",
+    "Positive",
     "console",
     "emit_json",
     "exit_code",
@@ -30,6 +32,7 @@ __all__ = [
     "positive",
     "progress_line",
     "read_file",
+    "reading_options",
     "run_options",
     "summary_lines",
     "write_result",
@@ -62,6 +65,24 @@ class Positive(click.ParamType[float]):
 positive = Positive()
 
 
+class Listed(click.ParamType[list[Any]]):
+    """Values of one type between commas, each once."""
+
+    name = "list"
+
+    def __init__(self, item: click.ParamType[Any]) -> None:
+        self.item = item
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
+        """Read the list."""
+        if isinstance(value, list):
+            return value
+        found = [self.item.convert(part.strip(), param, ctx) for part in str(value).split(",")]
+        if len(set(found)) < len(found):
+            self.fail(f"{value!r} has a value twice", param, ctx)
+        return found
+
+
 def run_options(command: Command) -> Command:
     """Options of every command that searches."""
     for option in (
@@ -86,11 +107,20 @@ def run_options(command: Command) -> Command:
 def file_options(command: Command) -> Command:
     """Options that say how to read a problem file and what to change in it."""
     for option in (
+        click.option("--memory", type=Positive(allow_inf=True, allow_zero=True), help="Bytes per accelerator, or inf."),
+        click.option("--devices", type=click.IntRange(min=0), help="Number of accelerators; overrides the file."),
+        reading_options,
+    ):
+        command = option(command)
+    return command
+
+
+def reading_options(command: Command) -> Command:
+    """The options of ``file_options`` without those that a sweep has lists of."""
+    for option in (
         click.option("--scale-communication", type=Positive(allow_zero=True), default=1.0, help="Factor on transfers."),
         click.option("--microbatches", type=click.IntRange(min=1), help="Microbatches per batch; overrides the file."),
-        click.option("--memory", type=Positive(allow_inf=True, allow_zero=True), help="Bytes per accelerator, or inf."),
         click.option("--cpus", type=click.IntRange(min=0), help="Number of CPUs; overrides the file."),
-        click.option("--devices", type=click.IntRange(min=0), help="Number of accelerators; overrides the file."),
         click.option(
             "--problem",
             "problem_kind",

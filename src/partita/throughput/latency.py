@@ -44,15 +44,16 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     virtual_stages
         Pieces of devices' sets that run without a break; as many as stages for an acyclic inference split.
     depth
-        Most virtual stages that any sample passes one after the other: rounds of the pipeline.
+        Most virtual stages that any sample passes one after the other.
     period
-        Time per sample in steady state: the objective. Every round takes that long.
+        Time per sample in steady state: the objective. A round of the pipeline takes that long.
     latency
         Time of one sample through the full pipeline: depth × period. All devices advance together, round by round; an
-        asynchronous pipeline is no slower.
+        asynchronous pipeline is no slower. A sample stays r rounds on a stage of r replicas.
     latency_alone
         Time of one sample when no other is in flight: the longest path of virtual stages, each with its own work and
-        the transfers that its device pays for it.
+        the transfers that its device pays for it, nothing overlapped. Links between groups of devices, weights that are
+        fetched again and weights that are synchronised are left out.
     """
 
     stages: int
@@ -76,19 +77,20 @@ def pipeline_of(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) 
     piece = virtual_stages(device, len(plan.stages), edges)
     loads = _piece_loads(problem, plan, device, piece)
     graph = _quotient(piece, edges)
-    rounds = np.ones(len(loads), dtype=np.int64)
-    finish = loads.copy()
+    turns = np.empty(len(loads), dtype=np.int64)
+    turns[piece] = np.array([len(stage.devices) for stage in plan.stages])[device]
+    depths, rounds, finish = np.ones(len(loads), dtype=np.int64), turns.copy(), loads.copy()
     for u in range(len(loads)):
         for v in graph.successor_indices(u):
-            rounds[v] = max(rounds[v], rounds[u] + 1)
+            depths[v] = max(depths[v], depths[u] + 1)
+            rounds[v] = max(rounds[v], rounds[u] + turns[v])
             finish[v] = max(finish[v], finish[u] + loads[v])
-    depth, period = int(rounds.max()), evaluation.objective
     return Pipeline(
         stages=sum(1 for stage in plan.stages if stage.operators),
         virtual_stages=len(loads),
-        depth=depth,
-        period=period,
-        latency=depth * period,
+        depth=int(depths.max()),
+        period=evaluation.objective,
+        latency=int(rounds.max()) * evaluation.objective,
         latency_alone=float(finish.max()),
     )
 

@@ -18,6 +18,7 @@ from partita.throughput.solvers.incumbent import Slicer
 from partita.throughput.solvers.prepared import Split, prepare
 from partita.throughput.solvers.protocol import Options, Outcome
 from partita.throughput.solvers.weights import fractional_bound
+from partita.throughput.variants import refuse_variants
 
 __all__ = ["Dpl", "best_cut", "fixed_orders"]
 
@@ -32,8 +33,8 @@ class Dpl:
     summary = "exact cuts of five fixed topological orders (DPL); ignores every split that follows none of them"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Every problem, for acyclic splits."""
-        return contiguous_only(self.name, options)
+        """Every problem without variants, for acyclic splits."""
+        return contiguous_only(self.name, options) or refuse_variants(problem)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Cut order after order; the bound is the division of work, and the seed plays no part."""
