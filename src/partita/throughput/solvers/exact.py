@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from partita.result import Monitor
 from partita.throughput.problem import ThroughputProblem
 from partita.throughput.solvers.driver import Driver, run_in_background
@@ -9,6 +11,10 @@ from partita.throughput.solvers.protocol import Options, Outcome
 from partita.throughput.variants import variants_of
 
 __all__ = ["Exact"]
+
+
+#: Most combinations of used devices of all kinds but the largest: states and orders keep one entry for each.
+MOST_CODES = 20_000
 
 
 class Exact:
@@ -33,4 +39,8 @@ def contiguous_only(name: str, options: Options, problem: ThroughputProblem | No
     variants = variants_of(problem) if problem is not None else ()
     if variants:
         return f"{name} knows the plain throughput problem only, and this one uses {', '.join(variants)}"
+    if problem is not None:
+        counts = sorted(min(kind.count, len(problem.operators)) + 1 for kind in problem.kinds)
+        if math.prod(counts[:-1]) > MOST_CODES or math.prod(counts) > 100 * MOST_CODES:
+            return f"{name} counts used devices by kind, and there are too many kinds with too many devices; merge some"
     return None
