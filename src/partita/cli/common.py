@@ -152,7 +152,7 @@ def read_file(
     """The problem of a file, with the overrides applied."""
     import msgspec
 
-    from partita.formats.detect import read_problem
+    from partita.formats.detect import detect_format, read_problem
 
     problem = read_problem(path, file_format, problem_kind, scale_communication=scale_communication)
     changes: dict[str, Any] = {}
@@ -160,7 +160,9 @@ def read_file(
         changes["schedule"] = msgspec.structs.replace(problem.schedule, microbatches=microbatches)
     if devices is not None or cpus is not None or memory is not None or changes:
         problem = problem.replace(accelerators=devices, cpus=cpus, memory_bytes=memory, **changes)
-    for note in problem.notes:
+    # A problem that partita wrote carries notes about its making; only foreign files are a surprise to warn of.
+    foreign = (file_format or detect_format(path)) != "partita"
+    for note in problem.notes if foreign else ():
         print(f"partita: note: {note}", file=sys.stderr)
     return problem
 
