@@ -25,7 +25,7 @@ from partita.throughput.diagnose import explain_infeasible
 from partita.throughput.evaluate import Evaluation, evaluate
 from partita.throughput.plan import Contiguity, Plan
 from partita.throughput.problem import ThroughputProblem
-from partita.throughput.solvers import DEFAULT_SOLVERS
+from partita.throughput.solvers import DEFAULT_FOR, DEFAULT_SOLVERS
 from partita.throughput.solvers.protocol import Options, Outcome, Solver
 from partita.units import TOLERANCE
 
@@ -59,7 +59,7 @@ def find_solver(name: str | None, contiguity: Contiguity = "acyclic") -> Solver:
         If there is none of that name.
     """
     if name is None:
-        return DEFAULT_SOLVERS[0]
+        name = DEFAULT_FOR[contiguity]
     known = {solver.name: solver for solver in (*DEFAULT_SOLVERS, *DEFAULT_BASELINES)}
     if name not in known:
         raise InputError(f"there is no solver {name!r}; known are {', '.join(known)}")

@@ -35,7 +35,7 @@ def run_cpsat(
     """See ``solve_program``. Continuous variables need finite bounds; solutions may break rows by the rounding."""
     from ortools.sat.python import cp_model
 
-    scaled = _Scaled(cp_model, model, cutoff)
+    scaled = _Scaled(cp_model, model)
     solver = cp_model.CpSolver()
     parameters = solver.parameters
     parameters.num_workers = max(1, threads)
@@ -86,7 +86,7 @@ def run_cpsat(
 class _Scaled:
     """The integer program of a program, and the way back."""
 
-    def __init__(self, cp_model: Any, model: Model, cutoff: float | None) -> None:
+    def __init__(self, cp_model: Any, model: Model) -> None:
         self.model = model
         self.program = cp_model.CpModel()
         n = model.size
@@ -120,9 +120,6 @@ class _Scaled:
         # A coefficient rounded down counts too much on negative values.
         self.slack += sum(float(max(0, -self.least[v])) for v in used)
         self.program.minimize(sum(weights[v] * self.variables[v] for v in used))
-        if cutoff is not None and used:
-            limit = math.floor(cutoff * self.scale + self.slack)
-            self.program.add(sum(weights[v] * self.variables[v] for v in used) <= limit)
 
     def _row(self, variables: list[int], coefficients: list[float], high: float) -> None:
         if not variables:

@@ -38,8 +38,6 @@ def run_highs(
     highs.setOptionValue("random_seed", seed % 2**31)
     highs.setOptionValue("mip_rel_gap", gap)
     highs.setOptionValue("mip_abs_gap", 0.0)
-    if cutoff is not None:
-        highs.setOptionValue("objective_bound", cutoff)
     highs.passModel(_program(highspy, model))
     if warm_start is not None:
         start = highspy.HighsSolution()

@@ -58,8 +58,6 @@ def run_scip(
             scip.addCons(total <= upper)
         if math.isfinite(lower):
             scip.addCons(total >= lower)
-    if cutoff is not None:
-        scip.setObjlimit(cutoff)
     if warm_start is not None:
         start = scip.createSol()
         for v, x in enumerate(warm_start):

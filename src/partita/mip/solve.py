@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import importlib.util
 import math
 import os
@@ -78,6 +80,10 @@ def solve_program(
         raise InputError(f"there is no MIP backend {backend!r}; known are {', '.join(BACKENDS)}")
     if not available(backend):
         raise MissingExtraError(BACKENDS[backend], "solvers")
+    if cutoff is not None:
+        # As a row, because every backend means something else by a cutoff.
+        model = dataclasses.replace(model, rows=list(model.rows))
+        model.add_row([(v, cost) for v, cost in enumerate(model.cost) if cost], upper=cutoff)
     settings = {
         "time_limit_s": time_limit_s,
         "threads": threads,
@@ -120,11 +126,9 @@ class _Child:
 
     def _say(self, *message: Any) -> None:
         assert self.process.stdin is not None
-        try:
+        # If it has ended by itself, what it said last is still in the queue.
+        with contextlib.suppress(BrokenPipeError, ValueError):
             send(self.process.stdin, message)
-        except (BrokenPipeError, ValueError):
-            # It has ended by itself; what it said last is still in the queue.
-            pass
 
     def watch(self, calls: Callbacks, time_limit_s: float | None) -> ProgramResult:
         """Pass messages on until the child answers; end it when it takes too long over a stop."""

@@ -10,21 +10,21 @@ import os
 import pickle
 import sys
 import threading
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from partita.mip.model import Callbacks, Floats, ProgramResult
 
 __all__ = ["main", "receive", "send"]
 
 
-def send(stream: BinaryIO, message: tuple[Any, ...]) -> None:
+def send(stream: IO[bytes], message: tuple[Any, ...]) -> None:
     """Write one message."""
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     stream.write(len(data).to_bytes(8, "little") + data)
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> tuple[Any, ...] | None:
+def receive(stream: IO[bytes]) -> tuple[Any, ...] | None:
     """Read one message; None at the end of the stream."""
     head = stream.read(8)
     if len(head) < 8:
@@ -40,7 +40,7 @@ def receive(stream: BinaryIO) -> tuple[Any, ...] | None:
 class _Inbox:
     """What the parent has said since the start."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
         self.stopped = False
         self.offer: tuple[Floats, float] | None = None

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from partita.throughput.solvers.dpl import Dpl
 from partita.throughput.solvers.exact import Exact
+from partita.throughput.solvers.free import Free
+from partita.throughput.solvers.free_annealing import Annealing
+from partita.throughput.solvers.free_mip import Cpsat, Highs, Scip
 from partita.throughput.solvers.protocol import Solver
 from partita.throughput.solvers.slicing import Slicing
 
-__all__ = ["DEFAULT_SOLVERS"]
+__all__ = ["DEFAULT_FOR", "DEFAULT_SOLVERS"]
 
-DEFAULT_SOLVERS: tuple[Solver, ...] = (Exact(), Slicing(), Dpl())
+DEFAULT_SOLVERS: tuple[Solver, ...] = (
+    Exact(),
+    Slicing(),
+    Dpl(),
+    Free(),
+    Annealing(),
+    Highs(),
+    Cpsat(),
+    Scip(),
+)
+
+#: The solver that is used for a contiguity when none is named.
+DEFAULT_FOR: dict[str, str] = {"acyclic": "exact", "free": "free"}

@@ -9,9 +9,9 @@ import numpy as np
 
 from partita.result import Monitor
 from partita.throughput.bounds.capacity import CapacityBound
+from partita.throughput.free_instance import FreeInstance, free_instance, refusal
+from partita.throughput.free_search import Best, search
 from partita.throughput.problem import ThroughputProblem
-from partita.throughput.solvers.free_instance import FreeInstance, free_instance, refusal
-from partita.throughput.solvers.free_search import Best, search
 from partita.throughput.solvers.protocol import Options, Outcome
 
 __all__ = ["Annealing", "finish", "free_only", "homeless", "start"]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from partita.kernels.annealing_free import FreeState, anneal, empty_state, reset
 from partita.result import Monitor
-from partita.throughput.solvers.free_instance import FreeInstance
+from partita.throughput.free_instance import FreeInstance
 
 __all__ = ["Best", "Round", "loads", "rounds", "search"]
 
@@ -23,6 +23,8 @@ Ints = npt.NDArray[np.int32]
 SLICE = 1_000_000
 #: Trials of the first rounds; they double with every six.
 FIRST = 1_000_000
+#: The same per item and device, where there are few of both.
+FIRST_EACH = 2_000
 LONGEST = 64_000_000
 #: Exponents in turn: 4 suits many small transfers, 16 few and large times, 2 escapes both.
 EXPONENTS = (4, 16, 2)
@@ -84,14 +86,14 @@ class Round:
     from_best: bool
 
 
-def rounds(number: int) -> Round:
-    """The portfolio, by number from 0."""
+def rounds(number: int, size: int) -> Round:
+    """The portfolio, by number from 0, for a problem of so many items times devices."""
     from_best = number % 2 == 1
     return Round(
         exponent=EXPONENTS[number // 2 % len(EXPONENTS)],
         hot=0.03 if from_best else 0.2,
         cold=1e-5,
-        trials=min(LONGEST, FIRST << (number // 6)),
+        trials=min(LONGEST, min(FIRST, FIRST_EACH * size) << min(16, number // 6)),
         from_best=from_best,
     )
 
@@ -143,7 +145,7 @@ def search(
     rng = np.random.default_rng(seed)
     made, number = 0, first_round
     while not stop() and (last_round is None or number < last_round):
-        plan = rounds(number)
+        plan = rounds(number, free.items * len(free.devices))
         value, label = best.known()
         start = label if plan.from_best and label is not None else _random_label(free, rng)
         state.label[:] = start

@@ -82,12 +82,25 @@ class FreeInstance:
 
 def refusal(problem: ThroughputProblem) -> str | None:
     """Why free splits of a problem are not searched; None if they are."""
+    if problem.communication != "sum":
+        return f"communication {problem.communication} does not combine with free splits yet; use communication sum"
+    if problem.max_replicas > 1:
+        return "replicated stages do not combine with free splits yet; use contiguity acyclic, or max_replicas=1"
+    if problem.streaming:
+        return "streaming weights does not combine with free splits yet; use contiguity acyclic, or streaming=False"
+    if problem.groups:
+        return "device groups do not combine with free splits yet; use contiguity acyclic, or a problem without groups"
+    if problem.schedule.name == "gpipe" and problem.training:
+        return (
+            "gpipe training, where forward and backward loads peak apart, does not combine with free splits yet; "
+            "use contiguity acyclic, or the 1f1b schedule"
+        )
     if problem.schedule.recompute and problem.training:
         return "recomputation does not combine with free splits yet; use contiguity acyclic, or recompute=False"
     if problem.schedule.positional and problem.saved:
         return (
             "the 1f1b schedule makes memory depend on a stage's position, which does not combine with free splits yet; "
-            "use contiguity acyclic, or the gpipe schedule"
+            "use contiguity acyclic, or microbatches=1"
         )
     return None
 
