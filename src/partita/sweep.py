@@ -311,7 +311,11 @@ def _solve_point(point: Point, problem: ThroughputProblem, relaxed: Sequence[Row
         threads=run.threads,
         progress=run.progress,
         target=None if bound is None else bound.value * (1 + OPTIMALITY_GAP / 2),
+        # What would be enough is what the other points of the grid show.
+        explain=False,
     )
+    if result.status is Status.INFEASIBLE:
+        result = dataclasses.replace(result, reason="no split fits these devices")
     if result.stop_reason is StopReason.INTERRUPTED:
         return Row(point, adopt_better(_with_bound(result, bound), guesses, run.contiguity), None)
     rows = compare(problem, contiguity=run.contiguity, seed=run.seed)

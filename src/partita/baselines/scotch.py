@@ -55,8 +55,7 @@ class Scotch:
         settings.seed = options.seed % (1 << 31)
         _, part = pymetis.part_graph(
             len(devices),
-            xadj=pointer,
-            adjncy=ends,
+            pymetis.CSRAdjacency(pointer, ends),
             vweights=_integers(work, 0),
             eweights=_integers(weights, 1),
             options=settings,

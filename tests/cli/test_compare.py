@@ -1,0 +1,58 @@
+"""partita compare: baselines and experts' splits beside the plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from cli.conftest import Run
+
+Call = Callable[..., Run]
+
+
+def write_split(path: Path, *sets: list[int]) -> Path:
+    """A split file of the published format."""
+    path.write_text(json.dumps({"fpgas": [{"nodes": ids} for ids in sets], "cpus": []}))
+    return path
+
+
+def test_experts_are_rows(partita: Call, chain: Path, tmp_path: Path) -> None:
+    """Times 2, 3, 4, transfers 1: {a} | {b, c} has max(2 + 1, 7 + 1) = 8, {a, c} | {b} has max(6 + 2, 3 + 2) = 8.
+
+    The second runs as three virtual stages, so a sample takes 3 · 8 in the full pipeline.
+    """
+    first = write_split(tmp_path / "ann.json", [0], [1, 2])
+    second = write_split(tmp_path / "bob.json", [0, 2], [1])
+    run = partita("compare", chain, "--expert", first, "--expert", second, "--json")
+    assert run.code == 0
+    rows = {row["name"]: row for row in run.document["baselines"]}
+    assert rows["expert ann"]["objective"] == 8.0
+    assert rows["expert bob"]["objective"] == 8.0
+    assert rows["expert bob"]["pipeline"]["virtual_stages"] == 3
+    assert rows["expert bob"]["pipeline"]["latency"] == 24.0
+    assert run.document["objective"] == 6.0
+    assert run.document["plan"]["pipeline"] == {
+        "stages": 2,
+        "virtual_stages": 2,
+        "depth": 2,
+        "period": 6.0,
+        "latency": 12.0,
+        "latency_alone": 11.0,
+    }
+    assert all(row["load"] is None or row["load"] >= 6.0 for row in rows.values())
+
+
+def test_a_broken_expert_is_one_message(partita: Call, chain: Path, tmp_path: Path) -> None:
+    """Before the search."""
+    run = partita("compare", chain, "--expert", write_split(tmp_path / "ann.json", [0], [1]))
+    assert run.code == 2
+    assert "operator 2" in run.err
+
+
+def test_a_better_expert_is_adopted(partita: Call, chain: Path, tmp_path: Path) -> None:
+    """A baseline asked for as the solver has 9 on one device; the expert's 6 becomes the plan, free splits included."""
+    split = write_split(tmp_path / "ann.json", [0, 1], [2])
+    run = partita("compare", chain, "--solver", "single-device", "--expert", split, "--json")
+    assert run.document["objective"] == 6.0
+    assert any("adopted" in event["note"] for event in run.document["statistics"]["events"])
