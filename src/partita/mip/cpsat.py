@@ -30,6 +30,7 @@ def run_cpsat(
     gap: float,
     warm_start: Floats | None,
     cutoff: float | None,
+    central: bool,
     calls: Callbacks,
 ) -> ProgramResult:
     """See ``solve_program``. Continuous variables need finite bounds; solutions may break rows by the rounding."""

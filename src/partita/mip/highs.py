@@ -9,6 +9,9 @@ import numpy as np
 
 from partita.mip.model import Callbacks, Floats, Model, ProgramResult, ProgramStatus
 
+#: Relative gap at which a central point is near enough.
+CENTRAL_GAP = 1e-3
+
 __all__ = ["run_highs"]
 
 #: Share of a bound given up for what floating point may have gained.
@@ -23,6 +26,7 @@ def run_highs(
     gap: float,
     warm_start: Floats | None,
     cutoff: float | None,
+    central: bool,
     calls: Callbacks,
 ) -> ProgramResult:
     """See ``solve_program``."""
@@ -38,6 +42,10 @@ def run_highs(
     highs.setOptionValue("random_seed", seed % 2**31)
     highs.setOptionValue("mip_rel_gap", gap)
     highs.setOptionValue("mip_abs_gap", 0.0)
+    if central:
+        highs.setOptionValue("solver", "ipm")
+        highs.setOptionValue("run_crossover", "off")
+        highs.setOptionValue("ipm_optimality_tolerance", CENTRAL_GAP)
     highs.passModel(_program(highspy, model))
     if warm_start is not None:
         start = highspy.HighsSolution()

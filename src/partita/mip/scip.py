@@ -23,6 +23,7 @@ def run_scip(
     gap: float,
     warm_start: Floats | None,
     cutoff: float | None,
+    central: bool,
     calls: Callbacks,
 ) -> ProgramResult:
     """See ``solve_program``; there is only ever one thread."""

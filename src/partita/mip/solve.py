@@ -43,6 +43,7 @@ def solve_program(
     gap: float = 1e-7,
     warm_start: Floats | None = None,
     cutoff: float | None = None,
+    central: bool = False,
     callbacks: Callbacks | None = None,
 ) -> ProgramResult:
     """Minimise a program.
@@ -66,6 +67,8 @@ def solve_program(
     cutoff
         Only solutions with a smaller objective are wanted: the bound may be proven up to this value only, and
         ``infeasible`` then means that there is none below it.
+    central
+        For a linear program HiGHS may end with a point amid the nearly optimal ones instead of at a vertex.
     callbacks
         How the run talks.
 
@@ -91,6 +94,7 @@ def solve_program(
         "gap": gap,
         "warm_start": warm_start,
         "cutoff": cutoff,
+        "central": central,
     }
     return _Child(model, backend, settings).watch(Callbacks() if callbacks is None else callbacks, time_limit_s)
 

@@ -12,6 +12,7 @@ program cannot see: there every item is spread evenly and nothing is cut.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,9 +34,11 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 #: Seconds for one exact program; what it has proven by then counts.
-EXACT_S = 8.0
+EXACT_S = 20.0
+#: Seconds after which it ends once its charges are known to be too weak.
+PATIENCE_S = 2.0
 #: Trials of one search for a set, and searches per kind and round.
-TRIALS = 150_000
+TRIALS = 100_000
 SEARCHES = 6
 #: How far below the best value the first target lies.
 STEP = 0.03
@@ -66,7 +69,7 @@ class Charge:
         self.rounds = 0
         self.programs = 0
 
-    def run(self, give_up: Callable[[], bool] | None = None) -> None:
+    def run(self) -> None:
         """Raise ``best``'s bound until it meets the value, charges can prove no more, or the run is stopped."""
         work = np.min(self.free.arrays.work[:, self.kinds], axis=1)
         charge = work / max(float(work.sum()), 1e-300)
@@ -75,7 +78,7 @@ class Charge:
         self._split_columns()
         target = self.best.value * (1 - STEP)
         failures = 0
-        while not self._done() and not (give_up is not None and give_up()):
+        while not self._done():
             value, bound = self.best.value, self.best.bound
             if bound >= target * (1 - 1e-9):
                 target = value * (1 - 2e-7) if value - bound < 0.01 * value else 0.5 * (bound + value)
@@ -97,7 +100,8 @@ class Charge:
                 continue
             charge = dual if self.rounds == 0 else 0.5 * charge / self._weight(charge, target) + 0.5 * dual
             self.rounds += 1
-            if self.rounds % 2 == 0:
+            # The sets known so far may be all that matter, or the search may miss better ones: the program tells.
+            if float(charge.sum()) > self._weight(charge, target):
                 self._exact(charge, target)
 
     def _done(self) -> bool:
@@ -138,7 +142,8 @@ class Charge:
         n = self.free.items
         own = [c.items for c in self.columns if c.kind == kind]
         most = max((float(charge[items].sum()) for items in own), default=float(charge.max()))
-        for number in range(SEARCHES):
+        # Without transfers a set is a knapsack, which annealing fills at once.
+        for number in range(SEARCHES if arrays.net_cost[:, kind].any() else 2):
             if self.stop():
                 return
             rest = float(charge.sum()) - most * (1.02 if number % 2 else 1.1)
@@ -188,7 +193,7 @@ class Charge:
             if column.load <= target:
                 row = [(y[v], 1.0) for v in np.flatnonzero(column.items)]
                 model.add_row([*row, (prices[column.kind], -1.0)], upper=0.0)
-        answer = solve_program(model, "highs", time_limit_s=10.0, callbacks=Callbacks(stop=self.stop))
+        answer = solve_program(model, "highs", time_limit_s=10.0, central=True, callbacks=Callbacks(stop=self.stop))
         if answer.values is None:
             return None
         dual = np.maximum(answer.values[: self.free.items], 0.0)
@@ -200,14 +205,20 @@ class Charge:
         upper = self.best.value
         program = representatives(self.free.arrays, charge, self.best.bound * (1 - 1e-6), upper * (1 + 1e-7))
 
+        began = time.monotonic()
+        lowest = [math.inf]
+
         def collect(values: Floats, objective: float) -> None:
+            lowest[0] = min(lowest[0], objective)
             for kind, variables in zip(program.kinds, program.items, strict=True):
                 items = values[variables] > 0.5
                 self._add(kind, items, self._load(kind, items))
 
-        calls = Callbacks(
-            stop=self._done, on_incumbent=collect, on_bound=lambda bound: self.best.prove(bound, "charge")
-        )
+        def enough() -> bool:
+            # A set below the target shows these charges to be too weak; it will change them.
+            return self._done() or (lowest[0] < target and time.monotonic() - began > PATIENCE_S)
+
+        calls = Callbacks(stop=enough, on_incumbent=collect, on_bound=lambda bound: self.best.prove(bound, "charge"))
         answer = solve_program(program.model, "highs", time_limit_s=EXACT_S, seed=self.seed, gap=2e-7, callbacks=calls)
         self.programs += 1
         self.best.prove(min(answer.bound, upper), "charge")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,11 +23,13 @@ __all__ = ["Free"]
 #: Rounds of annealing before the proof starts, and between two polishings.
 FIRST_ROUNDS = 12
 NEXT_ROUNDS = 2
+#: Seconds for a first contiguous split.
+SLICING_S = 1.0
 #: Seconds of one polishing.
 POLISH_S = 4.0
 #: Variables (items × devices) up to which the whole program is tried before the charges.
 SMALL = 150
-#: Below this gap, and where transfers are cheap, charges have little to add to the work that capacity counts.
+#: Below this gap charges are left to the program on numbers.
 CHEAP_GAP = 0.015
 
 
@@ -70,6 +71,7 @@ class _Run:
 
     def go(self) -> None:
         backends = [name for name in ("highs", "cpsat", "scip") if available(name)]
+        self._contiguous()
         trials = search(self.free, self.best, self.options.seed, self._soon(), last_round=FIRST_ROUNDS)
         self.counters["annealing_trials"] = float(trials)
         if self.stop():
@@ -91,6 +93,18 @@ class _Run:
                 self._improve(backends, self._over)
             finally:
                 proof.result()
+
+    def _contiguous(self) -> None:
+        """Start from a contiguous split, which is a free one too, where a short search finds any."""
+        from partita.throughput.solvers.slicing import Slicing
+
+        options = Options(contiguity="acyclic", seed=self.options.seed, threads=1)
+        solver = Slicing()
+        if self.free.items < 2 or solver.supports(self.free.problem, options) is not None:
+            return
+        plan = solver.solve(self.free.problem, options, Monitor(min(SLICING_S, 0.1 * self.monitor.remaining_s))).plan
+        if plan is not None:
+            self.best.offer(self.free.label(plan), "slicing")
 
     def _soon(self) -> Callable[[], bool]:
         """The first search gets at most an eighth of the time."""
@@ -140,9 +154,9 @@ class _Run:
             backend = "highs" if "highs" in backends else backends[0]
             time_s = self.monitor.remaining_s if best.label is None else min(5.0, 0.3 * self.monitor.remaining_s)
             self.infeasible = prove(self.free, best, backend, self.stop, time_s=time_s, threads=1, seed=seed)
-        if not self.stop() and "highs" in backends and best.label is not None:
+        if not self.stop() and "highs" in backends and best.label is not None and not self._cheap():
             charge = Charge(self.free, best, self.stop, seed)
-            charge.run(self._cheap(charge))
+            charge.run()
             self.counters["charge_rounds"] = float(charge.rounds)
             self.counters["charge_programs"] = float(charge.programs)
         if self.stop():
@@ -153,14 +167,7 @@ class _Run:
             self.free, best, backend, self.stop, time_s=self.monitor.remaining_s, threads=1, seed=seed
         )
 
-    def _cheap(self, charge: Charge) -> Callable[[], bool]:
-        """Whether to leave the charges: the gap is already small, and they have had a fair chance."""
-        limit = self.monitor.time_limit_s
-        began = self.monitor.elapsed_s
-        share = 10.0 if limit is None or math.isinf(limit) else 0.25 * limit
-
-        def give_up() -> bool:
-            gap = self.monitor.gap
-            return gap is not None and gap < CHEAP_GAP and self.monitor.elapsed_s - began > share
-
-        return give_up
+    def _cheap(self) -> bool:
+        """Whether transfers matter so little that charges have nothing to add to what capacity counts."""
+        gap = self.monitor.gap
+        return gap is not None and gap < CHEAP_GAP

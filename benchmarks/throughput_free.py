@@ -1,0 +1,86 @@
+"""Free splits of the published throughput workloads beside the published values.
+
+Run: ``python -m benchmarks.throughput_free FOLDER [--time-limit 60] [--only TEXT] [--csv results/throughput_free.csv]``,
+where FOLDER holds the workloads published with Tarnawski et al., NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+
+import partita as pt
+
+#: Best published free (non-contiguous) time per sample in ms (Table 1 of the paper), by file.
+PUBLISHED = {
+    "operator-bert_l-3_inference": 21.91,
+    "operator-bert_l-6_inference": 28.33,
+    "operator-bert_l-12_inference": 130.03,
+    "operator-bert_l-3_training": 54.21,
+    "operator-bert_l-6_training": 71.64,
+    "operator-resnet50_training": 255.19,
+    "layer-bert24_inference": 17.71,
+    "layer-resnet50_inference": 33.31,
+    "layer-inceptionv3_inference": 51.52,
+    "layer-gnmt_inference": 31.68,
+    "layer-bert24_training": 39.79,
+    "layer-resnet50_training": 76.65,
+}
+
+FIELDS = ["file", "published", "objective", "bound", "gap", "time_to_best_s", "time_to_proof_s", "runtime_s", "status"]
+
+
+def measure(path: Path, time_limit_s: float, threads: int) -> dict[str, object]:
+    """One row."""
+    problem = pt.read_problem(path, format="dnn-partitioning", problem="throughput")
+    result = pt.solve(problem, contiguity="free", time_limit_s=time_limit_s, threads=threads)
+    events = result.statistics.events
+    best = [e.time_s for e in events if e.objective == result.statistics.events[-1].objective]
+    proof = [e.time_s for e in events if e.bound == result.statistics.events[-1].bound]
+    return {
+        "file": path.stem,
+        "published": PUBLISHED.get(path.stem),
+        "objective": result.objective,
+        "bound": None if result.bound is None else result.bound.value,
+        "gap": result.gap,
+        "time_to_best_s": round(best[0], 2) if best else None,
+        "time_to_proof_s": round(proof[0], 2) if proof else None,
+        "runtime_s": round(result.runtime_s, 2),
+        "status": str(result.status),
+    }
+
+
+def main() -> None:
+    """Measure every workload of a folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--time-limit", type=float, default=60.0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", default="", help="files whose name contains one of these words (commas between)")
+    parser.add_argument("--csv", type=Path, default=Path("results/throughput_free.csv"))
+    options = parser.parse_args()
+    rows = []
+    print(
+        f"{'file':32} {'published':>9} {'objective':>10} {'bound':>10} {'gap %':>7} {'best s':>7} {'bound s':>7} total s"
+    )
+    for path in sorted(options.folder.glob("*.json")):
+        if not any(word in path.stem for word in options.only.split(",")):
+            continue
+        row = measure(path, options.time_limit, options.threads)
+        rows.append(row)
+        print(
+            f"{row['file']:32} {row['published'] or '':>9} {row['objective']:10.4f} {row['bound']:10.4f}"
+            f" {100 * float(str(row['gap'])):7.3f} {row['time_to_best_s']:7.1f} {row['time_to_proof_s']:7.1f}"
+            f" {row['runtime_s']:7.1f}",
+            flush=True,
+        )
+    options.csv.parent.mkdir(parents=True, exist_ok=True)
+    with options.csv.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

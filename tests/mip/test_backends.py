@@ -1,0 +1,144 @@
+"""Every backend on tiny programs with known answers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from partita.errors import InputError, MissingExtraError
+from partita.mip import solve as door
+from partita.mip.model import Callbacks, Model, ProgramStatus
+from partita.mip.solve import BACKENDS, available, solve_program
+
+WORK = [7.25, 6.5, 5.0, 4.75, 3.5, 3.0, 2.0]
+"""Item times that are exact in binary."""
+
+
+@pytest.fixture(params=list(BACKENDS))
+def backend(request: pytest.FixtureRequest) -> str:
+    if not available(request.param):
+        pytest.skip(f"{BACKENDS[request.param]} is not installed")
+    return str(request.param)
+
+
+def spread(work: list[float], devices: int) -> tuple[Model, list[list[int]]]:
+    """Minimise the largest of the devices' sums."""
+    model = Model()
+    top = model.add_continuous(0.0, sum(work), 1.0)
+    place = [[model.add_binary() for _ in range(devices)] for _ in work]
+    for row in place:
+        model.add_row([(x, 1.0) for x in row], lower=1.0, upper=1.0)
+    for d in range(devices):
+        model.add_row([(top, -1.0), *((place[v][d], w) for v, w in enumerate(work))], upper=0.0)
+    return model, place
+
+
+def best_spread(work: list[float]) -> float:
+    total = sum(work)
+    sums = {0.0}
+    for w in work:
+        sums |= {s + w for s in sums}
+    return min(max(s, total - s) for s in sums)
+
+
+def test_finds_and_proves_the_optimum(backend: str) -> None:
+    model, _ = spread(WORK, 2)
+    result = solve_program(model, backend, time_limit_s=20)
+    assert result.status is ProgramStatus.OPTIMAL
+    assert result.objective == pytest.approx(best_spread(WORK), rel=1e-6)
+    assert result.bound <= best_spread(WORK)
+    assert result.bound == pytest.approx(best_spread(WORK), rel=1e-6)
+    assert result.values is not None
+    assert model.violation(result.values) < 1e-6
+
+
+def test_values_that_no_integers_hold_keep_the_bound_valid(backend: str) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(3):
+        work = (rng.random(9) * 10.0 ** rng.integers(-3, 4)).tolist()
+        model, _ = spread(work, 2)
+        result = solve_program(model, backend, time_limit_s=20)
+        assert result.bound <= best_spread(work)
+        assert result.bound == pytest.approx(best_spread(work), rel=1e-5)
+
+
+def test_infeasible_rows(backend: str) -> None:
+    model = Model()
+    x = model.add_binary(1.0)
+    model.add_row([(x, 1.0)], lower=2.0)
+    result = solve_program(model, backend, time_limit_s=10)
+    assert result.status is ProgramStatus.INFEASIBLE
+    assert result.values is None
+    assert result.bound == math.inf
+
+
+def test_a_cutoff_at_the_optimum_proves_that_there_is_nothing_below(backend: str) -> None:
+    model, _ = spread(WORK, 2)
+    cutoff = best_spread(WORK) - 0.1
+    result = solve_program(model, backend, time_limit_s=20, cutoff=cutoff)
+    assert result.status is ProgramStatus.INFEASIBLE
+    assert result.bound == pytest.approx(cutoff)
+    assert len(model.rows) == len(spread(WORK, 2)[0].rows), "the caller's model is left alone"
+
+
+def test_a_warm_start_is_kept(backend: str) -> None:
+    model, _ = spread(WORK, 2)
+    first = solve_program(model, backend, time_limit_s=20)
+    again = solve_program(model, backend, time_limit_s=20, warm_start=first.values)
+    assert again.objective == pytest.approx(first.objective, rel=1e-6)
+
+
+def test_reports_while_it_runs(backend: str) -> None:
+    model, _ = spread(WORK, 2)
+    objectives: list[float] = []
+    bounds: list[float] = []
+    calls = Callbacks(on_incumbent=lambda _, objective: objectives.append(objective), on_bound=bounds.append)
+    result = solve_program(model, backend, time_limit_s=20, callbacks=calls)
+    assert objectives
+    assert min(objectives) == pytest.approx(result.objective, rel=1e-6)
+    assert all(bound <= best_spread(WORK) * (1 + 1e-9) for bound in bounds)
+
+
+def test_stops_when_told_to(backend: str) -> None:
+    rng = np.random.default_rng(1)
+    model, _ = spread((1 + rng.random(60)).tolist(), 7)
+    polls = 0
+
+    def stop() -> bool:
+        nonlocal polls
+        polls += 1
+        return polls > 20
+
+    result = solve_program(model, backend, time_limit_s=60, gap=0.0, callbacks=Callbacks(stop=stop))
+    assert result.status is not ProgramStatus.INFEASIBLE
+    if result.values is not None:
+        assert result.bound <= result.objective
+
+
+def test_a_time_limit_is_kept(backend: str) -> None:
+    rng = np.random.default_rng(2)
+    model, _ = spread((1 + rng.random(60)).tolist(), 7)
+    result = solve_program(model, backend, time_limit_s=0.5, gap=0.0)
+    assert result.status in (ProgramStatus.FEASIBLE, ProgramStatus.UNKNOWN, ProgramStatus.OPTIMAL)
+
+
+def test_unknown_and_missing_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = spread(WORK, 2)
+    with pytest.raises(InputError, match="no MIP backend"):
+        solve_program(model, "abacus")
+    monkeypatch.setattr(door, "available", lambda backend: False)
+    with pytest.raises(MissingExtraError, match=r"highspy.*partita\[solvers\]"):
+        solve_program(model, "highs")
+
+
+def test_a_linear_program_without_binaries() -> None:
+    if not available("highs"):
+        pytest.skip("highspy is not installed")
+    model = Model()
+    x, y = model.add_continuous(0.0, 4.0, -1.0), model.add_continuous(0.0, 4.0, -1.0)
+    model.add_row([(x, 1.0), (y, 2.0)], upper=6.0)
+    result = solve_program(model, "highs")
+    assert result.status is ProgramStatus.OPTIMAL
+    assert result.objective == pytest.approx(-5.0)
