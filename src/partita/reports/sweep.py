@@ -70,6 +70,6 @@ def sweep_table(unit: str, found: Sweep) -> Table:
             str(row["status"]),
             f"{seconds:.2f} s",
             time(row["latency"]),
-            "none fits" if best is None else f"{time(row['baseline_objective'])} ({best})",
+            "—" if best is None else f"{time(row['baseline_objective'])} ({best})",
         )
     return table
