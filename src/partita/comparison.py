@@ -11,7 +11,7 @@ import msgspec
 from partita.baselines import DEFAULT_BASELINES
 from partita.errors import DisagreementError
 from partita.interrupt import interruptible
-from partita.result import OPTIMALITY_GAP, Event, Monitor, Result, Statistics, Status, relative_gap
+from partita.result import OPTIMALITY_GAP, Event, Monitor, Result, Statistics, Status, StopReason, relative_gap
 from partita.throughput.evaluate import Evaluation, evaluate
 from partita.throughput.latency import Pipeline, pipeline_of
 from partita.throughput.plan import Contiguity, Plan
@@ -42,6 +42,8 @@ class Comparison:
         Why there is no plan, or the first thing wrong with it.
     pipeline
         How the plan runs as a pipeline.
+    interrupted
+        Whether Ctrl-C came while it was made; further baselines were left out then.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Comparison:
     runtime_s: float
     note: str = ""
     pipeline: Pipeline | None = None
+    interrupted: bool = False
 
 
 #: Wall time of one baseline; all but the local search take a moment.
@@ -98,7 +101,8 @@ def compare(
         monitor = Monitor(time_limit_s)
         with interruptible(monitor):
             outcome = baseline.solve(problem, options, monitor)
-        rows.append(judge_plan(problem, baseline.name, baseline.summary, outcome.plan, monitor.elapsed_s))
+        row = judge_plan(problem, baseline.name, baseline.summary, outcome.plan, monitor.elapsed_s)
+        rows.append(dataclasses.replace(row, interrupted=monitor.interrupted))
         if monitor.interrupted:
             break
     return rows
@@ -123,13 +127,16 @@ def adopt_better(
     """The result, with the best plan of the rows in place of its own where that is better.
 
     Only a run that was stopped early can be beaten by a feasible plan of the contiguity asked for; then that plan is
-    the answer, a line in the statistics says whose it is, and status and gap are judged anew.
+    the answer, a line in the statistics says whose it is, and status and gap are judged anew. If Ctrl-C came while the
+    rows were made, that is why the result stopped.
 
     Raises
     ------
     DisagreementError
         If a row contradicts what the solver proved: a defect.
     """
+    if any(row.interrupted for row in rows):
+        result = dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED)
     chosen = best_of(rows, contiguity)
     if chosen is None or chosen.evaluation is None or chosen.plan is None:
         return result

@@ -299,8 +299,8 @@ def _solve_point(point: Point, problem: ThroughputProblem, relaxed: Sequence[Row
     if best is not None and best.evaluation is not None and bound is not None:
         gap = relative_gap(best.evaluation.objective, bound.value)
         if gap is not None and gap <= OPTIMALITY_GAP:
-            result = adopt_better(_answer(problem, run, Status.UNKNOWN, bound=bound), [best], run.contiguity)
             rows = compare(problem, contiguity=run.contiguity, seed=run.seed)
+            result = adopt_better(_answer(problem, run, Status.UNKNOWN, bound=bound), [best, *rows], run.contiguity)
             return Row(point, result, best_of(rows, run.contiguity))
     result = solve(
         problem,

@@ -230,3 +230,24 @@ def test_gpipe_with_more_microbatches_is_not_relaxed(chain: Path) -> None:
     assert not relaxes(variant(3, "1f1b", 12), variant(2, "1f1b", 1))
     with pytest.raises(InputError):
         base.replace(accelerators=-1)
+
+
+def test_ctrl_c_during_a_baseline_counts(partita: Call, chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal while the first baseline runs: the point's row is kept, and the command ends with 130."""
+    import signal
+
+    from partita.baselines.single_device import SingleDevice
+
+    original = SingleDevice.solve
+
+    def signalled(self: SingleDevice, *arguments: object) -> object:
+        signal.raise_signal(signal.SIGINT)
+        return original(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SingleDevice, "solve", signalled)
+    run = partita("sweep", chain, "--devices", "1,2,3", "--json")
+    assert run.code == 130
+    assert [row["objective"] for row in run.document["rows"]] == [5.0]
+    run = partita("compare", chain, "--json")
+    assert run.code == 130
+    assert run.document["objective"] == 6.0
