@@ -1,0 +1,99 @@
+"""Is there a plan within a target? Asked of a family of suffix sets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.errors import DisagreementError
+from partita.hybrid.evaluate import evaluate
+from partita.hybrid.instance import Model, build_arrays, new_scratch
+from partita.hybrid.plan import HybridPlan, HybridStage
+from partita.kernels.hybrid import NONE, STEP, choose, decide, trace
+from partita.units import leq
+
+__all__ = ["Family"]
+
+
+class Family:
+    """Suffix sets whose differences may become stages, and the table over them.
+
+    Parameters
+    ----------
+    model
+        The problem.
+    sets
+        Suffix sets, the empty one and the whole model among them.
+    stop
+        One number; other than 0 asks running decisions to return.
+    """
+
+    def __init__(self, model: Model, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> None:
+        self.model, self.stop = model, stop
+        self.arrays, self.sets = build_arrays(model, sets)
+        self.scratch = new_scratch(model)
+        size = len(self.sets)
+        self.fewest = np.empty((size, model.width + 1), dtype=np.int32)
+        self._low, self._high = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
+
+    def __len__(self) -> int:
+        return len(self.sets)
+
+    def decide(self, target: float) -> tuple[float, HybridPlan] | bool | None:
+        """A plan with stages within the target and its objective; False if there is none, None if stopped."""
+        found = decide(
+            self.arrays,
+            self.scratch,
+            target,
+            self.model.problem.devices,
+            self.fewest,
+            self._low,
+            self._high,
+            self.stop,
+        )
+        if found < 0 or self.stop[0] != 0:
+            return None
+        return False if found >= NONE else self._rebuild(target)
+
+    def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
+        steps = np.empty((len(self.model.order) + 1, STEP), dtype=np.int32)
+        count = trace(self.arrays, self.scratch, target, self.fewest, self.model.width, steps, self.stop)
+        if self.stop[0] != 0:
+            return None
+        if count < 0:
+            raise DisagreementError("the table of a hybrid decision cannot be followed back to a plan")
+        stages = []
+        remaining = int(steps[:count, 3].sum())
+        for inner, outer, r, d, _ in steps[:count].tolist():
+            time = choose(self.arrays, self.scratch, inner, outer, r, d, -(-remaining // d), self.stop)
+            if self.stop[0] != 0:
+                return None
+            if math.isinf(time):
+                raise DisagreementError("a stage of a hybrid plan has no configurations that fit")
+            remaining -= d
+            stages.append(self._stage(self.sets[outer] & ~self.sets[inner], r, d))
+        plan = HybridPlan(stages=tuple(stages))
+        evaluation = evaluate(self.model.problem, plan)
+        if not evaluation.feasible:
+            raise DisagreementError(f"a hybrid plan fails: {evaluation.violations[0]}")
+        if not leq(evaluation.objective, target):
+            raise DisagreementError(f"a hybrid plan takes {evaluation.objective!r}, its target is {target!r}")
+        return evaluation.objective, plan
+
+    def _stage(self, members: int, r: int, replicas: int) -> HybridStage:
+        layers = self.model.problem.layers
+        configurations = {}
+        for v, place in enumerate(self.model.order):
+            if members >> v & 1:
+                option = int(self.scratch.best[v]) - int(self.arrays.option_ptr[r, v])
+                configurations[layers[place].id] = self.model.options[r][v][option].id
+        operators = self.model.ids(members)
+        return HybridStage(
+            operators=operators,
+            data_parallel=replicas,
+            tensor_parallel=self.model.degrees[r],
+            configurations={identity: configurations[identity] for identity in operators},
+        )
