@@ -1,6 +1,6 @@
 """Free splits of the published throughput workloads beside the published values.
 
-Run: ``python -m benchmarks.throughput_free FOLDER [--time-limit 60] [--only TEXT] [--csv results/throughput_free.csv]``,
+Run: ``python benchmarks/throughput_free.py [FOLDER] [--time-limit 60] [--only TEXT] [--csv results/throughput_free.csv]``,
 where FOLDER holds the workloads published with Tarnawski et al., NeurIPS 2020.
 """
 
@@ -54,7 +54,7 @@ def measure(path: Path, time_limit_s: float, threads: int) -> dict[str, object]:
 def main() -> None:
     """Measure every workload of a folder."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("../shared/data/dnn-partitioning/throughput"))
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default="", help="files whose name contains one of these words (commas between)")
