@@ -37,9 +37,13 @@ class Instance:
         Items of each net (ascending) and nets of each item.
     net_cost, net_backward
         (m, K) transfer time of a cut net on a kind; all of it, and the share of tensors made by backward operators.
+    net_totals
+        (m, 4) size and number of all its tensors, then of those made by backward operators.
     net_source
         With recomputation the item whose forward tensors enter the net's other pins, otherwise -1. Two nets may differ
         in their source alone; the second one then costs nothing.
+    net_maker
+        The item that makes the net's tensors; -1 where several do, which only instances that are not ``directed`` allow.
     net_entering
         Size of those tensors: what a stage with a pin of the net but without its source keeps per microbatch.
     succ_ptr, succ, pred_ptr, pred
@@ -49,6 +53,8 @@ class Instance:
     cover_ptr, cover_pins, item_cover_ptr, item_covers, cover_fixed, cover_active
         Arrays shared by several items: a stage with any of the pins holds ``cover_fixed`` once and ``cover_active`` per
         microbatch in flight.
+    sync, cover_sync
+        Bytes that replicas of a stage synchronise: of an item, of a cover.
     memory
         (K,) limit of a device, infinite for none.
     count
@@ -70,7 +76,9 @@ class Instance:
     item_nets: Ints
     net_cost: Floats
     net_backward: Floats
+    net_totals: Floats
     net_source: Ints
+    net_maker: Ints
     net_entering: Floats
     succ_ptr: Ints
     succ: Ints
@@ -85,6 +93,8 @@ class Instance:
     item_covers: Ints
     cover_fixed: Floats
     cover_active: Floats
+    sync: Floats
+    cover_sync: Floats
     memory: Floats
     count: Ints
     in_flight: npt.NDArray[np.int64]
@@ -154,7 +164,7 @@ def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, list[tuple[in
     return group, sorted((int(number_of[a]), int(number_of[b])) for a, b in pairs)
 
 
-def build_instance(problem: ThroughputProblem, *, free: bool = False) -> Instance:
+def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: bool = False) -> Instance:
     """Contract a problem to its items, without loss for the split that is asked for.
 
     Parameters
@@ -164,6 +174,8 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False) -> Instanc
     free
         Contract colocation classes only; otherwise also what any acyclic split must keep together. The order of a
         free instance may have cycles.
+    directed
+        Keep tensors of different makers apart, for loads that tell what enters from what leaves.
 
     Notes
     -----
@@ -186,31 +198,36 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False) -> Instanc
     np.add.at(fixed, group, np.array([op.memory_bytes for op in problem.operators]))
     np.maximum.at(workspace, group, np.array([op.workspace_bytes for op in problem.operators]))
 
-    nets = _nets(problem, group, backward, place_of, recompute)
+    nets = _nets(problem, group, backward, place_of, recompute, directed)
     net_pins = [list(pins) for pins, _ in nets]
     unit = np.array([kind.transfer_time_per_unit for kind in problem.kinds])
     latency = np.array([kind.transfer_latency for kind in problem.kinds])
-    totals = np.array([entry for _, entry in nets], dtype=np.float64).reshape(-1, 6)
+    totals = np.array([entry for _, entry in nets], dtype=np.float64).reshape(-1, 7)
 
-    active = np.zeros(n)
+    active, sync = np.zeros(n), np.zeros(n)
+    if not problem.parameters:
+        # Instance files state the size of the weights as what operators occupy.
+        sync += fixed
     covers: dict[tuple[int, ...], list[float]] = {}
     for parameter in problem.parameters:
         pins = tuple(sorted({int(group[place_of[user]]) for user in parameter.users}))
-        entry = covers.setdefault(pins, [0.0, 0.0])
+        entry = covers.setdefault(pins, [0.0, 0.0, 0.0])
         entry[0] += parameter.weight_bytes + parameter.gradient_bytes + parameter.optimizer_bytes
+        entry[2] += parameter.gradient_bytes
     for saved in problem.saved:
         pins = tuple(sorted({int(group[place_of[user]]) for user in saved.users}))
-        covers.setdefault(pins, [0.0, 0.0])[1] += saved.bytes
+        covers.setdefault(pins, [0.0, 0.0, 0.0])[1] += saved.bytes
     shared: list[list[int]] = []
     shared_bytes: list[list[float]] = []
-    for pins, (once, each) in covers.items():
+    for pins, (once, each, synchronised) in covers.items():
         if len(pins) == 1:
             fixed[pins[0]] += once
             active[pins[0]] += each
+            sync[pins[0]] += synchronised
         elif pins:
             shared.append(list(pins))
-            shared_bytes.append([once, each])
-    cover_bytes = np.array(shared_bytes, dtype=np.float64).reshape(-1, 2)
+            shared_bytes.append([once, each, synchronised])
+    cover_bytes = np.array(shared_bytes, dtype=np.float64).reshape(-1, 3)
 
     devices = problem.device_count
     successors: list[list[int]] = [[] for _ in range(n)]
@@ -232,7 +249,9 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False) -> Instanc
         item_nets=item_nets,
         net_cost=totals[:, :1] * unit + totals[:, 1:2] * latency,
         net_backward=totals[:, 2:3] * unit + totals[:, 3:4] * latency,
+        net_totals=np.ascontiguousarray(totals[:, :4]),
         net_source=totals[:, 4].astype(np.int32),
+        net_maker=totals[:, 6].astype(np.int32),
         net_entering=np.ascontiguousarray(totals[:, 5]),
         succ_ptr=succ_ptr,
         succ=succ,
@@ -247,6 +266,8 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False) -> Instanc
         item_covers=item_covers,
         cover_fixed=np.ascontiguousarray(cover_bytes[:, 0]),
         cover_active=np.ascontiguousarray(cover_bytes[:, 1]),
+        sync=sync,
+        cover_sync=np.ascontiguousarray(cover_bytes[:, 2]),
         memory=np.array([np.inf if k.memory_bytes is None else k.memory_bytes for k in problem.kinds]),
         count=np.array([kind.count for kind in problem.kinds], dtype=np.int32),
         in_flight=np.array([0, *(problem.schedule.in_flight(j + 1) for j in range(devices))], dtype=np.int64),
@@ -257,15 +278,21 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False) -> Instanc
 
 
 def _nets(
-    problem: ThroughputProblem, group: Ints, backward: npt.NDArray[np.bool_], place_of: dict[int, int], recompute: bool
+    problem: ThroughputProblem,
+    group: Ints,
+    backward: npt.NDArray[np.bool_],
+    place_of: dict[int, int],
+    recompute: bool,
+    directed: bool,
 ) -> list[tuple[tuple[int, ...], list[float]]]:
-    """Merged nets: pins and [size, tensors, size of backward tensors, backward tensors, source, entering size].
+    """Merged nets: pins and [size, tensors, size of backward tensors, backward tensors, source, entering size, maker].
 
-    Tensors with the same pins are one net as far as time goes. With recomputation, what a forward tensor lets enter
-    depends on its source and on who reads it in the forward part, which may be fewer than the net's pins. These sizes
-    are kept by (forward readers and source, source); each joins a net of the same pins, or is a net that costs nothing.
+    Tensors with the same pins (and maker, if ``directed``) are one net as far as time goes. With recomputation, what a
+    forward tensor lets enter depends on its source and on who reads it in the forward part, which may be fewer than the
+    net's pins. These sizes are kept by (forward readers and source, source); each joins a net of the same pins, or is a
+    net that costs nothing.
     """
-    costs: dict[tuple[int, ...], list[float]] = {}
+    costs: dict[tuple[tuple[int, ...], int], list[float]] = {}
     entering: dict[tuple[tuple[int, ...], int], float] = {}
     for tensor in problem.tensors:
         place = place_of[tensor.producer]
@@ -274,7 +301,7 @@ def _nets(
         pins = tuple(sorted({source, *(int(group[reader]) for reader in readers)}))
         if len(pins) < 2:
             continue
-        entry = costs.setdefault(pins, [0.0, 0.0, 0.0, 0.0])
+        entry = costs.setdefault((pins, source if directed else -1), [0.0, 0.0, 0.0, 0.0])
         entry[0] += tensor.size
         entry[1] += 1
         if backward[place]:
@@ -284,10 +311,10 @@ def _nets(
             forward = tuple(sorted({source, *(int(group[reader]) for reader in readers if not backward[reader])}))
             if len(forward) > 1:
                 entering[forward, source] = entering.get((forward, source), 0.0) + tensor.size
-    nets: dict[tuple[tuple[int, ...], int], list[float]] = {}
-    nothing = [0.0, 0.0, 0.0, 0.0]
+    rows: list[tuple[tuple[int, ...], list[float]]] = []
     for (pins, source), size in entering.items():
-        nets[pins, source] = [*costs.pop(pins, nothing), source, size]
-    for pins, entry in costs.items():
-        nets[pins, -1] = [*entry, -1.0, 0.0]
-    return sorted((pins, entry) for (pins, _), entry in nets.items())
+        maker = source if directed else -1
+        rows.append((pins, [*costs.pop((pins, maker), [0.0, 0.0, 0.0, 0.0]), source, size, source]))
+    for (pins, maker), entry in costs.items():
+        rows.append((pins, [*entry, -1.0, 0.0, maker]))
+    return sorted(rows)

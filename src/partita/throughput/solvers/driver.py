@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from partita.kernels import cached
+from partita.kernels.arrays import Longs
 from partita.result import Monitor
 from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
@@ -17,7 +19,26 @@ from partita.throughput.solvers.proof import CLOSE, Proof
 from partita.throughput.solvers.protocol import Options, Outcome
 from partita.throughput.solvers.weights import fractional_bound
 
-__all__ = ["Driver", "run_in_background"]
+__all__ = ["Driver", "Running", "run_in_background"]
+
+
+class Running(Protocol):
+    """What the main thread reads while a worker searches; a raised ``stop[0]`` ends the search soon."""
+
+    stop: Longs
+    value: float
+    bound: float
+    infeasible: bool
+    counters: dict[str, float]
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a split."""
+        ...
+
+    def outcome(self) -> Outcome:
+        """The answer so far."""
+        ...
 
 
 class Driver:
@@ -40,6 +61,11 @@ class Driver:
         self.counters: dict[str, float] = {}
 
     # What the main thread reads.
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a split."""
+        return self.split is not None
 
     def outcome(self) -> Outcome:
         """The answer so far."""
@@ -87,14 +113,14 @@ class Driver:
         self.counters |= {"nodes": proof.nodes, "rounds": proof.rounds}
 
 
-def run_in_background(driver: Driver, monitor: Monitor, work: Callable[[Driver], None]) -> Outcome:
+def run_in_background(driver: Running, monitor: Monitor, work: Callable[[], None]) -> Outcome:
     """Run ``work`` in a thread; watch the clock and report from this one, so that Ctrl-C and progress stay alive."""
     failure: list[BaseException] = []
     done = threading.Event()
 
     def target() -> None:
         try:
-            work(driver)
+            work()
         except BaseException as error:
             failure.append(error)
         finally:
@@ -120,8 +146,8 @@ def run_in_background(driver: Driver, monitor: Monitor, work: Callable[[Driver],
     return driver.outcome()
 
 
-def _report(driver: Driver, monitor: Monitor) -> None:
+def _report(driver: Running, monitor: Monitor) -> None:
     monitor.report(
-        objective=driver.value if driver.split is not None else None,
+        objective=driver.value if driver.started else None,
         bound=None if driver.infeasible or driver.bound <= 0 else driver.bound,
     )

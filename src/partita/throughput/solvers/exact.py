@@ -8,6 +8,7 @@ from partita.result import Monitor
 from partita.throughput.problem import ThroughputProblem
 from partita.throughput.solvers.driver import Driver, run_in_background
 from partita.throughput.solvers.protocol import Options, Outcome
+from partita.throughput.solvers.variants.driver import VariantDriver
 from partita.throughput.variants import variants_of
 
 __all__ = ["Exact"]
@@ -24,23 +25,31 @@ class Exact:
     summary = "acyclic splits with proof: slicing, then a search over ideals; ignores nothing of the problem"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Every problem without variants, for acyclic splits."""
+        """Every problem, for acyclic splits; of groups at most two."""
         return contiguous_only(self.name, options, problem)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Search until proved, or until ``monitor.stopping``; the bound holds for the original problem."""
-        return run_in_background(Driver(problem, options), monitor, Driver.prove)
+        driver = contiguous_driver(problem, options)
+        return run_in_background(driver, monitor, driver.prove)
+
+
+def contiguous_driver(problem: ThroughputProblem, options: Options) -> Driver | VariantDriver:
+    """The search for a problem: the plain one, or the one that knows the variants."""
+    return VariantDriver(problem, options) if variants_of(problem) else Driver(problem, options)
 
 
 def contiguous_only(name: str, options: Options, problem: ThroughputProblem | None = None) -> str | None:
-    """What a solver of plain acyclic splits says about other requests."""
+    """What a solver of acyclic splits says about other requests."""
     if options.contiguity != "acyclic":
         return f"{name} searches acyclic splits; use the solver 'annealing' for free ones"
-    variants = variants_of(problem) if problem is not None else ()
-    if variants:
-        return f"{name} knows the plain throughput problem only, and this one uses {', '.join(variants)}"
-    if problem is not None:
-        counts = sorted(min(kind.count, len(problem.operators)) + 1 for kind in problem.kinds)
-        if math.prod(counts[:-1]) > MOST_CODES or math.prod(counts) > 100 * MOST_CODES:
-            return f"{name} counts used devices by kind, and there are too many kinds with too many devices; merge some"
+    if problem is None:
+        return None
+    if len(problem.groups) > 2:
+        return f"{name} splits over two groups of devices at most, and there are {len(problem.groups)}; merge some"
+    most = problem.max_replicas * len(problem.operators)
+    held = [group.counts[k] for group in problem.groups for k in range(len(problem.kinds))]
+    counts = sorted(min(count, most) + 1 for count in held or [kind.count for kind in problem.kinds])
+    if math.prod(counts[:-1]) > MOST_CODES or math.prod(counts) > 100 * MOST_CODES:
+        return f"{name} counts used devices by kind, and there are too many kinds with too many devices; merge some"
     return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from partita.result import Monitor
 from partita.throughput.problem import ThroughputProblem
-from partita.throughput.solvers.driver import Driver, run_in_background
-from partita.throughput.solvers.exact import contiguous_only
+from partita.throughput.solvers.driver import run_in_background
+from partita.throughput.solvers.exact import contiguous_driver, contiguous_only
 from partita.throughput.solvers.protocol import Options, Outcome
 
 __all__ = ["Slicing"]
@@ -18,9 +18,10 @@ class Slicing:
     summary = "acyclic splits fast: the best cuts of many topological orders; its bound is only the division of work"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Every problem without variants, for acyclic splits."""
+        """Every problem, for acyclic splits; of groups at most two."""
         return contiguous_only(self.name, options, problem)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Run until orders stop giving better splits, or until ``monitor.stopping``."""
-        return run_in_background(Driver(problem, options), monitor, Driver.slice)
+        driver = contiguous_driver(problem, options)
+        return run_in_background(driver, monitor, driver.slice)
