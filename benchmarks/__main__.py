@@ -1,4 +1,7 @@
-"""Run the benchmarks: ``python -m benchmarks [NAME …]``. Each is a script of its own; tables go to stdout, CSV to results/."""
+"""Run the benchmarks: ``python -m benchmarks [NAME …]``.
+
+Each is a script of its own that prints a table and writes CSV to ``results/``.
+"""
 
 from __future__ import annotations
 

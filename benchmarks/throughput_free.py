@@ -1,7 +1,8 @@
 """Free splits of the published throughput workloads beside the published values.
 
-Run: ``python benchmarks/throughput_free.py [FOLDER] [--time-limit 60] [--only TEXT] [--csv results/throughput_free.csv]``,
-where FOLDER holds the workloads published with Tarnawski et al., NeurIPS 2020.
+    python benchmarks/throughput_free.py [FOLDER] [--time-limit 60] [--only TEXT] [--csv FILE]
+
+FOLDER holds the workloads published with Tarnawski et al., NeurIPS 2020.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     print(
-        f"{'file':32} {'published':>9} {'objective':>10} {'bound':>10} {'gap %':>7} {'best s':>7} {'bound s':>7} total s"
+        f"{'file':32} {'published':>9} {'objective':>10} {'bound':>10} {'gap %':>7} {'best s':>7} {'bound s':>7} {'s':>6}"
     )
     for path in sorted(options.folder.glob("*.json")):
         if not any(word in path.stem for word in options.only.split(",")):
