@@ -130,6 +130,9 @@ def _energy(load: float, ref: float, p: int) -> float:
         y = y * y
     if p >= 16:
         y = y * y
+    if p >= 64:
+        y = y * y
+        y = y * y
     return ref * y
 
 
@@ -139,7 +142,7 @@ def anneal(
 ) -> int:
     """Anneal from ``label`` for a number of trials, cooling geometrically from ``hot`` to ``cold`` (shares of ref).
 
-    ``p`` is 2, 4, 8 or 16. An infinite penalty rejects what overflows memory (the start must fit then); a finite one
+    ``p`` is 2, 4, 8, 16 or 64. An infinite penalty rejects what overflows memory (the start must fit then); a finite one
     charges ``penalty * ref`` for each share of a limit by which it is exceeded. ``best`` and ``value`` are updated
     with feasible splits only. Returns the number of accepted trials.
 

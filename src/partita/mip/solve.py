@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import importlib.util
@@ -96,13 +97,24 @@ def solve_program(
         "cutoff": cutoff,
         "central": central,
     }
-    return _Child(model, backend, settings).watch(Callbacks() if callbacks is None else callbacks, time_limit_s)
+    with _IDLE_LOCK:
+        idle = _IDLE.setdefault(backend, [])
+        child = idle.pop() if idle else None
+    if child is None or child.process.poll() is not None:
+        child = _Child()
+    result, usable = child.watch(model, backend, settings, Callbacks() if callbacks is None else callbacks)
+    with _IDLE_LOCK:
+        if usable and len(_IDLE[backend]) < MOST_IDLE:
+            _IDLE[backend].append(child)
+        else:
+            child.end()
+    return result
 
 
 class _Child:
-    """A process that runs one program."""
+    """A process that runs one program after another."""
 
-    def __init__(self, model: Model, backend: str, settings: dict[str, Any]) -> None:
+    def __init__(self) -> None:
         paths = [path for path in sys.path if path]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "partita.mip.worker"],
@@ -114,7 +126,7 @@ class _Child:
             start_new_session=True,
         )
         self.messages: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
-        self.model, self.backend, self.settings = model, backend, settings
+        self.jobs = 0
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -134,44 +146,71 @@ class _Child:
         with contextlib.suppress(BrokenPipeError, ValueError):
             send(self.process.stdin, message)
 
-    def watch(self, calls: Callbacks, time_limit_s: float | None) -> ProgramResult:
-        """Pass messages on until the child answers; end it when it takes too long over a stop."""
+    def end(self) -> None:
+        """Whatever it is doing."""
+        self.process.kill()
+        self.process.wait()
+
+    def watch(
+        self, model: Model, backend: str, settings: dict[str, Any], calls: Callbacks
+    ) -> tuple[ProgramResult, bool]:
+        """Run a program: the result, and whether the child can take another one."""
+        try:
+            found = self._watch(model, backend, settings, calls)
+        except BaseException:
+            self.end()
+            raise
+        return found
+
+    def _watch(
+        self, model: Model, backend: str, settings: dict[str, Any], calls: Callbacks
+    ) -> tuple[ProgramResult, bool]:
         values: Floats | None = None
         objective, bound = math.inf, -math.inf
-        deadline = math.inf if time_limit_s is None else time.monotonic() + time_limit_s + GRACE_S
+        limit = settings["time_limit_s"]
+        deadline = math.inf if limit is None else time.monotonic() + limit + GRACE_S
         stopped = False
-        try:
-            self._say(self.model, self.backend, self.settings)
-            while time.monotonic() < deadline:
-                if not stopped and calls.stop():
-                    stopped = True
-                    self._say("stop")
-                    deadline = min(deadline, time.monotonic() + GRACE_S)
-                if not stopped and calls.better is not None:
-                    found = calls.better(objective)
-                    if found is not None:
-                        objective = self.model.value(found)
-                        self._say("offer", found, objective)
-                try:
-                    message = self.messages.get(timeout=POLL_S)
-                except queue.Empty:
-                    continue
-                if message is None:
-                    break
-                if message[0] == "result":
-                    result: ProgramResult = message[1]
-                    return result
-                if message[0] == "incumbent":
-                    if message[2] < objective or values is None:
-                        values, objective = message[1], message[2]
-                    if calls.on_incumbent is not None:
-                        calls.on_incumbent(message[1], message[2])
-                elif message[0] == "bound" and message[1] > bound:
-                    bound = message[1]
-                    if calls.on_bound is not None:
-                        calls.on_bound(bound)
-        finally:
-            self.process.kill()
-            self.process.wait()
+        self.jobs += 1
+        self._say("job", self.jobs, model, backend, settings)
+        while time.monotonic() < deadline:
+            if not stopped and calls.stop():
+                stopped = True
+                self._say("stop", self.jobs)
+                deadline = min(deadline, time.monotonic() + GRACE_S)
+            if not stopped and calls.better is not None:
+                found = calls.better(objective)
+                if found is not None:
+                    objective = model.value(found)
+                    self._say("offer", self.jobs, found, objective)
+            try:
+                message = self.messages.get(timeout=POLL_S)
+            except queue.Empty:
+                continue
+            if message is None:
+                break
+            if message[0] == "result":
+                return message[1], True
+            if message[0] == "incumbent":
+                if message[2] < objective or values is None:
+                    values, objective = message[1], message[2]
+                if calls.on_incumbent is not None:
+                    calls.on_incumbent(message[1], message[2])
+            elif message[0] == "bound" and message[1] > bound:
+                bound = message[1]
+                if calls.on_bound is not None:
+                    calls.on_bound(bound)
         status = ProgramStatus.UNKNOWN if values is None else ProgramStatus.FEASIBLE
-        return ProgramResult(status, values, math.inf if values is None else self.model.value(values), bound)
+        return ProgramResult(status, values, math.inf if values is None else model.value(values), bound), False
+
+
+#: Children without work, by backend: starting one takes longer than many of the programs.
+_IDLE: dict[str, list[_Child]] = {}
+_IDLE_LOCK = threading.Lock()
+MOST_IDLE = 2
+
+
+@atexit.register
+def _end_idle() -> None:
+    for children in _IDLE.values():
+        for child in children:
+            child.end()

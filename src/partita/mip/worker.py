@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import queue
 import sys
 import threading
 from typing import IO, Any
@@ -38,12 +39,14 @@ def receive(stream: IO[bytes]) -> tuple[Any, ...] | None:
 
 
 class _Inbox:
-    """What the parent has said since the start."""
+    """What the parent says; stops and offers count for the job they name only."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
-        self.stopped = False
-        self.offer: tuple[Floats, float] | None = None
+        self.jobs: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self.job = 0
+        self.stopped = 0
+        self.offer: tuple[int, Floats, float] | None = None
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -52,30 +55,27 @@ class _Inbox:
             if message is None:
                 # The parent is gone; nobody waits for an answer.
                 os._exit(0)
-            if message[0] == "stop":
-                self.stopped = True
+            if message[0] == "job":
+                self.jobs.put(message[1:])
+            elif message[0] == "stop":
+                self.stopped = message[1]
             elif message[0] == "offer":
-                self.offer = (message[1], message[2])
+                self.offer = message[1:]
 
     def stop(self) -> bool:
-        return self.stopped
+        return self.stopped == self.job
 
     def better(self, objective: float) -> Floats | None:
         offer, self.offer = self.offer, None
-        return None if offer is None or offer[1] >= objective else offer[0]
+        return None if offer is None or offer[0] != self.job or offer[2] >= objective else offer[1]
 
 
 def main() -> None:
-    """Read one job, run it, and report until done."""
+    """Run jobs and report on them until the parent hangs up."""
     # Native libraries print where they like: keep the channel to ourselves.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    stdin = sys.stdin.buffer
-    job = receive(stdin)
-    if job is None:
-        return
-    model, backend, settings = job
-    inbox = _Inbox(stdin)
+    inbox = _Inbox(sys.stdin.buffer)
     lock = threading.Lock()
 
     def tell(*message: Any) -> None:
@@ -88,11 +88,10 @@ def main() -> None:
         on_bound=lambda bound: tell("bound", bound),
         better=inbox.better,
     )
-    result = run(model, backend, settings, calls)
-    tell("result", result)
-    out.close()
-    # Skip the backends' own tear-down: it is slow, and some of it crashes.
-    os._exit(0)
+    while True:
+        number, model, backend, settings = inbox.jobs.get()
+        inbox.job = number
+        tell("result", run(model, backend, settings, calls))
 
 
 def run(model: Any, backend: str, settings: dict[str, Any], calls: Callbacks) -> ProgramResult:

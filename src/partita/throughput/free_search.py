@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +22,15 @@ Ints = npt.NDArray[np.int32]
 
 #: Trials between two looks at the stop button, about a tenth of a second.
 SLICE = 1_000_000
-#: Trials of the first rounds; they double with every six.
+#: Trials of the first rounds; they double with every eight.
 FIRST = 1_000_000
 #: The same per item and device, where there are few of both.
 FIRST_EACH = 2_000
-LONGEST = 64_000_000
-#: Exponents in turn: 4 suits many small transfers, 16 few and large times, 2 escapes both.
+LONGEST = 16_000_000
+#: Exponents in turn: 4 suits many small transfers, 16 large times, 2 escapes both.
 EXPONENTS = (4, 16, 2)
+#: The last hundredth of the largest load is won by an exponent that sees little but the maximum.
+SHARP = 64
 #: Share of the largest load that a whole memory limit of overflow costs, while no split is known that fits.
 PENALTY = 4.0
 
@@ -77,25 +80,28 @@ class Best:
 
 @dataclass(frozen=True)
 class Round:
-    """One annealing: exponent, first and last temperature, trials, and whether it starts from the best split."""
+    """One annealing: exponent, first and last temperature, trials, and what it starts from."""
 
     exponent: int
     hot: float
     cold: float
     trials: int
-    from_best: bool
+    start: Literal["random", "last", "best"]
 
 
 def rounds(number: int, size: int) -> Round:
-    """The portfolio, by number from 0, for a problem of so many items times devices."""
-    from_best = number % 2 == 1
-    return Round(
-        exponent=EXPONENTS[number // 2 % len(EXPONENTS)],
-        hot=0.03 if from_best else 0.2,
-        cold=1e-5,
-        trials=min(LONGEST, min(FIRST, FIRST_EACH * size) << min(16, number // 6)),
-        from_best=from_best,
-    )
+    """The portfolio, by number from 0, for a problem of so many items times devices.
+
+    In turn: a random start, its end sharpened, the best split shaken, the best split sharpened.
+    """
+    exponent = EXPONENTS[number // 4 % len(EXPONENTS)]
+    trials = min(LONGEST, min(FIRST, FIRST_EACH * size) << min(16, number // 8))
+    return (
+        Round(exponent, 0.2, 1e-4, trials, "random"),
+        Round(SHARP, 0.02, 1e-5, trials, "last"),
+        Round(exponent, 0.03, 1e-5, trials, "best"),
+        Round(SHARP, 0.01 if number % 8 < 4 else 0.05, 1e-5, trials, "best"),
+    )[number % 4]
 
 
 def _state(free: FreeInstance, label: Ints) -> FreeState:
@@ -147,8 +153,10 @@ def search(
     while not stop() and (last_round is None or number < last_round):
         plan = rounds(number, free.items * len(free.devices))
         value, label = best.known()
-        start = label if plan.from_best and label is not None else _random_label(free, rng)
-        state.label[:] = start
+        if plan.start == "random" or (made == 0 and label is None):
+            state.label[:] = _random_label(free, rng)
+        elif label is not None and (plan.start == "best" or made == 0):
+            state.label[:] = label
         reset(arrays, state)
         state.value[0] = value
         done = 0

@@ -36,12 +36,12 @@ Bools = npt.NDArray[np.bool_]
 #: Seconds for one exact program; what it has proven by then counts.
 EXACT_S = 20.0
 #: Seconds after which it ends once its charges are known to be too weak.
-PATIENCE_S = 2.0
+PATIENCE_S = 1.0
 #: Trials of one search for a set, and searches per kind and round.
 TRIALS = 100_000
-SEARCHES = 6
-#: How far below the best value the first target lies.
-STEP = 0.03
+SEARCHES = 4
+#: Where between the bound and the best value the next target lies: near ones are refuted by fewer sets.
+STEP = 0.7
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,17 @@ class Charge:
         if not work.sum() > 0 or not math.isfinite(self.best.value):
             return
         self._split_columns()
-        target = self.best.value * (1 - STEP)
+        target = self.best.bound + STEP * (self.best.value - self.best.bound)
         failures = 0
+        vertex: Floats | None = None
         while not self._done():
             value, bound = self.best.value, self.best.bound
             if bound >= target * (1 - 1e-9):
-                target = value * (1 - 2e-7) if value - bound < 0.01 * value else 0.5 * (bound + value)
+                target = value * (1 - 2e-7) if value - bound < 0.01 * value else bound + STEP * (value - bound)
             for kind in self.kinds:
                 self._search(kind, charge, target)
+                if vertex is not None:
+                    self._search(kind, vertex, target)
             if self._done():
                 return
             found = self._master(target)
@@ -98,6 +101,7 @@ class Charge:
                     return
                 target = 0.5 * (bound + target)
                 continue
+            vertex = dual
             charge = dual if self.rounds == 0 else 0.5 * charge / self._weight(charge, target) + 0.5 * dual
             self.rounds += 1
             # The sets known so far may be all that matter, or the search may miss better ones: the program tells.

@@ -20,9 +20,9 @@ from partita.throughput.solvers.protocol import Options, Outcome
 
 __all__ = ["Free"]
 
-#: Rounds of annealing before the proof starts, and between two polishings.
-FIRST_ROUNDS = 12
-NEXT_ROUNDS = 2
+#: Rounds of annealing before the proof starts, and between two polishings (whole turns of four).
+FIRST_ROUNDS = 16
+NEXT_ROUNDS = 4
 #: Seconds for a first contiguous split.
 SLICING_S = 1.0
 #: Seconds of one polishing.

@@ -17,7 +17,7 @@ from partita.throughput.solvers.protocol import Options, Outcome
 __all__ = ["Annealing", "finish", "free_only", "homeless", "start"]
 
 #: Rounds per thread without a time limit.
-ROUNDS = 30
+ROUNDS = 40
 
 
 def free_only(problem: ThroughputProblem, options: Options) -> str | None:
@@ -75,7 +75,7 @@ class Annealing:
 
         with ThreadPoolExecutor(options.threads) as pool:
             runs = [
-                pool.submit(search, free, best, options.seed + 1000 * i, stop, first_round=2 * i, last_round=last)
+                pool.submit(search, free, best, options.seed + 1000 * i, stop, first_round=4 * i, last_round=last)
                 for i in range(options.threads)
             ]
             monitor.statistics.counters["annealing_trials"] = float(sum(run.result() for run in runs))
