@@ -6,7 +6,6 @@ Source: the workloads published with Tarnawski et al., "Piper" (NeurIPS 2021). S
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import msgspec
@@ -74,13 +73,11 @@ def read_piper(path: str | Path, *, scale_communication: float = 1.0) -> HybridP
         raise FormatError(
             f"{path}: missing key `mbsInBatch` (or `maxBatchSize`), the number of microbatches in a batch"
         )
-    if not (math.isfinite(scale_communication) and scale_communication > 0):
-        raise FormatError(f"the communication scale is {scale_communication}; it must be finite and positive")
     problem = HybridProblem(
         name=Path(path).stem,
         devices=document.maxDevices,
         memory_bytes=document.maxMemoryPerDevice,
-        bandwidth_bytes_per_unit=document.bandwidth / scale_communication,
+        bandwidth_bytes_per_unit=document.bandwidth,
         microbatches=microbatches,
         layers=tuple(
             Layer(
@@ -108,6 +105,7 @@ def read_piper(path: str | Path, *, scale_communication: float = 1.0) -> HybridP
             Edge(source=edge.sourceId, target=edge.destId, bytes=edge.communicationCost) for edge in document.edges
         ),
     )
+    problem = problem.scale_communication(scale_communication)
     return problem.replace(notes=_plausibility(problem))
 
 

@@ -142,6 +142,20 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             changes["memory_bytes"] = None if memory_bytes == math.inf else memory_bytes
         return msgspec.structs.replace(self, **changes)
 
+    def scale_communication(self, factor: float) -> HybridProblem:
+        """A copy in which every transfer takes ``factor`` times as long.
+
+        Raises
+        ------
+        InputError
+            If the factor is not finite and positive.
+        """
+        if not 0 < factor < math.inf:
+            raise InputError(
+                f"the communication scale is {factor}; for a hybrid problem it must be finite and positive"
+            )
+        return self if factor == 1.0 else self.replace(bandwidth_bytes_per_unit=self.bandwidth_bytes_per_unit / factor)
+
     def degrees(self) -> list[int]:
         """Tensor-parallel degrees that some layer has and the devices allow, ascending."""
         found = {degree for layer in self.layers for degree in layer.configurations}

@@ -44,7 +44,18 @@ class Family:
 
     def decide(self, target: float) -> tuple[float, HybridPlan] | bool | None:
         """A plan with stages within the target and its objective; False if there is none, None if stopped."""
-        found = decide(
+        found = self._fill(target)
+        if found < 0 or self.stop[0] != 0:
+            return None
+        return False if found >= NONE else self._rebuild(target)
+
+    def fewest_devices(self, target: float) -> int | None:
+        """The fewest devices with which every stage stays within the target; None if there are too few, or stopped."""
+        found = self._fill(target)
+        return None if found < 0 or found >= NONE else found
+
+    def _fill(self, target: float) -> int:
+        return decide(
             self.arrays,
             self.scratch,
             target,
@@ -54,9 +65,6 @@ class Family:
             self._high,
             self.stop,
         )
-        if found < 0 or self.stop[0] != 0:
-            return None
-        return False if found >= NONE else self._rebuild(target)
 
     def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
         steps = np.empty((len(self.model.order) + 1, STEP), dtype=np.int32)

@@ -33,6 +33,8 @@ CLOSE = 5e-7
 NEAR = 2e-3
 #: Refuted sums over sets carry rounding.
 _ROUNDING = 1e-12
+#: Times this small are nothing.
+_TINY = 1e-200
 _ORDERS = 12
 _ROUNDS = 4
 
@@ -66,6 +68,10 @@ class _Search:
 
     def prove(self) -> None:
         model = build_model(self.problem)
+        if any(not any(row[v] for row in model.options) for v in range(len(model.order))):
+            # A layer has no degree that the devices allow.
+            self.infeasible = True
+            return
         sets = all_suffix_sets(model.after, model.before, min(MOST_SETS, MOST_ENTRIES // (model.width + 1)))
         if sets is None or len(sets) > FEW_SETS:
             self._outline(model)
@@ -105,7 +111,7 @@ class _Search:
         step = 0.05
         decisions = 0
         late = family.model.problem.devices > 0 and len(family) > FEW_SETS and self.plan is not None
-        while self.value > low * (1 + CLOSE) and self.stop[0] == 0:
+        while self.value > low * (1 + CLOSE) and self.value > _TINY and self.stop[0] == 0:
             target = self._target(low, step, late)
             answer = family.decide(target)
             decisions += 1
@@ -134,8 +140,14 @@ class _Search:
         just_under = self.value * (1 - CLOSE / 2)
         if late:
             return just_under
-        stepped = low * (1 + step) if low > 0 else math.inf
-        return min(just_under, stepped, (low + self.value) / 2 if self.value < 2 * low else math.sqrt(low * self.value))
+        if low <= 0:
+            # Nothing is known of the scale: a plan this much better, or a first bound.
+            return self.value * 1e-6
+        return min(
+            just_under,
+            low * (1 + step),
+            (low + self.value) / 2 if self.value < 2 * low else math.sqrt(low * self.value),
+        )
 
 
 def _run(search: _Search, monitor: Monitor) -> HybridOutcome:

@@ -1,0 +1,99 @@
+"""What the commands do with a hybrid problem."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from partita.cli.common import check_writable, console, emit_json, exit_code, progress_line, write_result
+
+if TYPE_CHECKING:
+    from partita.hybrid.evaluate import HybridEvaluation
+    from partita.hybrid.plan import HybridPlan
+    from partita.hybrid.problem import HybridProblem
+    from partita.hybrid_pipeline import HybridResult
+
+__all__ = ["evaluate_hybrid", "solve_hybrid_file"]
+
+
+def solve_hybrid_file(
+    problem: HybridProblem,
+    *,
+    solver: str | None,
+    time_limit: float,
+    seed: int,
+    threads: int,
+    output: str | None,
+    as_json: bool,
+) -> int:
+    """Solve, write and show."""
+    from partita.formats.hybrid import hybrid_result_document
+    from partita.hybrid_pipeline import solve_hybrid
+
+    check_writable(output)
+    with progress_line(problem.unit, "planning") as progress:
+        result = solve_hybrid(
+            problem, time_limit_s=time_limit, seed=seed, solver=solver, threads=threads, progress=progress
+        )
+    document = hybrid_result_document(result)
+    write_result(output, document)
+    if as_json:
+        emit_json(document)
+    if not as_json or result.plan is None:
+        if result.plan is not None and result.evaluation is not None:
+            _show(problem, result.plan, result.evaluation)
+        for line in _summary(result):
+            print(line, file=sys.stdout if result.plan is not None and sys.stdout.isatty() else sys.stderr)
+    return exit_code(result)
+
+
+def _summary(result: HybridResult) -> list[str]:
+    from partita.units import format_time
+
+    unit = result.problem.unit
+    if result.objective is None:
+        reason = f": {result.reason}" if result.reason else ""
+        return [f"{result.status} ({result.stop_reason}, {result.runtime_s:.2f} s){reason}"]
+    bound = "none" if result.bound is None else format_time(result.bound.value, unit)
+    gap = "unknown" if result.gap is None else f"{result.gap:.4%}"
+    return [
+        f"objective {format_time(result.objective, unit)} per sample, proven bound {bound}, gap {gap}",
+        f"{result.status}, stopped: {result.stop_reason}, {result.runtime_s:.2f} s, solver {result.solver}",
+    ]
+
+
+def evaluate_hybrid(problem: HybridProblem, plan_file: str, *, as_json: bool) -> int:
+    """Evaluate the plan of a result file."""
+    from partita.formats.hybrid import hybrid_plan_document, read_hybrid_plan
+    from partita.hybrid.evaluate import evaluate
+    from partita.units import format_time
+
+    plan = read_hybrid_plan(plan_file)
+    evaluation = evaluate(problem, plan)
+    if as_json:
+        emit_json(
+            {
+                "objective": evaluation.objective,
+                "bound": None,
+                "gap": None,
+                "status": "feasible" if evaluation.feasible else "infeasible",
+                "stop_reason": "finished",
+                "unit": problem.unit,
+                "feasible": evaluation.feasible,
+                "violations": list(evaluation.violations),
+                "reason": evaluation.violations[0] if evaluation.violations else None,
+                "plan": hybrid_plan_document(plan, evaluation),
+            }
+        )
+        return 0
+    _show(problem, plan, evaluation)
+    stream = sys.stdout if sys.stdout.isatty() else sys.stderr
+    print(f"objective {format_time(evaluation.objective, problem.unit)} per sample", file=stream)
+    print("feasible" if evaluation.feasible else "not feasible: " + "; ".join(evaluation.violations), file=stream)
+    return 0
+
+
+def _show(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> None:
+    from partita.reports.hybrid import hybrid_table
+
+    console().print(hybrid_table(problem, plan, evaluation))

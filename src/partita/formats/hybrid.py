@@ -1,0 +1,128 @@
+"""partita's own documents of the hybrid problem: problems, plans and results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from partita.errors import FormatError, InputError
+from partita.formats.document import decode, document_keys, read_bytes, read_tagged, sha256, tagged
+from partita.hybrid.evaluate import HybridEvaluation
+from partita.hybrid.plan import HybridPlan, HybridStage
+from partita.hybrid.problem import HybridProblem
+from partita.result import Result
+
+__all__ = ["hybrid_plan_document", "hybrid_result_document", "read_hybrid_plan", "read_hybrid_problem"]
+
+_RESULT_FORMAT = "partita.result"
+_RESULT_VERSION = 1
+
+
+def read_hybrid_problem(path: str | Path) -> HybridProblem:
+    """Read a ``partita.hybrid`` file.
+
+    Raises
+    ------
+    FormatError
+        If it is malformed, has an unknown key, or another version.
+    """
+    return read_tagged(read_bytes(path), HybridProblem, HybridProblem.format, HybridProblem.version, path)
+
+
+class _StageDocument(msgspec.Struct):
+    operators: list[int]
+    data_parallel: int
+    tensor_parallel: int
+    configurations: dict[int, str]
+
+
+class _PlanDocument(msgspec.Struct):
+    stages: list[_StageDocument]
+
+
+def read_hybrid_plan(path: str | Path) -> HybridPlan:
+    """The plan of a result file with a hybrid plan.
+
+    Raises
+    ------
+    FormatError
+        If the file is not a result file with a hybrid plan.
+    """
+    keys = document_keys(read_bytes(path), path)
+    if "format" not in keys or msgspec.json.decode(keys["format"]) != _RESULT_FORMAT:
+        raise FormatError(f"{path} is not a {_RESULT_FORMAT} file")
+    number = msgspec.json.decode(keys.get("version", msgspec.Raw(b"null")))
+    if number != _RESULT_VERSION:
+        raise FormatError(
+            f"{path}: version {number!r} of {_RESULT_FORMAT} is not known here; expected {_RESULT_VERSION}"
+        )
+    if bytes(keys.get("plan", msgspec.Raw(b"null"))) == b"null":
+        raise InputError(f"{path} holds no plan")
+    document = decode(bytes(keys["plan"]), _PlanDocument, f"{path}: plan")
+    return HybridPlan(
+        stages=tuple(
+            HybridStage(
+                operators=tuple(stage.operators),
+                data_parallel=stage.data_parallel,
+                tensor_parallel=stage.tensor_parallel,
+                configurations=stage.configurations,
+            )
+            for stage in document.stages
+        )
+    )
+
+
+def hybrid_plan_document(plan: HybridPlan, evaluation: HybridEvaluation) -> dict[str, Any]:
+    """A plan for a result file, first stage first."""
+    return {
+        "devices": plan.devices,
+        "microbatches": plan.microbatches,
+        "stages": [
+            {
+                "operators": list(stage.operators),
+                "data_parallel": stage.data_parallel,
+                "tensor_parallel": stage.tensor_parallel,
+                "configurations": {str(identity): name for identity, name in stage.configurations.items()},
+                "time_per_sample": worth.time_per_sample,
+                "memory_bytes": worth.memory_bytes,
+                "compute": worth.compute,
+                "transfer": worth.transfer,
+                "weight_sync": worth.weight_sync,
+                "in_flight": worth.in_flight,
+            }
+            for stage, worth in zip(plan.stages, evaluation.stages, strict=True)
+        ],
+    }
+
+
+def hybrid_result_document(result: Result[HybridProblem, HybridPlan, HybridEvaluation], **extra: Any) -> dict[str, Any]:
+    """A ``partita.result`` document; ``extra`` are further top-level keys."""
+    problem = result.problem
+    plan = None
+    if result.plan is not None and result.evaluation is not None:
+        plan = hybrid_plan_document(result.plan, result.evaluation)
+    return {
+        "format": _RESULT_FORMAT,
+        "version": _RESULT_VERSION,
+        "objective": result.objective,
+        "bound": None if result.bound is None else result.bound.value,
+        "gap": result.gap,
+        "status": str(result.status),
+        "stop_reason": str(result.stop_reason),
+        "unit": problem.unit,
+        "runtime_s": result.runtime_s,
+        "solver": result.solver,
+        "seed": result.seed,
+        "reason": result.reason or None,
+        "problem": {
+            "name": problem.name,
+            "sha256": sha256(msgspec.to_builtins(tagged(problem, problem.format, problem.version), str_keys=True)),
+        },
+        "plan": plan,
+        "bound_method": None if result.bound is None else result.bound.method,
+        "notes": list(problem.notes),
+        "statistics": result.statistics.to_dict(),
+        **extra,
+    }

@@ -1,0 +1,120 @@
+"""Why a hybrid problem has no plan, and what would be enough."""
+
+from __future__ import annotations
+
+import math
+
+from partita.hybrid.problem import HybridProblem, Layer
+from partita.result import Monitor
+from partita.units import format_bytes, leq
+
+__all__ = ["explain_infeasible"]
+
+#: Tables larger than this are not filled only for an explanation.
+_MOST_ENTRIES = 20_000_000
+#: Stop narrowing the smallest memory when the bracket is this tight, relative.
+_MEMORY_PRECISION = 1e-4
+
+
+def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> str:
+    """Say what is missing, and the smallest device count or memory that would do.
+
+    Parameters
+    ----------
+    problem
+        A problem without a plan.
+    time_limit_s
+        Wall time for the search for what would be enough.
+    """
+    for layer in problem.layers:
+        degrees = sorted(degree for degree, choices in layer.configurations.items() if choices)
+        if degrees[0] > problem.devices:
+            return (
+                f"{layer.label} needs at least {degrees[0]} devices (its smallest tensor-parallel degree), "
+                f"there are {problem.devices}"
+            )
+    clock = Monitor(time_limit_s)
+    parts = [_what_is_missing(problem)]
+    devices = _smallest_devices(problem)
+    if devices is not None:
+        parts.append(f"the smallest count that fits is {devices} devices")
+    memory = _smallest_memory(problem, clock)
+    if memory is not None:
+        parts.append(f"{memory[1]} {format_bytes(memory[0])} ({math.ceil(memory[0])} bytes)")
+    return "; ".join(parts)
+
+
+def _least_memory(problem: HybridProblem, layer: Layer) -> float:
+    """Memory of a stage that holds one layer and one microbatch: no stage with it needs less."""
+    return min(
+        choice.memory_per_microbatch_bytes + choice.memory_bytes
+        for degree, choices in layer.configurations.items()
+        if degree <= problem.devices
+        for choice in choices
+    )
+
+
+def _what_is_missing(problem: HybridProblem) -> str:
+    limit = problem.memory_bytes
+    if limit is None:
+        return f"no row of stages runs every layer with the degrees it has on {problem.devices} devices"
+    for layer in problem.layers:
+        need = _least_memory(problem, layer)
+        if not leq(need, limit):
+            return (
+                f"{layer.label} needs {format_bytes(need)} alone, {format_bytes(need - limit)} more than a device has"
+            )
+    total = sum(_least_memory(problem, layer) for layer in problem.layers)
+    return (
+        f"the model needs {format_bytes(total)} or more, and no row of stages fits {problem.devices} devices of "
+        f"{format_bytes(limit)} with {problem.microbatches} microbatches"
+    )
+
+
+def _smallest_devices(problem: HybridProblem) -> int | None:
+    """The fewest devices that fit whatever the time; None if none do, or the table would be large."""
+    import numpy as np
+
+    from partita.hybrid.downsets import all_suffix_sets
+    from partita.hybrid.instance import build_model
+    from partita.hybrid.solvers.decision import Family
+
+    most = max(degree for layer in problem.layers for degree in layer.configurations)
+    # One replica for every layer on its own is the longest row that can help; more replicas only share activations.
+    width = min(problem.microbatches, 4 * len(problem.layers) + problem.devices)
+    model = build_model(problem.replace(devices=width * most, microbatches=problem.microbatches))
+    sets = all_suffix_sets(model.after, model.before, _MOST_ENTRIES // (model.width + 1))
+    if sets is None or len(sets) ** 2 > _MOST_ENTRIES:
+        return None
+    family = Family(model, sets, np.zeros(1, dtype=np.int64))
+    found = family.fewest_devices(math.inf)
+    # Replicas beyond the width would need more devices than that.
+    return found if found is not None and (found <= width or width == problem.microbatches) else None
+
+
+def _smallest_memory(problem: HybridProblem, clock: Monitor) -> tuple[float, str] | None:
+    """Bisect the memory of a device."""
+    from partita.hybrid.evaluate import evaluate
+    from partita.hybrid.solvers.exact import HybridExact
+    from partita.hybrid.solvers.protocol import HybridOptions
+
+    if problem.memory_bytes is None:
+        return None
+    low, high, exact = problem.memory_bytes, math.inf, True
+    while clock.remaining_s > 0 and (math.isinf(high) or high - low > max(0.5, _MEMORY_PRECISION * high)):
+        size = (low + high) / 2 if math.isfinite(high) else math.inf
+        changed = problem.replace(memory_bytes=size)
+        monitor = Monitor(max(0.05, clock.remaining_s / 2), target=math.inf)
+        outcome = HybridExact().solve(changed, HybridOptions(), monitor)
+        if outcome.plan is not None:
+            used = max(stage.memory_bytes for stage in evaluate(changed, outcome.plan).stages)
+            high = min(size, used)
+        elif math.isinf(size):
+            return None
+        else:
+            exact = exact and outcome.infeasible
+            low = size
+    if math.isinf(high):
+        return None
+    word = "the smallest memory per device that fits is about" if exact else "enough memory per device would be"
+    return high, word
