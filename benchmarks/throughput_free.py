@@ -63,7 +63,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     print(
-        f"{'file':32} {'published':>9} {'objective':>10} {'bound':>10} {'gap %':>7} {'best s':>7} {'bound s':>7} {'s':>6}"
+        f"{'file':32} {'published':>9} {'found':>10} {'bound':>10} {'gap %':>7} {'best s':>7} {'bound s':>7} {'s':>6}"
     )
     for path in sorted(options.folder.glob("*.json")):
         if not any(word in path.stem for word in options.only.split(",")):

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.kernels.arrays import Arrays, Floats, Ints, Longs, as_arrays
+from partita.throughput.absorb import absorb
 from partita.throughput.instance import Instance, build_instance, csr
 from partita.throughput.plan import Plan, Stage
 from partita.throughput.problem import ThroughputProblem
+from partita.throughput.symmetry import order_twins
 from partita.units import TOLERANCE
 
 __all__ = ["Prepared", "Split", "prepare"]
@@ -144,7 +146,7 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None) -> Pre
     backwards
         Search from the outputs; None for where memory depends on the position, which needs it.
     """
-    instance = build_instance(problem)
+    instance = order_twins(absorb(build_instance(problem)))
     back = instance.positional if backwards is None else backwards
     n = instance.items
     directed = instance.reverse() if back else instance
