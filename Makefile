@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "installing partita with all extras into $(VENV) (a few minutes the first time)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check torch==$$(sed -n 's/^torch==//p' constraints.txt) -c constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[all,test]' -c constraints.txt
-	@$(BIN)/python -m partita.kernels
+	@$(BIN)/python -m partita.warm_up
 	@touch $@
 
 demo: install

@@ -1,0 +1,58 @@
+"""Compile every kernel once, so that the first answer a person waits for is fast: ``python -m partita.warm_up``.
+
+Compiled code is kept beside the package; running this again only loads it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from partita.baselines import DEFAULT_BASELINES
+from partita.result import Monitor
+from partita.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
+from partita.throughput.solvers import DEFAULT_SOLVERS
+from partita.throughput.solvers.protocol import Options
+
+__all__ = ["main"]
+
+#: Wall time for one solver on one tiny problem; compiling does not count its own time against it.
+_LIMIT_S = 5.0
+
+
+def _problems() -> list[ThroughputProblem]:
+    """Small problems that between them reach every kernel: plain, training, and one variant of each search."""
+    times = (2.0, 3.0, 4.0, 1.0, 2.0, 3.0)
+    plain = ThroughputProblem(
+        name="warm-up",
+        kinds=(DeviceKind(name="a", count=2, memory_bytes=50.0), DeviceKind(name="b", count=1, memory_bytes=60.0)),
+        operators=tuple(Operator(id=i, times=(t, 2 * t), memory_bytes=10.0) for i, t in enumerate(times)),
+        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=1.0) for i in range(len(times) - 1)),
+    )
+    backward = tuple(
+        Operator(id=op.id + 10, times=op.times, backward=True, colocation=op.id, memory_bytes=1.0)
+        for op in plain.operators
+    )
+    forward = tuple(
+        Operator(id=op.id, times=op.times, colocation=op.id, memory_bytes=10.0) for op in plain.operators
+    )
+    training = plain.replace(operators=forward + backward, schedule=Schedule(name="1f1b", microbatches=4))
+    gpipe = training.replace(schedule=Schedule(name="gpipe", microbatches=4))
+    return [plain, training, gpipe, plain.replace(communication="overlap"), plain.replace(max_replicas=2)]
+
+
+def main() -> int:
+    """Run every solver and baseline that takes them on over the small problems."""
+    started = time.perf_counter()
+    for problem in _problems():
+        for solver in (*DEFAULT_SOLVERS, *DEFAULT_BASELINES):
+            for contiguity in ("acyclic", "free"):
+                options = Options(contiguity=contiguity)  # type: ignore[arg-type]
+                if solver.supports(problem, options) is None:
+                    solver.solve(problem, options, Monitor(_LIMIT_S))
+    print(f"kernels ready after {time.perf_counter() - started:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
