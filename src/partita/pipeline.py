@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from partita.baselines import DEFAULT_BASELINES
 from partita.comparison import Comparison, adopt_better, compare
 from partita.errors import DisagreementError, InputError, UnsupportedError
+from partita.hybrid.problem import HybridProblem
+from partita.hybrid_pipeline import HybridResult, bound_hybrid, solve_hybrid
 from partita.interrupt import interruptible
 from partita.result import (
     OPTIMALITY_GAP,
@@ -66,6 +68,7 @@ def find_solver(name: str | None, contiguity: Contiguity = "acyclic") -> Solver:
     return known[name]
 
 
+@overload
 def solve(
     problem: ThroughputProblem,
     *,
@@ -77,8 +80,36 @@ def solve(
     progress: Progress | None = None,
     target: float | None = None,
     explain: bool = True,
-) -> ThroughputResult:
-    """Split a problem over its devices.
+) -> ThroughputResult: ...
+
+
+@overload
+def solve(
+    problem: HybridProblem,
+    *,
+    time_limit_s: float | None = 60.0,
+    seed: int = 0,
+    solver: str | None = None,
+    threads: int = 2,
+    progress: Progress | None = None,
+    target: float | None = None,
+    explain: bool = True,
+) -> HybridResult: ...
+
+
+def solve(
+    problem: ThroughputProblem | HybridProblem,
+    *,
+    time_limit_s: float | None = 60.0,
+    seed: int = 0,
+    contiguity: Contiguity = "acyclic",
+    solver: str | None = None,
+    threads: int = 2,
+    progress: Progress | None = None,
+    target: float | None = None,
+    explain: bool = True,
+) -> ThroughputResult | HybridResult:
+    """Split a problem over its devices: a throughput problem, or a hybrid one with its degrees of parallelism.
 
     Parameters
     ----------
@@ -114,6 +145,17 @@ def solve(
         If a solver's claim does not survive the evaluator: a defect.
     """
     _check_options(time_limit_s, contiguity, threads)
+    if isinstance(problem, HybridProblem):
+        return solve_hybrid(
+            problem,
+            time_limit_s=time_limit_s,
+            seed=seed,
+            solver=solver,
+            threads=threads,
+            progress=progress,
+            target=target,
+            explain=explain,
+        )
     chosen = find_solver(solver, contiguity)
     options = Options(contiguity=contiguity, seed=seed, threads=threads)
     refusal = chosen.supports(problem, options)
@@ -192,7 +234,9 @@ def _explain(problem: ThroughputProblem, solver: Solver, options: Options) -> st
     return explain_infeasible(problem, probe)
 
 
-def bound(problem: ThroughputProblem, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Bound:
+def bound(
+    problem: ThroughputProblem | HybridProblem, method: str | None = None, *, time_limit_s: float | None = 60.0
+) -> Bound:
     """A proven lower bound.
 
     Parameters
@@ -210,6 +254,8 @@ def bound(problem: ThroughputProblem, method: str | None = None, *, time_limit_s
         If there is no such method, or it proves nothing for this problem.
     """
     _check_options(time_limit_s, "acyclic", 1)
+    if isinstance(problem, HybridProblem):
+        return bound_hybrid(problem, method, time_limit_s=time_limit_s)
     started = time.perf_counter()
     methods = {component.name: component for component in DEFAULT_BOUNDS}
     monitor = Monitor(time_limit_s)

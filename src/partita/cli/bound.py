@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from partita.cli.common import emit_json, file_options, positive, read_file
+from partita.cli.common import emit_json, file_options, positive, read_file, weight_sync_option
 
 __all__ = ["bound"]
 
@@ -15,6 +15,7 @@ __all__ = ["bound"]
 @click.command()
 @click.argument("file", type=click.Path())
 @file_options
+@weight_sync_option
 @click.option("--method", metavar="NAME", help="See `partita bounds`; the default solver's if not given.")
 @click.option("--time-limit", type=positive, default=60.0, show_default=True, help="Seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")

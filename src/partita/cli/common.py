@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from partita.errors import InputError
-from partita.result import Event, Progress, Status, StopReason, relative_gap
+from partita.errors import InputError, UnsupportedError
+from partita.result import Event, Progress, Result, Status, StopReason, relative_gap
 from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from partita.hybrid.problem import HybridProblem
     from partita.pipeline import ThroughputResult
     from partita.throughput.evaluate import Evaluation
     from partita.throughput.plan import Plan
@@ -35,6 +36,7 @@ __all__ = [
     "reading_options",
     "run_options",
     "summary_lines",
+    "weight_sync_option",
     "write_result",
 ]
 
@@ -115,6 +117,11 @@ def file_options(command: Command) -> Command:
     return command
 
 
+weight_sync_option = click.option(
+    "--weight-sync-per-batch", is_flag=True, help="Replicas synchronise weights once per batch, not per microbatch."
+)
+
+
 def reading_options(command: Command) -> Command:
     """The options of ``file_options`` without those that a sweep has lists of."""
     for option in (
@@ -148,23 +155,72 @@ def read_file(
     memory: float | None,
     microbatches: int | None,
     scale_communication: float,
+    *,
+    weight_sync_per_batch: bool | None = None,
 ) -> Any:
-    """The problem of a file, with the overrides applied."""
+    """The problem of a file, with the overrides applied.
+
+    Commands that know hybrid problems pass ``weight_sync_per_batch``; for the others such a file is an error.
+    """
     import msgspec
 
-    from partita.formats.detect import detect_format, read_problem
+    from partita.formats.detect import read_problem
+    from partita.hybrid.problem import HybridProblem
 
     problem = read_problem(path, file_format, problem_kind, scale_communication=scale_communication)
+    if isinstance(problem, HybridProblem):
+        if weight_sync_per_batch is None:
+            raise UnsupportedError(f"{path} states a hybrid problem; use `partita solve`, `evaluate` or `bound` on it")
+        problem = override_hybrid(
+            problem,
+            devices=devices,
+            cpus=cpus,
+            memory=memory,
+            microbatches=microbatches,
+            weight_sync_per_batch=weight_sync_per_batch,
+        )
+        print_notes(problem.notes, path, file_format)
+        return problem
     changes: dict[str, Any] = {}
     if microbatches is not None:
         changes["schedule"] = msgspec.structs.replace(problem.schedule, microbatches=microbatches)
     if devices is not None or cpus is not None or memory is not None or changes:
         problem = problem.replace(accelerators=devices, cpus=cpus, memory_bytes=memory, **changes)
-    # A problem that partita wrote carries notes about its making; only foreign files are a surprise to warn of.
-    foreign = (file_format or detect_format(path)) != "partita"
-    for note in problem.notes if foreign else ():
-        print(f"partita: note: {note}", file=sys.stderr)
+    if weight_sync_per_batch:
+        problem = problem.replace(weight_sync_per_batch=True)
+    print_notes(problem.notes, path, file_format)
     return problem
+
+
+def print_notes(notes: tuple[str, ...], path: str, file_format: str | None) -> None:
+    """Warn of what is odd about a file.
+
+    A problem that partita wrote carries notes about its making; only foreign files are a surprise to warn of.
+    """
+    from partita.formats.detect import detect_format
+
+    foreign = (file_format or detect_format(path)) != "partita"
+    for note in notes if foreign else ():
+        print(f"partita: note: {note}", file=sys.stderr)
+
+
+def override_hybrid(
+    problem: HybridProblem,
+    *,
+    devices: int | None,
+    cpus: int | None,
+    memory: float | None,
+    microbatches: int | None,
+    weight_sync_per_batch: bool,
+) -> HybridProblem:
+    """A hybrid problem with the command line's overrides."""
+    if cpus:
+        raise InputError(f"{problem.name} is a hybrid problem, which has no CPUs; leave --cpus out")
+    changes: dict[str, Any] = {"devices": devices, "microbatches": microbatches}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if weight_sync_per_batch:
+        changes["weight_sync_per_batch"] = True
+    return problem.replace(memory_bytes=memory, **changes)
 
 
 def console() -> Console:
@@ -213,7 +269,7 @@ def _notes_only(event: Event) -> None:
         print(f"partita: {event.note}", file=sys.stderr)
 
 
-def exit_code(result: ThroughputResult) -> int:
+def exit_code(result: Result[Any, Any, Any]) -> int:
     """130 after an interruption, 1 for a proven infeasible problem, else 0."""
     if result.stop_reason is StopReason.INTERRUPTED:
         return 130

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,6 +30,9 @@ from partita.cli.model import (
 from partita.errors import InputError
 from partita.result import StopReason
 
+if TYPE_CHECKING:
+    from partita.throughput.plan import Contiguity
+
 __all__ = ["compare"]
 
 
@@ -51,7 +54,7 @@ def compare(
     what: str,
     cluster: str | None,
     experts: tuple[str, ...],
-    contiguity: str,
+    contiguity: Contiguity,
     solver: str | None,
     time_limit: float,
     seed: int,
@@ -100,15 +103,15 @@ def compare(
             problem,
             time_limit_s=time_limit,
             seed=seed,
-            contiguity=contiguity,  # type: ignore[arg-type]
+            contiguity=contiguity,
             solver=solver,
             threads=threads,
             progress=progress,
         )
     stopped = result.stop_reason is StopReason.INTERRUPTED
-    rows = [] if stopped else run_baselines(problem, contiguity=contiguity, seed=seed)  # type: ignore[arg-type]
+    rows = [] if stopped else run_baselines(problem, contiguity=contiguity, seed=seed)
     rows += expert_rows
-    result = adopt_better(result, rows, contiguity)  # type: ignore[arg-type]
+    result = adopt_better(result, rows, contiguity)
     document = result_document(result, baselines=comparison_documents(rows))
     write_result(output, document)
     if as_json:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from partita.cli.common import console, emit_json, file_options, pipeline_line, read_file
+from partita.cli.common import console, emit_json, file_options, pipeline_line, read_file, weight_sync_option
 
 __all__ = ["evaluate"]
 
@@ -16,17 +16,22 @@ __all__ = ["evaluate"]
 @click.argument("file", type=click.Path())
 @click.argument("plan_file", metavar="PLAN", type=click.Path())
 @file_options
+@weight_sync_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def evaluate(file: str, plan_file: str, as_json: bool, **reading: Any) -> int:
     """Evaluate PLAN (a result file, or a split file) on the problem in FILE."""
+    from partita.cli.hybrid import evaluate_hybrid
     from partita.formats.detect import read_any_plan
     from partita.formats.native import plan_document
+    from partita.hybrid.problem import HybridProblem
     from partita.reports.modules import stage_modules
     from partita.reports.tables import memory_table, stage_table
     from partita.throughput.evaluate import evaluate as run
     from partita.units import format_time
 
     problem = read_file(file, **reading)
+    if isinstance(problem, HybridProblem):
+        return evaluate_hybrid(problem, plan_file, as_json=as_json)
     plan = read_any_plan(plan_file, problem)
     evaluation = run(problem, plan)
     if as_json:

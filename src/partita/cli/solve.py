@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,8 +17,13 @@ from partita.cli.common import (
     read_file,
     run_options,
     summary_lines,
+    weight_sync_option,
     write_result,
 )
+from partita.errors import InputError
+
+if TYPE_CHECKING:
+    from partita.throughput.plan import Contiguity
 
 __all__ = ["solve"]
 
@@ -27,10 +32,11 @@ __all__ = ["solve"]
 @click.argument("file", type=click.Path())
 @file_options
 @run_options
+@weight_sync_option
 @click.option("--split-output", type=click.Path(), metavar="SPLIT.json", help="Write the published split format.")
 def solve(
     file: str,
-    contiguity: str,
+    contiguity: Contiguity,
     solver: str | None,
     time_limit: float,
     seed: int,
@@ -41,9 +47,11 @@ def solve(
     **reading: Any,
 ) -> int:
     """Split the problem in FILE over its devices."""
+    from partita.cli.hybrid import solve_hybrid_file
     from partita.formats.dnn_partitioning import split_document
     from partita.formats.document import write_json
     from partita.formats.native import result_document
+    from partita.hybrid.problem import HybridProblem
     from partita.pipeline import solve as run
     from partita.reports.modules import stage_modules
     from partita.reports.tables import memory_table, stage_table
@@ -51,12 +59,20 @@ def solve(
     check_writable(output)
     check_writable(split_output)
     problem = read_file(file, **reading)
+    if isinstance(problem, HybridProblem):
+        if split_output is not None:
+            raise InputError(
+                "--split-output writes devices, not stages with degrees; use --output for a hybrid problem"
+            )
+        return solve_hybrid_file(
+            problem, solver=solver, time_limit=time_limit, seed=seed, threads=threads, output=output, as_json=as_json
+        )
     with progress_line(problem.unit, "splitting") as progress:
         result = run(
             problem,
             time_limit_s=time_limit,
             seed=seed,
-            contiguity=contiguity,  # type: ignore[arg-type]
+            contiguity=contiguity,
             solver=solver,
             threads=threads,
             progress=progress,

@@ -10,7 +10,10 @@ import msgspec
 from partita.errors import FormatError, InputError, UnsupportedError
 from partita.formats.dnn_partitioning import read_split, read_throughput
 from partita.formats.document import document_keys, read_bytes
+from partita.formats.hybrid import read_hybrid_problem
 from partita.formats.native import read_native_problem, read_plan
+from partita.formats.piper import read_piper
+from partita.hybrid.problem import HybridProblem
 from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
 
@@ -38,7 +41,7 @@ def detect_format(path: str | Path) -> Format:
     keys = document_keys(read_bytes(path), path)
     if "format" in keys:
         tag = str(msgspec.json.decode(keys["format"]))
-        if tag == ThroughputProblem.format:
+        if tag in (ThroughputProblem.format, HybridProblem.format):
             return "partita"
         hint = "; give it to `partita plan` with a cluster" if tag == "partita.graph" else ""
         raise FormatError(f"{path}: format {tag!r} is not a problem format partita reads here{hint}")
@@ -54,7 +57,7 @@ def read_problem(
     problem: str = "throughput",
     *,
     scale_communication: float = 1.0,
-) -> ThroughputProblem:
+) -> ThroughputProblem | HybridProblem:
     """Read a problem file.
 
     Parameters
@@ -64,7 +67,8 @@ def read_problem(
     format
         One of ``FORMATS``; None recognises it by its keys.
     problem
-        Which problem the file is read as; so far ``throughput``.
+        Which problem a file that states several is read as; so far ``throughput``. Piper files and partita's own hybrid
+        files state the hybrid problem only.
     scale_communication
         Factor on every transfer time of the file.
 
@@ -77,11 +81,17 @@ def read_problem(
     """
     if format is not None and format not in FORMATS:
         raise InputError(f"there is no format {format!r}; known are {', '.join(FORMATS)}")
-    if problem != "throughput":
+    if problem not in ("throughput", "hybrid"):
         raise UnsupportedError(f"problem {problem!r} is not solved by this version; use throughput")
     found = format or detect_format(path)
     if found == "dnn-partitioning":
         return read_throughput(path, scale_communication=scale_communication)
+    if found == "piper":
+        return read_piper(path, scale_communication=scale_communication)
+    if found == "partita" and _states_hybrid(path):
+        return read_hybrid_problem(path).scale_communication(scale_communication)
+    if problem == "hybrid":
+        raise UnsupportedError(f"{path}: a {found} file does not state a hybrid problem")
     if found == "partita":
         native = read_native_problem(path)
         if scale_communication == 1.0:
@@ -96,6 +106,11 @@ def read_problem(
         )
         return native.replace(kinds=kinds)
     raise UnsupportedError(f"{path}: a {found} file states another problem than {problem}; it is not read yet")
+
+
+def _states_hybrid(path: str | Path) -> bool:
+    keys = document_keys(read_bytes(path), path)
+    return "format" in keys and msgspec.json.decode(keys["format"]) == HybridProblem.format
 
 
 def read_any_plan(path: str | Path, problem: ThroughputProblem) -> Plan:

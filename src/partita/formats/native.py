@@ -10,6 +10,7 @@ import msgspec
 from partita.errors import FormatError, InputError
 from partita.formats.document import decode, document_keys, read_bytes, read_tagged, sha256, tagged, write_json
 from partita.graph import Graph
+from partita.hybrid.problem import HybridProblem
 from partita.result import Result
 from partita.throughput.evaluate import Evaluation, StageEvaluation
 from partita.throughput.latency import pipeline_of
@@ -61,9 +62,9 @@ def read_native_problem(path: str | Path) -> ThroughputProblem:
     return read_tagged(read_bytes(path), ThroughputProblem, ThroughputProblem.format, ThroughputProblem.version, path)
 
 
-def write_problem(path: str | Path, problem: ThroughputProblem) -> None:
-    """Write a ``partita.problem`` file, atomically."""
-    write_json(path, tagged(problem, ThroughputProblem.format, ThroughputProblem.version))
+def write_problem(path: str | Path, problem: ThroughputProblem | HybridProblem) -> None:
+    """Write a ``partita.problem`` or ``partita.hybrid`` file, atomically."""
+    write_json(path, tagged(problem, problem.format, problem.version))
 
 
 class _PlanDevice(msgspec.Struct):
