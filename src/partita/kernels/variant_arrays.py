@@ -69,13 +69,17 @@ class VariantWeights(NamedTuple):
     """What the remaining devices can still take, by remaining-count code (mixed radix over all kinds).
 
     For rule c, the remaining items weigh ``item[row]`` and the nets that cross into them ``net[row]`` with
-    ``row = choice[c, code]``; together at most ``budget[c, code]`` in any completable state.
+    ``row = choice[c, code]``; together at most ``budget[c, code]`` in any completable state. ``first`` is the part of the
+    budget of devices in the group that is filled first, and ``beyond[row, cut]`` what the other group may take beyond a
+    cut.
     """
 
     item: Floats
     net: Floats
     choice: Longs
     budget: Floats
+    first: Floats
+    beyond: Floats
     radix: Longs
 
 
@@ -122,6 +126,7 @@ class VariantScratch(NamedTuple):
     held: Floats
     memory: Floats
     cover_memory: Floats
+    row: Longs
     rest: Floats
     reachable: Floats
     trial: Floats

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.arrays import Arrays, Floats, Ints, Longs, Words
+from partita.kernels.arrays import Arrays, Bytes, Floats, Longs, Words
 from partita.kernels.compiled import compiled
 from partita.kernels.variant_arrays import Lines, VariantScratch, VariantStore, VariantWeights
 
-__all__ = ["FOUND", "GROW", "LIMIT", "REFUTED", "STOPPED", "search_variant"]
+__all__ = ["FOUND", "GROW", "LIMIT", "REFUTED", "STOPPED", "find_cuts", "search_variant"]
 
 REFUTED, FOUND, GROW, LIMIT, STOPPED = 0, 1, 2, 3, 4
 
@@ -94,16 +94,21 @@ def _dominated(s: VariantStore, digits: Longs, phase: Longs, ideal: int, code: i
 
 
 @compiled
-def _paid(b: Lines, x: VariantScratch, kind: int, e: int, line: int) -> float:
-    """What net e surely adds to a line of the stage being built."""
+def _pay(b: Lines, x: VariantScratch, kind: int, e: int, place: int, sign: float) -> None:
+    """Add (or take away) what net e surely costs the stage being built."""
     if x.net_here[e] == 0 or x.net_out[e] == 0:
-        return 0.0
+        return
     status = x.status[b.maker[e]]
+    lines = x.value.shape[1]
     if status == CHOSEN:
-        return b.cost_out[kind, e, line]
-    if status == OPEN or status == LISTED:
-        return min(b.cost_in[kind, e, line], b.cost_out[kind, e, line])
-    return b.cost_in[kind, e, line]
+        for line in range(lines):
+            x.value[place, line] += sign * b.cost_out[kind, e, line]
+    elif status in (OPEN, LISTED):
+        for line in range(lines):
+            x.value[place, line] += sign * min(b.cost_in[kind, e, line], b.cost_out[kind, e, line])
+    else:
+        for line in range(lines):
+            x.value[place, line] += sign * b.cost_in[kind, e, line]
 
 
 @compiled
@@ -138,9 +143,36 @@ def _room(w: VariantWeights, x: VariantScratch, place: int, rest: int) -> bool:
 
 
 @compiled
+def _reaches(w: VariantWeights, x: VariantScratch, cuts: Words, place: int, rest: int, but: int) -> bool:
+    """Whether the group filled first may still end where one of ``cuts`` does, without the item ``but``.
+
+    What the stage built leaves must fit on the devices left in this group, and what lies beyond the cut.
+    """
+    for c in range(cuts.shape[0]):
+        if but >= 0 and (cuts[c, but // 64] >> np.uint64(but % 64)) & np.uint64(1) != 0:
+            continue
+        possible = True
+        for i in range(cuts.shape[1]):
+            if x.words[i] & ~cuts[c, i] != 0:
+                possible = False
+                break
+        if not possible:
+            continue
+        for rule in range(w.choice.shape[0]):
+            weight = x.rest[rule] - (x.reachable[rule] - x.lost[place, rule])
+            if weight > w.first[rule, rest] + w.beyond[x.row[rule], c]:
+                possible = False
+                break
+        if possible:
+            return True
+    return False
+
+
+@compiled
 def _replaceable(
     a: Arrays,
     b: Lines,
+    w: VariantWeights,
     x: VariantScratch,
     kind: int,
     replicas: int,
@@ -149,6 +181,8 @@ def _replaceable(
     remaining: Longs,
     memory: float,
     inner: Floats,
+    cuts: Words,
+    rest: int,
 ) -> bool:
     """Whether the stage with the ready item v is feasible and at least as good for all that follows."""
     lines = b.work.shape[2]
@@ -174,7 +208,11 @@ def _replaceable(
                     more += b.cost_out[k, e, line]
             if more > b.work[k, v, line]:
                 return False
-    if other_group:
+    if other_group and cuts.shape[0] > 0:
+        # The later device is in this group unless the group can end without v.
+        if _reaches(w, x, cuts, place, rest, v):
+            return False
+    elif other_group:
         for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
             e = a.item_nets[p]
             placed = x.net_in[e] + x.net_here[e]
@@ -216,6 +254,7 @@ def _expand(
     limits: Floats,
     inner: Floats,
     use_dominance: bool,
+    cuts: Words,
     state: int,
     kind: int,
     replicas: int,
@@ -287,6 +326,7 @@ def _expand(
             net_out[a.item_nets[p]] -= 1
     for c in range(rules):
         row = w.choice[c, rest]
+        x.row[c] = row
         total, reachable, cross = 0.0, 0.0, 0.0
         for v in range(n):
             if x.in_ideal[v] == 0:
@@ -322,10 +362,12 @@ def _expand(
                 s.counters[LAST_REPLICAS] = replicas
                 outcome = FOUND
                 break
+            if keep and b.phase[kind] == 0 and cuts.shape[0] > 0:
+                keep = _reaches(w, x, cuts, p0, rest, -1)
             if keep and use_dominance:
                 for i in range(queue_len):
                     if x.decision[i] == 0 and _replaceable(
-                        a, b, x, kind, replicas, p0, x.queue[i], remaining, memory, inner
+                        a, b, w, x, kind, replicas, p0, x.queue[i], remaining, memory, inner, cuts, rest
                     ):
                         keep = False
                         break
@@ -392,19 +434,16 @@ def _expand(
                     sync += b.cover_sync[t]
                 x.cover_here[t] += 1
             for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-                e = a.item_nets[p]
-                for line in range(lines):
-                    x.value[after, line] -= _paid(b, x, kind, e, line)
+                _pay(b, x, kind, a.item_nets[p], after, -1.0)
             status[v] = CHOSEN
             for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
                 e = a.item_nets[p]
                 mine = net_here[e]
                 net_here[e] = mine + 1
-                for line in range(lines):
-                    x.value[after, line] += _paid(b, x, kind, e, line)
+                _pay(b, x, kind, e, after, 1.0)
                 if mine == 0 and net_in[e] == 0 and net_out[e] > 0:
                     for c in range(rules):
-                        x.cross[after, c] += w.net[w.choice[c, rest], e]
+                        x.cross[after, c] += w.net[x.row[c], e]
                 if recompute and a.net_entering[e] > 0:
                     source = a.net_source[e]
                     if backwards:
@@ -454,22 +493,17 @@ def _expand(
             u = x.marks[i]
             i += 1
             for c in range(rules):
-                x.lost[after, c] += w.item[w.choice[c, rest], u]
+                x.lost[after, c] += w.item[x.row[c], u]
             for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
-                e = a.item_nets[p]
-                if net_here[e] > 0:
-                    for line in range(lines):
-                        x.value[after, line] -= _paid(b, x, kind, e, line)
+                _pay(b, x, kind, a.item_nets[p], after, -1.0)
             status[u] = EXCLUDED
             for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
                 e = a.item_nets[p]
                 net_out[e] += 1
-                if net_here[e] > 0:
-                    for line in range(lines):
-                        x.value[after, line] += _paid(b, x, kind, e, line)
+                _pay(b, x, kind, e, after, 1.0)
                 if net_out[e] == net_in[e] + 1 and net_in[e] + net_here[e] > 0:
                     for c in range(rules):
-                        x.cross[after, c] += w.net[w.choice[c, rest], e]
+                        x.cross[after, c] += w.net[x.row[c], e]
             for p in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
                 t = a.succ[p]
                 if status[t] == OPEN:
@@ -513,6 +547,7 @@ def search_variant(
     limits: Floats,
     inner: Floats,
     use_dominance: bool,
+    cuts: Words,
     stride: Longs,
     digits: Longs,
     digit_sum: Longs,
@@ -524,7 +559,7 @@ def search_variant(
     """Continue the search; see the module. Start with an empty store: state 0 at level 0, ideal 0, the empty one.
 
     ``limits`` has one entry per line and one for synchronisation; ``phases[code]`` is 1 where devices of the second
-    group are used. Returns FOUND (``LAST_*`` give the final stage), REFUTED, GROW (enlarge the store and call again),
+    group are used; ``cuts`` are all ideals where the first group may end, or none if they are not known. Returns FOUND (``LAST_*`` give the final stage), REFUTED, GROW (enlarge the store and call again),
     LIMIT (nodes used up; call again to continue) or STOPPED.
     """
     kinds = a.devices.shape[0]
@@ -570,6 +605,7 @@ def search_variant(
                     limits,
                     inner,
                     use_dominance,
+                    cuts,
                     cursor,
                     kind,
                     replicas,
@@ -588,3 +624,28 @@ def search_variant(
                 if status != REFUTED:
                     return status
         s.counters[CURSOR] = -1
+
+
+@compiled
+def find_cuts(a: Arrays, b: Lines, s: VariantStore, x: VariantScratch, limits: Floats, fits: Bytes, stop: Longs) -> int:
+    """All ideals, and in ``fits`` which of them the links of both groups allow; start with the empty one.
+
+    Returns REFUTED when done, GROW (enlarge the store and ``fits``) or STOPPED.
+    """
+    one = np.uint64(1)
+    while s.counters[CURSOR] < s.counters[IDEALS]:
+        ideal = s.counters[CURSOR]
+        if stop[0] != 0:
+            return STOPPED
+        _load_ideal(a, s, x, ideal)
+        fits[ideal] = _cut_fits(a, b, x, limits)
+        for v in range(x.in_ideal.shape[0]):
+            if x.in_ideal[v] != 0 or x.missing[v] != 0:
+                continue
+            x.words[v // 64] ^= one << np.uint64(v % 64)
+            known = _store_ideal(s, x, s.ideal_hash[ideal] ^ x.zobrist[v])
+            x.words[v // 64] ^= one << np.uint64(v % 64)
+            if known < 0:
+                return GROW
+        s.counters[CURSOR] = ideal + 1
+    return REFUTED

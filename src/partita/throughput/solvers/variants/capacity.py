@@ -9,7 +9,8 @@ satisfies Σ_v min_k y_k·t_vk + Σ_e min_k y_k·c_ek ≤ Σ_k y_k·r_k·limit. 
   so t_v + ρ·bytes_v ≤ limit + ρ·M is one more rule; a stage of r replicas satisfies it r times over. Bytes held by
   several items, and all but one microbatch, are left out: they only add.
 - *Hard limits*: bytes_v ≤ M likewise.
-- *Groups*: the devices that remain are those of groups that are not left.
+- *Groups*: the devices that remain are those of groups that are not left. Where all cuts between the groups are known,
+  what the first group's devices do not take must lie beyond a cut, nets that touch it included.
 """
 
 from __future__ import annotations
@@ -50,13 +51,16 @@ class VariantCapacity:
     choice: Longs
     scale: Floats
     bonus: Floats
+    first_scale: Floats
+    first_bonus: Floats
     place: tuple[int | None, ...]
     radix: Longs
 
-    def budget(self, limits: tuple[float, float, float], slack: float) -> Floats:
-        """(rules, codes) budgets for limits (both, forward, backward)."""
+    def budget(self, limits: tuple[float, float, float], slack: float, *, first: bool = False) -> Floats:
+        """(rules, codes) budgets for limits (both, forward, backward), of all devices or of the first group's."""
         limit = np.array([0.0 if place is None else limits[place] for place in self.place])
-        exact = limit[:, None] * self.scale + self.bonus
+        scale, bonus = (self.first_scale, self.first_bonus) if first else (self.scale, self.bonus)
+        exact = np.where(scale > 0, limit[:, None] * scale, 0.0) + bonus
         # Sums of many items may round up.
         return np.asarray(exact * (1 + slack) + 1e-12 * self.item.sum(axis=1)[self.choice])
 
@@ -151,8 +155,10 @@ def variant_capacity(prepared: VariantPrepared, top: float) -> VariantCapacity:
     left = np.stack([(np.arange(size) // radix[k]) % (count[k] + 1) for k in range(kinds)], axis=1)
     support = (left > 0) @ (1 << np.arange(kinds))
     rules = _rules(prepared)
-    items, nets = [], []
-    choice, scale, bonus = (np.zeros((len(rules), size)) for _ in range(3))
+    items: list[Floats] = []
+    nets: list[Floats] = []
+    choice, scale, bonus, first_scale, first_bonus = (np.zeros((len(rules), size)) for _ in range(5))
+    early = prepared.lines.phase == 0
     for number, rule in enumerate(rules):
         # With no device left, whatever remains is too much.
         choice[number, support == 0] = len(items)
@@ -183,6 +189,9 @@ def variant_capacity(prepared: VariantPrepared, top: float) -> VariantCapacity:
                 choice[number, codes[here]] = len(items)
                 scale[number, codes[here]] = scales[here, option]
                 bonus[number, codes[here]] = gains[here, option]
+                y = options[option] * early[members]
+                first_scale[number, codes[here]] = left[codes[here]][:, members] @ y
+                first_bonus[number, codes[here]] = left[codes[here]][:, members] @ (y * rule.bonus[members])
                 items.append(least[option])
                 nets.append(_least(rule.net[members], options[option]))
     # Large enough to exceed every budget, small enough to leave the sums their digits.
@@ -195,6 +204,8 @@ def variant_capacity(prepared: VariantPrepared, top: float) -> VariantCapacity:
         choice=choice.astype(np.int64),
         scale=scale,
         bonus=bonus,
+        first_scale=first_scale,
+        first_bonus=first_bonus,
         place=tuple(rule.limit for rule in rules),
         radix=radix,
     )

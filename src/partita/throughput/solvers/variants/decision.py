@@ -19,20 +19,21 @@ still touches cost the same, and nets R no longer touches cost nothing. A line o
 there nothing may be added. Third stages pay what they paid: they hold the makers they held. R's memory, reloading and
 synchronisation fall, being monotone set functions; its position is unchanged, or R vanishes and stages farther out hold
 fewer microbatches. Where R may be in the other group, nets that newly cross between the groups, or cross the other way,
-must cost the groups nothing. Not with recomputation where memory matters: readers of v left in R would make v's tensor
+must cost the groups nothing; R is in the same group if no ideal that contains I ∪ S but not v can be where the group
+ends, which is known where the ideals are few enough to list. Not with recomputation where memory matters: readers of v left in R would make v's tensor
 enter R.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from partita.kernels.arrays import Floats, Longs
-from partita.kernels.variant_arrays import VariantScratch, VariantStore, VariantWeights
+from partita.kernels.variant_arrays import VariantWeights
 from partita.throughput.solvers.variants.capacity import variant_capacity
+from partita.throughput.solvers.variants.cuts import find_group_cuts
 from partita.throughput.solvers.variants.prepared import Split, VariantPrepared
+from partita.throughput.solvers.variants.stores import enlarged, new_scratch, new_store
 
 __all__ = ["FULL", "VariantDecision", "VariantSearcher"]
 
@@ -62,6 +63,9 @@ class VariantSearcher:
         self.dominance = not (prepared.instance.recompute and bool(prepared.arrays.limits[0]))
         words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * prepared.items, dtype=np.uint64)
         self.zobrist = words[::2] ^ (words[1::2] << np.uint64(1))
+        self.cuts = find_group_cuts(prepared, self.zobrist, top) if prepared.lines.switches[4] else None
+        if self.cuts is not None:
+            self.beyond = self.cuts.beyond(prepared, self.capacity.item, self.capacity.net)
 
 
 class VariantDecision:
@@ -78,10 +82,23 @@ class VariantDecision:
     def __init__(self, searcher: VariantSearcher, limits: tuple[float, float, float]) -> None:
         self.searcher = searcher
         prepared, cap = searcher.prepared, searcher.capacity
-        self.weights = VariantWeights(cap.item, cap.net, cap.choice, cap.budget(limits, 2 * SLACK), cap.radix)
         self.limits: Floats = prepared.shape.limits(*limits)
-        self.store = _new_store(prepared)
-        self.scratch = _new_scratch(prepared, searcher.zobrist, len(cap.place))
+        self.store = new_store(prepared)
+        self.scratch = new_scratch(prepared, searcher.zobrist, len(cap.place))
+        self.cuts = np.zeros((0, self.store.words.shape[1]), dtype=np.uint64)
+        beyond = np.zeros((cap.item.shape[0], 0))
+        if searcher.cuts is not None:
+            chosen = searcher.cuts.within(self.limits * (1 + SLACK))
+            self.cuts, beyond = np.ascontiguousarray(searcher.cuts.words[chosen]), searcher.beyond[:, chosen].copy()
+        self.weights = VariantWeights(
+            item=cap.item,
+            net=cap.net,
+            choice=cap.choice,
+            budget=cap.budget(limits, 2 * SLACK),
+            first=cap.budget(limits, 2 * SLACK, first=True),
+            beyond=beyond * (1 + SLACK),
+            radix=cap.radix,
+        )
 
     @property
     def nodes(self) -> int:
@@ -107,6 +124,7 @@ class VariantDecision:
                     # Smaller by more than rounding, so that what replaces a stage is surely kept.
                     self.limits * (1 - 1e-12),
                     self.searcher.dominance,
+                    self.cuts,
                     p.stride,
                     p.digits,
                     p.digit_sum,
@@ -118,33 +136,10 @@ class VariantDecision:
             )
             if status != kernel.GROW:
                 return status
-            if not self._grow():
+            grown = enlarged(self.store, self.searcher.max_bytes)
+            if grown is None:
                 return FULL
-
-    def _grow(self) -> bool:
-        from partita.kernels.ideals import rehash
-        from partita.kernels.variant_search import IDEALS, STATES
-
-        s = self.store
-        ideals, states = int(s.counters[IDEALS]), int(s.counters[STATES])
-        if 2 * sum(int(field.nbytes) for field in s) > self.searcher.max_bytes:
-            return False
-
-        def longer(name: str, filled: int) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
-            old = getattr(s, name)
-            new = np.zeros((2 * old.shape[0], *old.shape[1:]), dtype=old.dtype)
-            new[:filled] = old[:filled]
-            return new
-
-        if states >= s.state_ideal.shape[0]:
-            names = ("state_ideal", "state_code", "state_parent", "state_kind", "state_replicas", "state_next")
-            self.store = s._replace(**{name: longer(name, states) for name in names})
-            return True
-        grown = {name: longer(name, ideals) for name in ("ideal_hash", "words", "fewest")}
-        table = np.zeros(2 * s.table.shape[0], dtype=np.int32)
-        rehash(table, grown["ideal_hash"], ideals)
-        self.store = s._replace(table=table, **grown)
-        return True
+            self.store = grown
 
     def split(self) -> Split:
         """The stages of a found split, in search order."""
@@ -163,64 +158,3 @@ class VariantDecision:
             kind, replicas = int(s.state_kind[state]), int(s.state_replicas[state])
             state = int(s.state_parent[state])
         return stages[::-1]
-
-
-def _new_store(prepared: VariantPrepared) -> VariantStore:
-    from partita.kernels import variant_search as kernel
-
-    ideals, states, devices = 1 << 10, 1 << 11, int(prepared.arrays.devices.sum())
-    store = VariantStore(
-        table=np.zeros(4 * ideals, dtype=np.int32),
-        ideal_hash=np.zeros(ideals, dtype=np.uint64),
-        words=np.zeros((ideals, math.ceil(prepared.items / 64)), dtype=np.uint64),
-        fewest=np.zeros((ideals, prepared.codes), dtype=np.int32),
-        state_ideal=np.zeros(states, dtype=np.int32),
-        state_code=np.zeros(states, dtype=np.int32),
-        state_parent=np.full(states, -1, dtype=np.int32),
-        state_kind=np.zeros(states, dtype=np.int8),
-        state_replicas=np.zeros(states, dtype=np.int32),
-        state_next=np.full(states, -1, dtype=np.int32),
-        heads=np.full(devices + 1, -1, dtype=np.int32),
-        counters=np.zeros(8, dtype=np.int64),
-    )
-    store.fewest[0, 1:] = 1 << 30
-    store.heads[0] = 0
-    store.counters[kernel.IDEALS] = store.counters[kernel.STATES] = 1
-    store.counters[kernel.CURSOR] = -1
-    return store
-
-
-def _new_scratch(
-    prepared: VariantPrepared, zobrist: np.ndarray[tuple[int], np.dtype[np.uint64]], rules: int
-) -> VariantScratch:
-    a, n = prepared.arrays, prepared.items
-    m, covers, lines = a.net_ptr.shape[0] - 1, a.cover_fixed.shape[0], len(prepared.shape.limit)
-    int32, int8 = np.int32, np.int8
-    return VariantScratch(
-        zobrist=zobrist,
-        words=np.zeros(math.ceil(n / 64), dtype=np.uint64),
-        in_ideal=np.zeros(n, int8),
-        missing=np.zeros(n, int32),
-        net_in=np.zeros(m, int32),
-        status=np.zeros(n, int8),
-        missing_now=np.zeros(n, int32),
-        head=np.zeros(n),
-        reach=np.zeros(n + 1, int32),
-        net_out=np.zeros(m, int32),
-        net_here=np.zeros(m, int32),
-        cover_here=np.zeros(covers, int32),
-        queue=np.zeros(n + 1, int32),
-        decision=np.zeros(n + 1, int8),
-        queue_end=np.zeros(n + 2, int32),
-        mark_end=np.zeros(n + 2, int32),
-        marks=np.zeros(n + 1, int32),
-        value=np.zeros((n + 2, lines)),
-        lost=np.zeros((n + 2, rules)),
-        cross=np.zeros((n + 2, rules)),
-        held=np.zeros((n + 2, 4)),
-        memory=np.zeros(n),
-        cover_memory=np.zeros(covers),
-        rest=np.zeros(rules),
-        reachable=np.zeros(rules),
-        trial=np.zeros(lines),
-    )

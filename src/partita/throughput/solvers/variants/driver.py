@@ -20,7 +20,7 @@ __all__ = ["VariantDriver"]
 #: A refuted target this close below a plan proves the plan: differences within it are rounding.
 CLOSE = 2e-9
 #: Nodes per direction of the first attempt just under the incumbent, and of the first round of targets from below.
-FIRST, ROUND = 1_000_000, 2_000_000
+FIRST, ROUND = 200_000, 1_000_000
 #: Most bytes for the states of one decision.
 MAX_BYTES = 8e8
 

@@ -94,13 +94,18 @@ class VariantIncumbent:
         """Stages of objective at most ``target`` along the order, None if none are found (or the run stops)."""
         if not view.shape.gpipe:
             return self._slice(view, order, (target, np.inf, np.inf))
-        for factor in SHARES:
-            forward = min(max(target * self.share * factor, self.low.forward), target - self.low.backward)
-            if forward < 0:
-                return None
-            found = self._slice(view, order, (target, forward, target - forward))
-            if found is not None:
-                return found
+        # What is best for the sum of both loads is often best here; if not, it shows which share to try.
+        split = self._slice(view, order, (target, np.inf, np.inf))
+        if split is None:
+            return None
+        objective, first, _ = view.value(split)
+        if objective <= target:
+            return split
+        for share in (first / objective, *(self.share * factor for factor in SHARES)):
+            forward = min(max(target * share, self.low.forward), target - self.low.backward)
+            split = self._slice(view, order, (target, forward, target - forward)) if forward >= 0 else None
+            if split is not None:
+                return split
         return None
 
     def _slice(self, view: VariantPrepared, order: Ints, limits: tuple[float, float, float]) -> Split | None:
