@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from partita.cli.common import emit_json, file_options, positive, read_file, weight_sync_option
+from partita.cli.variants import schedule_option, variant_options
 
 __all__ = ["bound"]
 
@@ -15,6 +16,8 @@ __all__ = ["bound"]
 @click.command()
 @click.argument("file", type=click.Path())
 @file_options
+@variant_options
+@schedule_option
 @weight_sync_option
 @click.option("--method", metavar="NAME", help="See `partita bounds`; the default solver's if not given.")
 @click.option("--time-limit", type=positive, default=60.0, show_default=True, help="Seconds.")

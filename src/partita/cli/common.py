@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from partita.cli.variants import apply_variants, chosen_variants
 from partita.errors import InputError, UnsupportedError
 from partita.result import Event, Progress, Result, Status, StopReason, relative_gap
 from partita.units import format_time
@@ -157,8 +158,9 @@ def read_file(
     scale_communication: float,
     *,
     weight_sync_per_batch: bool | None = None,
+    **variants: Any,
 ) -> Any:
-    """The problem of a file, with the overrides applied.
+    """The problem of a file, with the overrides applied; ``variants`` are those of ``partita.cli.variants``.
 
     Commands that know hybrid problems pass ``weight_sync_per_batch``; for the others such a file is an error.
     """
@@ -171,6 +173,8 @@ def read_file(
     if isinstance(problem, HybridProblem):
         if weight_sync_per_batch is None:
             raise UnsupportedError(f"{path} states a hybrid problem; use `partita solve`, `evaluate` or `bound` on it")
+        if given := chosen_variants(variants):
+            raise UnsupportedError(f"{path} states a hybrid problem, which knows no {given[0]}")
         problem = override_hybrid(
             problem,
             devices=devices,
@@ -186,8 +190,7 @@ def read_file(
         changes["schedule"] = msgspec.structs.replace(problem.schedule, microbatches=microbatches)
     if devices is not None or cpus is not None or memory is not None or changes:
         problem = problem.replace(accelerators=devices, cpus=cpus, memory_bytes=memory, **changes)
-    if weight_sync_per_batch:
-        problem = problem.replace(weight_sync_per_batch=True)
+    problem = apply_variants(problem, weight_sync_per_batch=bool(weight_sync_per_batch), **variants)
     print_notes(problem.notes, path, file_format)
     return problem
 

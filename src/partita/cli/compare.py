@@ -17,6 +17,7 @@ from partita.cli.common import (
     read_file,
     run_options,
     summary_lines,
+    weight_sync_option,
     write_result,
 )
 from partita.cli.model import (
@@ -27,6 +28,7 @@ from partita.cli.model import (
     read_model,
     take_pricing,
 )
+from partita.cli.variants import VARIANT_OPTIONS, apply_variants, variant_options
 from partita.errors import InputError
 from partita.result import StopReason
 
@@ -49,6 +51,8 @@ __all__ = ["compare"]
 )
 @model_options
 @file_options
+@variant_options
+@weight_sync_option
 @run_options
 def compare(
     what: str,
@@ -85,6 +89,8 @@ def compare(
         for name in ("file_format", "problem_kind", "devices", "cpus", "memory", "scale_communication")
     }
     microbatches = options.pop("microbatches")
+    variants = {name: options.pop(name) for name in VARIANT_OPTIONS if name != "schedule"}
+    per_batch = options.pop("weight_sync_per_batch")
     if is_model(what):
         from partita.costs.price import price
 
@@ -93,8 +99,14 @@ def compare(
         machines = read_cluster(cluster)
         graph = read_model(what, **options)
         problem = price(graph, machines, **pricing_arguments(pricing, graph, machines, microbatches))
+        problem = apply_variants(problem, weight_sync_per_batch=per_batch, **variants)
     else:
-        problem = read_file(what, microbatches=microbatches, **reading)
+        # Models have a default schedule; a file keeps its own.
+        source = click.get_current_context().get_parameter_source("schedule")
+        variants["schedule"] = pricing["schedule"] if source is click.core.ParameterSource.COMMANDLINE else None
+        problem = apply_variants(
+            read_file(what, microbatches=microbatches, **reading), weight_sync_per_batch=per_batch, **variants
+        )
     # Splits are read first: a mistake there should not cost the time of the search.
     splits = [(f"expert {Path(path).stem}", path, read_any_plan(path, problem)) for path in experts]
     expert_rows = [judge_plan(problem, name, f"the split in {path}", split, 0.0) for name, path, split in splits]

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from partita.cli.common import console, emit_json, file_options, pipeline_line, read_file, weight_sync_option
+from partita.cli.variants import schedule_option, variant_options
 
 __all__ = ["evaluate"]
 
@@ -16,6 +17,8 @@ __all__ = ["evaluate"]
 @click.argument("file", type=click.Path())
 @click.argument("plan_file", metavar="PLAN", type=click.Path())
 @file_options
+@variant_options
+@schedule_option
 @weight_sync_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def evaluate(file: str, plan_file: str, as_json: bool, **reading: Any) -> int:

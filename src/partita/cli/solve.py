@@ -20,6 +20,7 @@ from partita.cli.common import (
     weight_sync_option,
     write_result,
 )
+from partita.cli.variants import schedule_option, variant_options
 from partita.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ __all__ = ["solve"]
 @click.argument("file", type=click.Path())
 @file_options
 @run_options
+@variant_options
+@schedule_option
 @weight_sync_option
 @click.option("--split-output", type=click.Path(), metavar="SPLIT.json", help="Write the published split format.")
 def solve(

@@ -101,6 +101,8 @@ def read_problem(
                 kind,
                 transfer_time_per_unit=kind.transfer_time_per_unit * scale_communication,
                 transfer_latency=kind.transfer_latency * scale_communication,
+                sync_time_per_byte=kind.sync_time_per_byte * scale_communication,
+                reload_time_per_byte=kind.reload_time_per_byte * scale_communication,
             )
             for kind in native.kinds
         )

@@ -7,6 +7,7 @@ bytes, an edge's cost is the transfer time of its source's output.
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ class _Edge(msgspec.Struct):
     sourceId: int
     destId: int
     cost: float
+    size: Any = None
 
 
 class _Document(msgspec.Struct):
@@ -118,11 +120,18 @@ def read_throughput(path: str | Path, *, scale_communication: float = 1.0) -> Th
                 "all edges out of a node carry the same tensor"
             )
         consumers.setdefault(edge.sourceId, set()).add(edge.destId)
+    per_byte = _time_per_byte(document) * scale_communication
     problem = ThroughputProblem(
         name=Path(path).stem,
         unit="ms",
         kinds=(
-            DeviceKind(name="accelerator", count=document.maxFPGAs, memory_bytes=_limit(path, document)),
+            DeviceKind(
+                name="accelerator",
+                count=document.maxFPGAs,
+                memory_bytes=_limit(path, document),
+                sync_time_per_byte=per_byte,
+                reload_time_per_byte=per_byte,
+            ),
             DeviceKind(name="cpu", count=document.maxCPUs, accelerator=False, transfer_time_per_unit=0.0),
         ),
         operators=operators,
@@ -132,6 +141,20 @@ def read_throughput(path: str | Path, *, scale_communication: float = 1.0) -> Th
         ),
     )
     return problem.replace(notes=_plausibility(problem))
+
+
+def _time_per_byte(document: _Document) -> float:
+    """The file's own bandwidth: the median of cost / size over forward edges that state both; 0 if none does.
+
+    The sizes of backward edges disagree with their costs in the published files.
+    """
+    backward = {node.id for node in document.nodes if node.isBackwardNode}
+    ratios = [
+        edge.cost / edge.size
+        for edge in document.edges
+        if edge.sourceId not in backward and isinstance(edge.size, (int, float)) and edge.size > 0 and edge.cost > 0
+    ]
+    return statistics.median(ratios) if ratios else 0.0
 
 
 def _flag(path: str | Path, node: _Node, field: str) -> bool:
@@ -212,8 +235,11 @@ def split_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluatio
     Raises
     ------
     InputError
-        If the problem has more than one kind of accelerators or of CPUs, which the format cannot say.
+        If the problem has more than one kind of accelerators or of CPUs, or a stage has replicas: the format cannot say
+        these.
     """
+    if any(stage.replicas for stage in plan.stages):
+        raise InputError("the split format knows no replicas; write the result file instead")
     result: dict[str, Any] = {"maxLoad": evaluation.objective}
     for accelerator, key in ((True, "fpgas"), (False, "cpus")):
         kinds = [kind for kind in problem.kinds if kind.accelerator is accelerator and kind.count > 0]

@@ -72,6 +72,7 @@ class _PlanDevice(msgspec.Struct):
     operators: list[int]
     kind: str = "accelerator"
     device_kind: str | None = None
+    replica_devices: list[str] = []
 
 
 class _PlanDocument(msgspec.Struct):
@@ -107,7 +108,8 @@ def read_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
         kind = kind_of.get(device.name)
         if kind is None:
             raise InputError(f"{path}: there is no device {device.name!r} in problem {problem.name!r}")
-        stages.append(Stage(device=device.name, kind=kind, operators=tuple(device.operators)))
+        others = tuple(name for name in device.replica_devices if name != device.name)
+        stages.append(Stage(device=device.name, kind=kind, operators=tuple(device.operators), replicas=others))
     return Plan(stages=tuple(stages), contiguity=document.contiguity)
 
 
@@ -124,6 +126,10 @@ def _stage_document(problem: ThroughputProblem, entry: Stage, stage: StageEvalua
         "communication_in": stage.communication_in,
         "communication_out": stage.communication_out,
         "in_flight": stage.in_flight,
+        "replicas": stage.replicas,
+        "replica_devices": list(entry.devices),
+        "synchronisation": stage.synchronisation,
+        "reload": stage.reload,
         "memory_bytes": {
             "operators": stage.memory.operators,
             "weights": stage.memory.weights,
@@ -144,6 +150,15 @@ def plan_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation
         "pipeline": msgspec.structs.asdict(pipeline_of(problem, plan, evaluation)),
         "devices": [
             _stage_document(problem, entry, stage) for entry, stage in zip(plan.stages, evaluation.stages, strict=True)
+        ],
+        "groups": [
+            {
+                "name": group.name,
+                "load": group.load,
+                "communication_in": group.transfers.incoming,
+                "communication_out": group.transfers.outgoing,
+            }
+            for group in evaluation.groups
         ],
     }
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal
 
-from partita.throughput.problem import ThroughputProblem
+import msgspec
 
-__all__ = ["ALL_VARIANTS", "Variant", "refuse_variants", "variants_of"]
+from partita.errors import InputError
+from partita.throughput.problem import DeviceGroup, ThroughputProblem
+
+__all__ = ["ALL_VARIANTS", "Variant", "reload_at", "refuse_variants", "split_evenly", "variants_of"]
+
+#: Seconds per time unit.
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
 Variant = Literal["overlap", "duplex", "gpipe", "replicas", "groups", "streaming"]
 
@@ -45,3 +51,58 @@ def refuse_variants(problem: ThroughputProblem, supported: Collection[Variant] =
     if not missing:
         return None
     return f"it does not know {', nor '.join(missing)}; use the solver 'exact' with acyclic splits"
+
+
+def split_evenly(problem: ThroughputProblem, groups: int, bandwidth: float) -> ThroughputProblem:
+    """The problem with its devices in groups of (nearly) equal size, the larger ones first.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    groups
+        How many; 1 for none.
+    bandwidth
+        Of each group's link, as a fraction of the slowest accelerator's own.
+
+    Raises
+    ------
+    InputError
+        If there are more groups than devices, or a number is out of range.
+    """
+    if groups < 1 or groups > problem.device_count:
+        raise InputError(f"{groups} groups of {problem.device_count} devices: each group needs a device")
+    if not 0 < bandwidth < float("inf"):
+        raise InputError(f"the groups' bandwidth is {bandwidth}; it must be positive and finite")
+    if groups == 1:
+        return problem.replace(groups=())
+    paying = [kind for kind in problem.kinds if kind.accelerator and kind.count > 0] or list(problem.kinds)
+    return problem.replace(
+        groups=tuple(
+            DeviceGroup(
+                name=f"group:{number}",
+                counts=tuple(kind.count // groups + (number < kind.count % groups) for kind in problem.kinds),
+                transfer_time_per_unit=max(kind.transfer_time_per_unit for kind in paying) / bandwidth,
+                transfer_latency=max(kind.transfer_latency for kind in paying),
+            )
+            for number in range(groups)
+        )
+    )
+
+
+def reload_at(problem: ThroughputProblem, bytes_per_s: float) -> ThroughputProblem:
+    """The problem with another bandwidth for fetching what does not fit into memory.
+
+    Raises
+    ------
+    InputError
+        If the bandwidth is not positive, or the problem's time unit is not known.
+    """
+    if not bytes_per_s > 0:
+        raise InputError(f"the reload bandwidth is {bytes_per_s}; it must be positive")
+    if problem.unit not in _SECONDS:
+        raise InputError(
+            f"problem {problem.name!r} has times in {problem.unit!r}, for which bytes per second mean nothing"
+        )
+    time = 1.0 / (bytes_per_s * _SECONDS[problem.unit])
+    return problem.replace(kinds=tuple(msgspec.structs.replace(k, reload_time_per_byte=time) for k in problem.kinds))
