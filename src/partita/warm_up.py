@@ -5,14 +5,16 @@ Compiled code is kept beside the package; running this again only loads it.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 
 from partita.baselines import DEFAULT_BASELINES
 from partita.result import Monitor
+from partita.throughput.plan import Contiguity
 from partita.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
 from partita.throughput.solvers import DEFAULT_SOLVERS
-from partita.throughput.solvers.protocol import Options
+from partita.throughput.solvers.protocol import Options, Solver
 
 __all__ = ["main"]
 
@@ -33,26 +35,35 @@ def _problems() -> list[ThroughputProblem]:
         Operator(id=op.id + 10, times=op.times, backward=True, colocation=op.id, memory_bytes=1.0)
         for op in plain.operators
     )
-    forward = tuple(
-        Operator(id=op.id, times=op.times, colocation=op.id, memory_bytes=10.0) for op in plain.operators
-    )
+    forward = tuple(Operator(id=op.id, times=op.times, colocation=op.id, memory_bytes=10.0) for op in plain.operators)
     training = plain.replace(operators=forward + backward, schedule=Schedule(name="1f1b", microbatches=4))
     gpipe = training.replace(schedule=Schedule(name="gpipe", microbatches=4))
     return [plain, training, gpipe, plain.replace(communication="overlap"), plain.replace(max_replicas=2)]
 
 
-def main() -> int:
-    """Run every solver and baseline that takes them on over the small problems."""
-    started = time.perf_counter()
-    for problem in _problems():
-        for solver in (*DEFAULT_SOLVERS, *DEFAULT_BASELINES):
-            for contiguity in ("acyclic", "free"):
-                options = Options(contiguity=contiguity)  # type: ignore[arg-type]
+def _run(solvers: tuple[Solver, ...], problems: list[ThroughputProblem]) -> None:
+    contiguities: tuple[Contiguity, ...] = ("acyclic", "free")
+    for problem in problems:
+        for solver in solvers:
+            for contiguity in contiguities:
+                options = Options(contiguity=contiguity)
                 if solver.supports(problem, options) is None:
                     solver.solve(problem, options, Monitor(_LIMIT_S))
+
+
+def main(arguments: list[str]) -> int:
+    """Run every solver and baseline that takes them on over the small problems, the variants in a second process."""
+    problems = _problems()
+    if arguments == ["variants"]:
+        _run(DEFAULT_SOLVERS[:1], problems[2:])
+        return 0
+    started = time.perf_counter()
+    with subprocess.Popen([sys.executable, "-m", "partita.warm_up", "variants"]) as other:
+        _run((*DEFAULT_SOLVERS, *DEFAULT_BASELINES), problems[:2])
+        code = other.wait()
     print(f"kernels ready after {time.perf_counter() - started:.0f} s")
-    return 0
+    return code
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,10 +1,10 @@
 """Interchangeable items get an order, so that searches do not try them in every one.
 
 Two items are twins if swapping them changes nothing: equal times, predecessors and successors, nets that become each
-other's, and equal memory (unless any one device could hold everything). From any acyclic split in which the first of two
-twins lies behind the second, swapping them gives a split with the same loads in which it does not. So an edge between
-consecutive twins loses no optimum. Examples are the key and value projections of an attention layer that reads another
-layer's output.
+other's, and equal memory (unless any one device could hold everything). From any acyclic split in which the first of
+two twins lies behind the second, swapping them gives a split with the same loads in which it does not. So an edge
+between consecutive twins loses no optimum. Examples are the key and value projections of an attention layer that reads
+another layer's output.
 """
 
 from __future__ import annotations
