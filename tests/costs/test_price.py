@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from cost_graphs import make_cluster, make_graph
 
+from cost_graphs import make_cluster, make_graph
 from partita.cluster import Cluster
 from partita.costs.price import price
 from partita.errors import InputError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cost_graphs import make_cluster, make_graph
 
+from cost_graphs import make_cluster, make_graph
 from partita.costs.price import price
 from partita.costs.table import CostRow, CostTable, read_cost_table
 from partita.errors import FormatError, InputError

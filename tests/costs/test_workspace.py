@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cost_graphs import training_graphs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cost_graphs import training_graphs
 from partita.costs.workspace import colocation_roots, lives, saved_readers, workspace_bytes
 from partita.graph import Graph
 
