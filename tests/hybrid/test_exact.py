@@ -68,7 +68,7 @@ def test_too_many_sets_give_a_plan_with_a_valid_bound(problem: HybridProblem) ->
     with mock.patch.object(exact, "MOST_SETS", 1):
         outcome = exact.HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
     expected = best_objective(problem)
-    assert not outcome.infeasible
+    assert expected is None or not outcome.infeasible
     if outcome.plan is not None:
         value, broken = judge(problem, outcome.plan)
         assert broken == []

@@ -335,5 +335,5 @@ def new_scratch(model: Model) -> HybridScratch:
         name: np.zeros(lengths.get(name, n + 2), dtype=np.float64 if name in floats else np.int32)
         for name in HybridScratch._fields
     }
-    values["counters"] = np.zeros(4, dtype=np.int64)
+    values["counters"] = np.zeros(2, dtype=np.int64)
     return HybridScratch(**values)

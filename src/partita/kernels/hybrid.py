@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.arrays import Ints, Longs
+from partita.kernels.arrays import Floats, Ints, Longs, Words
 from partita.kernels.compiled import compiled
-from partita.kernels.hybrid_arrays import HybridArrays, HybridScratch
-from partita.kernels.hybrid_knapsack import cheapest, fill_items
+from partita.kernels.hybrid_arrays import HybridArrays, HybridKnown, HybridScratch
+from partita.kernels.hybrid_knapsack import bracket, cheapest, fill_items
 
-__all__ = ["NONE", "STEP", "choose", "decide", "trace"]
+__all__ = ["NONE", "STEP", "choose", "decide", "lay_out", "trace"]
 
 #: More devices than there are.
 NONE = 1 << 30
@@ -26,15 +26,22 @@ STEP = 5
 @compiled
 def boundary(h: HybridArrays, inner: int, outer: int, r: int) -> float:
     """Time to move what crosses the boundary of a stage, for one microbatch and the fastest configurations."""
-    total = h.enter[r, outer] + h.leave[r, inner]
+    jump = jumping(h.cross_ptr, h.cross, h.target, h.members, h.edge_enter[r], h.edge_leave[r], inner, outer)
+    return float(max(h.enter[r, outer] + h.leave[r, inner] - jump, 0.0))
+
+
+@compiled
+def jumping(
+    cross_ptr: Ints, cross: Ints, target: Ints, members: Words, enter: Floats, leave: Floats, inner: int, outer: int
+) -> float:
+    """What edges that jump over a stage add to the sums of its two sets."""
+    total = 0.0
     one = np.uint64(1)
-    # Edges that jump over the stage are in both sums.
-    for k in range(h.cross_ptr[outer], h.cross_ptr[outer + 1]):
-        e = h.cross[k]
-        v = h.target[e]
-        if h.members[inner, v >> 6] & (one << np.uint64(v & 63)) != 0:
-            total -= h.edge_enter[r, e] + h.edge_leave[r, e]
-    return float(max(total, 0.0))
+    for k in range(cross_ptr[outer], cross_ptr[outer + 1]):
+        v = target[cross[k]]
+        if members[inner, v >> 6] & (one << np.uint64(v & 63)) != 0:
+            total += enter[cross[k]] + leave[cross[k]]
+    return total
 
 
 @compiled
@@ -83,6 +90,72 @@ def fits(
 
 
 @compiled
+def capacity(h: HybridArrays, inner: int, outer: int, r: int, top: int, smallest: bool) -> int:
+    """The most microbatches in flight, up to ``top``, with the fastest (or the smallest) configurations; 0 if none."""
+    low, high = 0, top
+    while low < high:
+        y = (low + high + 1) // 2
+        if smallest:
+            k = h.segment[r, y]
+            active, fixed = h.small_active[k, outer] - h.small_active[k, inner], h.small_fixed[k, outer]
+            fixed -= h.small_fixed[k, inner]
+        else:
+            active, fixed = h.active[r, outer] - h.active[r, inner], h.fixed[r, outer] - h.fixed[r, inner]
+        if active * y + fixed <= h.limits[0]:
+            low = y
+        else:
+            high = y - 1
+    return low
+
+
+@compiled
+def lay_out(h: HybridArrays, free: Ints, ptr: Longs) -> int:
+    """Fill ``free`` and ``ptr`` of ``HybridKnown`` for every stage, and return the number of entries."""
+    sets, ranks = h.work.shape[0], h.degree.shape[0]
+    top = h.segment.shape[1] - 1
+    size = 0
+    for inner in range(sets):
+        for outer in range(sets):
+            stage = outer > inner and subset(h, inner, outer)
+            for r in range(ranks):
+                entry = (inner * sets + outer) * ranks + r
+                ptr[entry] = size
+                if stage and h.uniform[r] and h.missing[r, outer] == h.missing[r, inner]:
+                    free[entry] = capacity(h, inner, outer, r, top, False)
+                    size += max(0, capacity(h, inner, outer, r, top, True) - free[entry])
+    ptr[sets * sets * ranks] = size
+    return size
+
+
+@compiled
+def learn(
+    h: HybridArrays,
+    s: HybridScratch,
+    known: HybridKnown,
+    place: int,
+    inner: int,
+    outer: int,
+    r: int,
+    in_flight: int,
+    budget: float,
+    stop: Longs,
+) -> None:
+    """Extend what is known of the least time of a stage until it says whether the time is within the budget."""
+    count, total, missing = fill_items(h, s, inner, outer, r, in_flight, 0.0)
+    if np.isnan(known.low[place]):
+        least, most = bracket(s, count, missing)
+        known.low[place], known.high[place] = total + least, total + most
+    if known.high[place] <= budget or known.low[place] > budget:
+        return
+    found = cheapest(h, s, r, count, missing, budget - total, True, stop)
+    if found < np.inf:
+        # Sums in another order may round beyond the budget that was just met.
+        known.high[place] = min(known.high[place], total + found, budget)
+    elif stop[0] == 0:
+        known.low[place] = np.nextafter(budget, np.inf)
+
+
+@compiled
 def reach(
     h: HybridArrays,
     s: HybridScratch,
@@ -95,7 +168,7 @@ def reach(
     budget: float,
     stop: Longs,
 ) -> int:
-    """The most microbatches in flight, from ``low`` to ``high``, that a stage can hold; low - 1 if none."""
+    """The most microbatches in flight, from ``low`` to ``high``, that a stage can hold; less than ``low`` if none."""
     if h.uniform[r]:
         active, fixed = h.active[r, outer] - h.active[r, inner], h.fixed[r, outer] - h.fixed[r, inner]
         if active * high + fixed <= h.limits[0]:
@@ -129,12 +202,12 @@ def subset(h: HybridArrays, inner: int, outer: int) -> bool:
 
 
 @compiled
-def first_replicas(h: HybridArrays, target: float, one: float, weight: float) -> int:
+def first_replicas(allowed: Longs, per_batch: bool, target: float, one: float, weight: float) -> int:
     """The smallest number of replicas that time alone allows: d·T must cover one microbatch."""
     if one <= target:
-        return int(h.next_replicas[1])
-    top = h.next_replicas.shape[0] - 1
-    if h.limits[2] != 0.0 or weight == 0.0:
+        return int(allowed[1])
+    top = allowed.shape[0] - 1
+    if per_batch or weight == 0.0:
         least = one / target * (1.0 - ROUNDING)
     else:
         # Beyond one replica, T·d² − (A + 4W)·d + 4W must not be negative: the larger root.
@@ -142,13 +215,14 @@ def first_replicas(h: HybridArrays, target: float, one: float, weight: float) ->
         least = (both + np.sqrt(max(0.0, both * both - 16.0 * weight * target))) / (2.0 * target) * (1.0 - 1e-9)
     if not least < top:
         return int(top)
-    return int(h.next_replicas[max(1, int(np.ceil(least)))])
+    return int(allowed[max(1, int(np.ceil(least)))])
 
 
 @compiled
 def decide(
     h: HybridArrays,
     s: HybridScratch,
+    known: HybridKnown,
     target: float,
     devices: int,
     fewest: Ints,
@@ -166,6 +240,7 @@ def decide(
     top = width - 1
     target *= 1.0 + ROUNDING
     last = sets - 1
+    outers = np.empty(sets, dtype=np.int32)
     fewest[:] = NONE
     fewest[0, :] = 0
     for i in range(sets):
@@ -189,61 +264,152 @@ def decide(
         low, high = low_s[i], high_s[i]
         if low >= top:
             continue
-        for j in range(i + 1, sets):
-            work = h.work[j] - h.work[i]
-            spare = int(devices - best - h.rest[j] / target + 1e-6)
-            if spare < 1 or work > spare * target or not subset(h, i, j):
-                continue
-            extend(h, s, i, j, target, spare, fewest, low, high, stop)
+        count = supersets(h.work, h.rest, h.members, i, target, devices - best, outers)
+        extend(h, s, known, i, outers[:count], target, devices - best, fewest, low, high, stop)
     return int(fewest[last, top])
+
+
+@compiled
+def first_within(row: Ints, low: int, high: int, limit: float) -> int:
+    """The first place of a falling row from ``low`` to ``high`` whose value is within the limit; high + 1 if none."""
+    high += 1
+    while low < high:
+        middle = (low + high) // 2
+        if row[middle] <= limit:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@compiled
+def improve(into: Ints, row: Ints, begin: int, end: int, shift: int, cost: int) -> None:
+    """``into[k] = min(into[k], row[k - shift] + cost)`` for k from ``begin`` to ``end``; ``into`` keeps falling."""
+    if begin > end:
+        return
+    # Slices, because indices that cannot be negative let the compiler use vector instructions.
+    here, there = into[begin : end + 1], row[begin - shift : end + 1 - shift]
+    added = np.int32(cost)
+    for k in range(here.shape[0]):
+        here[k] = min(here[k], np.int32(there[k] + added))
+    value = into[end]
+    for k in range(end + 1, into.shape[0]):
+        if into[k] <= value:
+            break
+        into[k] = value
+
+
+@compiled
+def supersets(work: Floats, rest: Floats, members: Words, inner: int, target: float, devices: int, found: Ints) -> int:
+    """List the supersets of a set whose other layers and whose stage the devices left can run; returns their number."""
+    count = 0
+    words = members.shape[1]
+    for outer in range(inner + 1, work.shape[0]):
+        spare = np.floor(devices - rest[outer] / target + 1e-6)
+        if spare < 1 or work[outer] - work[inner] > spare * target:
+            continue
+        inside = True
+        for word in range(words):
+            if members[inner, word] & ~members[outer, word] != 0:
+                inside = False
+                break
+        if inside:
+            found[count] = outer
+            count += 1
+    return count
 
 
 @compiled
 def extend(
     h: HybridArrays,
     s: HybridScratch,
+    known: HybridKnown,
     inner: int,
-    outer: int,
+    outers: Ints,
     target: float,
-    spare: int,
+    devices: int,
     fewest: Ints,
     low_s: int,
     high_s: int,
     stop: Longs,
 ) -> None:
-    """Try the stage between two sets on at most ``spare`` devices, with every pair of degrees that can help."""
-    top = fewest.shape[1] - 1
-    row, into = fewest[inner], fewest[outer]
-    for r in range(h.degree.shape[0]):
+    """Try the stages between one set and some supersets, with every pair of degrees that can help.
+
+    ``devices`` are left after the fewest that run the inner set. Calls that pass all arrays are kept out of the loops:
+    each costs more than the rest of an iteration.
+    """
+    top, sets, ranks = fewest.shape[1] - 1, fewest.shape[0], h.degree.shape[0]
+    row = fewest[inner]
+    best = row[high_s]
+    rest, missing, time, weights, active, fixed = h.rest, h.missing, h.time, h.weight, h.active, h.fixed
+    enter, leave, allowed = h.enter, h.leave, h.next_replicas
+    memory, batch, per_batch = h.limits[0], h.limits[1], h.limits[2] != 0.0
+    cross_ptr, cross, heads, members = h.cross_ptr, h.cross, h.target, h.members
+    free, ptr, lows, highs = known.free, known.ptr, known.low, known.high
+    remember = ptr.shape[0] > 1
+    for r in range(ranks):
         t = h.degree[r]
-        if t > spare or h.missing[r, outer] != h.missing[r, inner]:
-            continue
-        most = min(spare // t, top - low_s)
-        compute = h.time[r, outer] - h.time[r, inner]
-        if compute > most * target:
-            continue
-        weight = h.weight[r, outer] - h.weight[r, inner]
-        one = compute + boundary(h, inner, outer, r)
-        covered = 0
-        d = first_replicas(h, target, one, weight)
-        while d <= most:
-            # For one degree t, a larger d costs devices and leaves less of s: it helps only where memory stopped a
-            # smaller one, and never beyond the last fall of the inner row.
-            begin, end = max(low_s + d, covered + 1), min(high_s + d, top)
-            sync = sync_factor(h, d)
-            if begin <= end and one + sync * weight <= d * target:
-                spent = one - compute + sync * weight
-                if not h.uniform[r]:
-                    spent = plain_boundary(h, inner, outer)
-                high = -(-end // d)
-                found = reach(h, s, inner, outer, r, d, -(-begin // d), high, d * target - spent, stop)
-                hold = min(end, found * d)
-                for k in range(begin, hold + 1):
-                    into[k] = min(into[k], row[k - d] + d * t)
-                covered = max(covered, hold)
-                if found == high:
-                    break
-            d = h.next_replicas[d + 1]
+        uniform = h.uniform[r] != 0
+        edge_enter, edge_leave = h.edge_enter[r], h.edge_leave[r]
+        for outer in outers:
+            spare = int(devices - rest[outer] / target + 1e-6)
+            if t > spare or missing[r, outer] != missing[r, inner]:
+                continue
+            most = min(spare // t, top - low_s)
+            compute = time[r, outer] - time[r, inner]
+            if compute > most * target:
+                continue
+            jump = jumping(cross_ptr, cross, heads, members, edge_enter, edge_leave, inner, outer)
+            one = compute + max(0.0, enter[r, outer] + leave[r, inner] - jump)
+            weight = weights[r, outer] - weights[r, inner]
+            per_count, base = active[r, outer] - active[r, inner], fixed[r, outer] - fixed[r, inner]
+            into = fewest[outer]
+            entry = (inner * sets + outer) * ranks + r
+            covered = 0
+            d = first_replicas(allowed, per_batch, target, one, weight)
+            while d <= most:
+                # For one degree t, a larger d costs devices and leaves less of s: it helps only where memory stopped a
+                # smaller one, and never beyond the last fall of the inner row.
+                begin, end = max(low_s + d, covered + 1), min(high_s + d, top)
+                # Nor where too few devices would be left, or as few devices are known to do.
+                begin = max(begin, d + first_within(row, low_s, high_s, spare + best - d * t))
+                if begin <= end and row[end - d] + d * t >= into[begin]:
+                    # Rows fall: what is known at the beginning is as good as the best here.
+                    begin = end + 1
+                while begin <= end and row[begin - d] + d * t >= into[begin]:
+                    begin += 1
+                while begin <= end and row[end - d] + d * t >= into[end]:
+                    end -= 1
+                sync = 4.0 * (d - 1) / (batch if per_batch else d)
+                if begin <= end and one + sync * weight <= d * target:
+                    high, low = -(-end // d), -(-begin // d)
+                    budget = d * target - (one - compute + sync * weight)
+                    if not uniform:
+                        found = reach(
+                            h, s, inner, outer, r, d, low, high, d * target - plain_boundary(h, inner, outer), stop
+                        )
+                    elif per_count * high + base <= memory:
+                        found = high
+                    elif remember:
+                        found = min(high, free[entry] + ptr[entry + 1] - ptr[entry])
+                        low = max(low, free[entry] + 1)
+                        while low <= found:
+                            y = (low + found + 1) // 2
+                            k = ptr[entry] + y - free[entry] - 1
+                            if not highs[k] <= budget and not lows[k] > budget:
+                                learn(h, s, known, k, inner, outer, r, y, budget, stop)
+                            if highs[k] <= budget:
+                                low = y + 1
+                            else:
+                                found = y - 1
+                    else:
+                        found = reach(h, s, inner, outer, r, d, low, high, budget, stop)
+                    hold = min(end, found * d)
+                    improve(into, row, begin, hold, d, d * t)
+                    covered = max(covered, hold)
+                    if found == high:
+                        break
+                d = allowed[d + 1]
 
 
 @compiled
@@ -262,7 +428,8 @@ def trace(
     not hold a plan.
     """
     sets = fewest.shape[0]
-    target *= 1.0 + ROUNDING
+    # Remembered times were summed in another order.
+    target *= 1.0 + 10.0 * ROUNDING
     outer, count = sets - 1, 0
     while outer > 0:
         value = fewest[outer, column]
@@ -281,7 +448,7 @@ def trace(
                 compute = h.time[r, outer] - h.time[r, inner]
                 weight = h.weight[r, outer] - h.weight[r, inner]
                 one = compute + boundary(h, inner, outer, r)
-                d = first_replicas(h, target, one, weight)
+                d = first_replicas(h.next_replicas, h.limits[2] != 0.0, target, one, weight)
                 while d <= column and d * t <= value:
                     sync = sync_factor(h, d)
                     if fewest[inner, column - d] + d * t == value and one + sync * weight <= d * target:

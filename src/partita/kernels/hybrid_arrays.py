@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from partita.kernels.arrays import Bytes, Floats, Ints, Longs, Words
 
-__all__ = ["HybridArrays", "HybridScratch"]
+__all__ = ["HybridArrays", "HybridKnown", "HybridScratch"]
 
 
 class HybridArrays(NamedTuple):
@@ -96,6 +96,27 @@ class HybridArrays(NamedTuple):
     kind: Ints
     next_replicas: Longs
     limits: Floats
+
+
+class HybridKnown(NamedTuple):
+    """What is known of the least time of stages, from decision to decision: it does not depend on the target.
+
+    Entry (inner · Z + outer) · R + r belongs to a stage. All arrays have one element where nothing is remembered.
+
+    Attributes
+    ----------
+    free
+        The most microbatches in flight that the fastest configurations hold.
+    ptr
+        First entry of ``low`` and ``high`` for the counts after ``free``, as far as the smallest configurations reach.
+    low, high
+        The least time lies between these; NaN while nothing is known.
+    """
+
+    free: Ints
+    ptr: Longs
+    low: Floats
+    high: Floats
 
 
 class HybridScratch(NamedTuple):

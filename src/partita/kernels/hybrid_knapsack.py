@@ -16,7 +16,7 @@ from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled
 from partita.kernels.hybrid_arrays import HybridArrays, HybridScratch
 
-__all__ = ["cheapest", "fill_items"]
+__all__ = ["bracket", "cheapest", "fill_items"]
 
 
 @compiled
@@ -138,6 +138,17 @@ def _relax(s: HybridScratch, count: int, need: float) -> tuple[float, float, flo
         rounded += slope * gain
         left -= gain
     return np.inf, np.inf, np.inf
+
+
+@compiled
+def bracket(s: HybridScratch, count: int, need: float) -> tuple[float, float]:
+    """A lower and an upper bound of the least loss that gains ``need``; infinite if nothing does."""
+    if need <= 0.0:
+        return 0.0, 0.0
+    if count == 0:
+        return np.inf, np.inf
+    value, _, rounded = _relax(s, count, need)
+    return value * (1.0 - 1e-12), rounded
 
 
 @compiled

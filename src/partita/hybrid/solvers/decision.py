@@ -12,10 +12,15 @@ from partita.errors import DisagreementError
 from partita.hybrid.evaluate import evaluate
 from partita.hybrid.instance import Model, build_arrays, new_scratch
 from partita.hybrid.plan import HybridPlan, HybridStage
-from partita.kernels.hybrid import NONE, STEP, choose, decide, trace
+from partita.kernels.hybrid import NONE, STEP, choose, decide, lay_out, trace
+from partita.kernels.hybrid_arrays import HybridArrays, HybridKnown
 from partita.units import leq
 
 __all__ = ["Family"]
+
+#: Most stages, and most pairs of a stage and a number of microbatches in flight, whose times are remembered.
+_MOST_STAGES = 2_000_000
+_MOST_TIMES = 10_000_000
 
 
 class Family:
@@ -35,6 +40,7 @@ class Family:
         self.model, self.stop = model, stop
         self.arrays, self.sets = build_arrays(model, sets)
         self.scratch = new_scratch(model)
+        self.known = _known(self.arrays)
         size = len(self.sets)
         self.fewest = np.empty((size, model.width + 1), dtype=np.int32)
         self._low, self._high = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
@@ -58,6 +64,7 @@ class Family:
         return decide(
             self.arrays,
             self.scratch,
+            self.known,
             target,
             self.model.problem.devices,
             self.fewest,
@@ -105,3 +112,14 @@ class Family:
             tensor_parallel=self.model.degrees[r],
             configurations={identity: configurations[identity] for identity in operators},
         )
+
+
+def _known(arrays: HybridArrays) -> HybridKnown:
+    """Room to remember the least times of stages; none where there are too many."""
+    stages = len(arrays.work) ** 2 * len(arrays.degree)
+    if stages <= _MOST_STAGES:
+        free, ptr = np.zeros(stages, dtype=np.int32), np.zeros(stages + 1, dtype=np.int64)
+        size = lay_out(arrays, free, ptr)
+        if size <= _MOST_TIMES:
+            return HybridKnown(free, ptr, np.full(size + 1, np.nan), np.full(size + 1, np.nan))
+    return HybridKnown(np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
