@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
@@ -316,6 +317,7 @@ def plan(
     solver: str | None = None,
     threads: int = 2,
     progress: Progress | None = None,
+    change: Callable[[ThroughputProblem], ThroughputProblem] | None = None,
     **pricing: Any,
 ) -> ModelPlan:
     """Price a model on a cluster, split it, and compare the split with what people do by hand.
@@ -328,6 +330,8 @@ def plan(
         The devices.
     time_limit_s, seed, contiguity, solver, threads, progress
         As for ``solve``.
+    change
+        Applied to the priced problem: other variants, for example.
     pricing
         Further arguments of ``price``: microbatches, schedule, optimizer, recompute, and so on.
 
@@ -339,6 +343,8 @@ def plan(
     from partita.costs.price import price
 
     problem = price(graph, cluster, **pricing)
+    if change is not None:
+        problem = change(problem)
     result = solve(
         problem,
         time_limit_s=time_limit_s,

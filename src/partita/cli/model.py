@@ -24,13 +24,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def model_options(command: Command) -> Command:
     """Options that say what the model is and how it runs."""
     for option in (
+        click.option("--hierarchy", is_flag=True, help="Machines are groups: fast links inside, the network between."),
         click.option("--recompute", is_flag=True, help="Training: keep only stage inputs, run forward again."),
         click.option(
             "--schedule", type=click.Choice(["1f1b", "gpipe"]), default="1f1b", show_default=True, help="Training."
         ),
-        click.option(
-            "--costs", "cost_table", type=click.Path(), metavar="TABLE", help="Measured times."
-        ),
+        click.option("--costs", "cost_table", type=click.Path(), metavar="TABLE", help="Measured times."),
         click.option(
             "--tied",
             type=click.Choice(["copy", "together"]),
@@ -117,7 +116,7 @@ def read_cluster(text: str) -> Cluster:
 
 
 #: Options that go to ``price`` under their own name.
-PRICING = ("optimizer", "optimizer_dtype", "tied", "schedule", "recompute")
+PRICING = ("optimizer", "optimizer_dtype", "tied", "schedule", "recompute", "hierarchy")
 
 
 def take_pricing(options: dict[str, Any]) -> dict[str, Any]:

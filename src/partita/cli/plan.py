@@ -15,9 +15,11 @@ from partita.cli.common import (
     progress_line,
     run_options,
     summary_lines,
+    weight_sync_option,
     write_result,
 )
 from partita.cli.model import model_options, pricing_arguments, read_cluster, read_model, take_pricing
+from partita.cli.variants import VARIANT_OPTIONS, apply_variants, variant_options
 from partita.errors import UnsupportedError
 
 __all__ = ["plan"]
@@ -31,6 +33,8 @@ __all__ = ["plan"]
 )
 @click.option("--microbatches", type=click.IntRange(min=1), help="Per batch; default 1, for training 4 per device.")
 @model_options
+@variant_options
+@weight_sync_option
 @run_options
 @click.option("--problem-output", type=click.Path(), metavar="P.json", help="Write the priced problem.")
 @click.option("--graph-output", type=click.Path(), metavar="G.json", help="Write the traced graph.")
@@ -62,6 +66,8 @@ def plan(
     # The cluster is read first: a mistake there should not cost the time of tracing.
     machines = read_cluster(cluster)
     pricing = take_pricing(options)
+    variants = {name: options.pop(name) for name in VARIANT_OPTIONS if name != "schedule"}
+    variants["weight_sync_per_batch"] = options.pop("weight_sync_per_batch")
     graph = read_model(model, **options)
 
     from partita.formats.native import write_graph, write_problem
@@ -80,6 +86,7 @@ def plan(
             solver=solver,
             threads=threads,
             progress=progress,
+            change=lambda problem: apply_variants(problem, **variants),
             **pricing_arguments(pricing, graph, machines, microbatches),
         )
     if problem_output is not None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from partita.cluster import Cluster, DeviceGroup, LinkPath
 from partita.costs.gradients import partial_gradients
+from partita.costs.hierarchy import inside_paths, machine_groups
 from partita.costs.optimizer import OPTIMIZERS, dtype_bytes, optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
@@ -43,6 +44,7 @@ def price(
     tied: Literal["copy", "together"] = "copy",
     costs: CostSource | None = None,
     name: str | None = None,
+    hierarchy: bool = False,
 ) -> ThroughputProblem:
     """The throughput problem of a graph on a cluster, in seconds and bytes.
 
@@ -72,6 +74,9 @@ def price(
         Where operator times come from; the roofline unless stated.
     name
         The problem's name; the graph's and cluster's names unless stated.
+    hierarchy
+        Price devices at the links inside their machine, and make each machine a group that pays for what crosses the
+        network; otherwise every transfer is priced at the slowest way its device may have to use.
 
     Raises
     ------
@@ -83,7 +88,7 @@ def price(
     _check_options(schedule, optimizer, optimizer_dtype, tied, microbatches, recompute and not training)
     source: CostSource = Roofline() if costs is None else costs
     groups = cluster.groups()
-    paths = [cluster.slowest_path(group) for group in groups]
+    paths = inside_paths(cluster, groups) if hierarchy else [cluster.slowest_path(group) for group in groups]
     kinds = tuple(_kind(cluster, group, path) for group, path in zip(groups, paths, strict=True))
 
     roots = colocation_roots(graph)
@@ -100,7 +105,7 @@ def price(
     notes = [
         *graph.notes,
         *source.notes(),
-        *_link_notes(cluster, groups, paths),
+        *_link_notes(cluster, groups, paths, hierarchy),
         *_memory_notes(training, microbatches),
     ]
     notes += parameter_notes
@@ -117,6 +122,7 @@ def price(
             for place, readers in saved.items()
         ),
         schedule=plan_schedule,
+        groups=machine_groups(cluster, groups) if hierarchy else (),
         unit="s",
         notes=tuple(notes),
     )
@@ -152,6 +158,8 @@ def _kind(cluster: Cluster, group: DeviceGroup, path: LinkPath | None) -> Device
         accelerator=spec.accelerator,
         transfer_time_per_unit=1.0 / path.bandwidth_bytes_per_s,
         transfer_latency=path.latency_s,
+        sync_time_per_byte=1.0 / path.bandwidth_bytes_per_s,
+        reload_time_per_byte=1.0 / path.bandwidth_bytes_per_s,
     )
 
 
@@ -246,7 +254,9 @@ def _parameters(
     return tuple(result), notes
 
 
-def _link_notes(cluster: Cluster, groups: list[DeviceGroup], paths: list[LinkPath | None]) -> list[str]:
+def _link_notes(
+    cluster: Cluster, groups: list[DeviceGroup], paths: list[LinkPath | None], hierarchy: bool
+) -> list[str]:
     parts = [
         f"{group.spec.name} {path.bandwidth_bytes_per_s / 1e9:.4g} GB/s over {path.link}"
         for group, path in zip(groups, paths, strict=True)
@@ -254,9 +264,14 @@ def _link_notes(cluster: Cluster, groups: list[DeviceGroup], paths: list[LinkPat
     ]
     if not parts:
         return []
+    if hierarchy:
+        return [
+            f"Transfers are priced at the links inside a machine: {', '.join(parts)}; what leaves a machine is paid by the "
+            "machine, too, at the network's rate."
+        ]
     note = (
         "Every transfer is priced at the slowest way its device may have to use, wherever the other end is: "
-        f"{', '.join(parts)}; transfers do not overlap with work and do not share links."
+        f"{', '.join(parts)}; transfers do not share links."
     )
     if len(groups) > 1 and not all(group.spec.accelerator for group in groups):
         note += " Transfers between an accelerator and a CPU are priced at the CPU's end at the host link."

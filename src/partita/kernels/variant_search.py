@@ -64,7 +64,7 @@ def _store_ideal(s: VariantStore, x: VariantScratch, code: np.uint64) -> int:
                     same = False
                     break
             if same:
-                return known
+                return int(known)
         slot = (slot + 1) & mask
     number = s.counters[IDEALS]
     if number >= s.ideal_hash.shape[0]:
@@ -74,7 +74,7 @@ def _store_ideal(s: VariantStore, x: VariantScratch, code: np.uint64) -> int:
     s.words[number] = x.words
     s.fewest[number] = 1 << 30
     s.counters[IDEALS] = number + 1
-    return number
+    return int(number)
 
 
 @compiled

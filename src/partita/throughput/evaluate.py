@@ -74,9 +74,10 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
     memories = _memories(problem, stage_of, kind_of, in_flight, entering)
     weights = _synchronised(problem, stage_of, len(plan.stages))
     stages = []
-    for i, stage in enumerate(plan.stages):
+    for i, entry in enumerate(plan.stages):
         kind = problem.kinds[kind_of[i]]
-        over = 0.0 if memories[i].limit is None else max(0.0, memories[i].total - memories[i].limit)
+        room = memories[i].limit
+        over = 0.0 if room is None else max(0.0, memories[i].total - room)
         reload = over * kind.reload_time_per_byte if problem.streaming else 0.0
         synchronised = synchronisation(problem, kind, weights[i], replicas[i])
         load = device_load(
@@ -90,8 +91,8 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
         )
         stages.append(
             StageEvaluation(
-                device=stage.device,
-                kind=stage.kind,
+                device=entry.device,
+                kind=entry.kind,
                 compute_forward=forward[i],
                 compute_backward=backward[i],
                 transfers=transfers[i],

@@ -197,7 +197,9 @@ def prepare_variant(problem: ThroughputProblem, *, backwards: bool | None = None
     arrays = _arrays(problem, instance, original, back, kinds, count)
     groups = [problem.groups[g] for g in (filled, 1 - filled)] if several else []
     lines = _lines(problem, instance, shape, arrays, original, kinds, phase, count)
-    lines = lines._replace(**_group_costs(instance, shape, groups))
+    if groups:
+        into, out = _group_costs(instance, shape, groups)
+        lines = lines._replace(group_in=into, group_out=out)
     return VariantPrepared(
         problem=problem,
         instance=instance,
@@ -328,9 +330,8 @@ def _only(values: Floats, place: int) -> Floats:
     return result
 
 
-def _group_costs(instance: Instance, shape: Shape, groups: Sequence[DeviceGroup]) -> dict[str, Floats]:
-    if not groups:
-        return {}
+def _group_costs(instance: Instance, shape: Shape, groups: Sequence[DeviceGroup]) -> tuple[Floats, Floats]:
+    """What a cut net costs each group without and with its maker."""
     into, out = [], []
     for group in groups:
         unit, latency = group.transfer_time_per_unit, group.transfer_latency
@@ -338,4 +339,4 @@ def _group_costs(instance: Instance, shape: Shape, groups: Sequence[DeviceGroup]
         late = instance.net_totals[:, 2] * unit + instance.net_totals[:, 3] * latency
         into.append(shape.combine(_only(total - late, 1), _only(late, 1)))
         out.append(shape.combine(_only(total - late, 2), _only(late, 2)))
-    return {"group_in": np.ascontiguousarray(into), "group_out": np.ascontiguousarray(out)}
+    return np.ascontiguousarray(into), np.ascontiguousarray(out)
