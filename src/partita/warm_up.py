@@ -10,6 +10,9 @@ import sys
 import time
 
 from partita.baselines import DEFAULT_BASELINES
+from partita.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
+from partita.hybrid.solvers.protocol import HybridOptions
 from partita.result import Monitor
 from partita.throughput.plan import Contiguity
 from partita.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
@@ -51,11 +54,32 @@ def _run(solvers: tuple[Solver, ...], problems: list[ThroughputProblem]) -> None
                     solver.solve(problem, options, Monitor(_LIMIT_S))
 
 
+def _run_hybrid() -> None:
+    """Small hybrid problems, with choices that share weights and choices that do not."""
+    for weight in (0.0, 2.0):
+        choices = (
+            Configuration(id="fast", time=1.0, memory_per_microbatch_bytes=4.0),
+            Configuration(id="small", time=2.0, weight_bytes=weight, memory_per_microbatch_bytes=1.0, memory_bytes=1.0),
+        )
+        problem = HybridProblem(
+            name="warm-up",
+            devices=3,
+            memory_bytes=12.0,
+            bandwidth_bytes_per_unit=1.0,
+            microbatches=3,
+            layers=tuple(Layer(id=v, configurations={1: choices}) for v in range(4)),
+            edges=tuple(Edge(source=v, target=v + 1, bytes=0.1) for v in range(3)),
+        )
+        for solver in DEFAULT_HYBRID_SOLVERS:
+            solver.solve(problem, HybridOptions(), Monitor(_LIMIT_S))
+
+
 def main(arguments: list[str]) -> int:
     """Run every solver and baseline that takes them on over the small problems, the variants in a second process."""
     problems = _problems()
     if arguments == ["variants"]:
         _run(DEFAULT_SOLVERS[:1], problems[2:])
+        _run_hybrid()
         return 0
     started = time.perf_counter()
     with subprocess.Popen([sys.executable, "-m", "partita.warm_up", "variants"]) as other:
