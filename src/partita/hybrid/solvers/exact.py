@@ -7,6 +7,7 @@ configurations, and the pruning by what the remaining devices can do are describ
 from __future__ import annotations
 
 import math
+import os
 import random
 import threading
 
@@ -163,6 +164,8 @@ def _run(search: _Search, monitor: Monitor) -> HybridOutcome:
         finally:
             done.set()
 
+    if not _compiled_before():
+        monitor.report(note="compiling the kernels of hybrid plans, once on this machine: half a minute or so")
     thread = threading.Thread(target=target, name="partita-hybrid", daemon=True)
     thread.start()
     try:
@@ -180,6 +183,14 @@ def _run(search: _Search, monitor: Monitor) -> HybridOutcome:
     monitor.statistics.counters.update(search.counters)
     bound = None if search.infeasible or search.bound <= 0 else search.bound
     return HybridOutcome(plan=search.plan, bound=bound, infeasible=search.infeasible)
+
+
+def _compiled_before() -> bool:
+    """Whether the machine code of the decisions is on disk."""
+    from partita.kernels.hybrid import decide
+
+    folder = str(decide.stats.cache_path)  # type: ignore[attr-defined]
+    return os.path.isdir(folder) and any(name.startswith("hybrid.decide-") for name in os.listdir(folder))
 
 
 def _report(search: _Search, monitor: Monitor) -> None:
