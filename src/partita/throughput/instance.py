@@ -268,7 +268,7 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
         cover_active=np.ascontiguousarray(cover_bytes[:, 1]),
         sync=sync,
         cover_sync=np.ascontiguousarray(cover_bytes[:, 2]),
-        memory=np.array([np.inf if k.memory_bytes is None else k.memory_bytes for k in problem.kinds]),
+        memory=np.array([np.inf if k.memory_bytes is None else k.memory_bytes for k in problem.kinds], dtype=np.float64),
         count=np.array([kind.count for kind in problem.kinds], dtype=np.int32),
         in_flight=np.array([0, *(problem.schedule.in_flight(j + 1) for j in range(devices))], dtype=np.int64),
         positional=problem.schedule.positional
