@@ -142,8 +142,8 @@ def anneal(
 ) -> int:
     """Anneal from ``label`` for a number of trials, cooling geometrically from ``hot`` to ``cold`` (shares of ref).
 
-    ``p`` is 2, 4, 8, 16 or 64. An infinite penalty rejects what overflows memory (the start must fit then); a finite one
-    charges ``penalty * ref`` for each share of a limit by which it is exceeded. ``best`` and ``value`` are updated
+    ``p`` is 2, 4, 8, 16 or 64. An infinite penalty rejects what overflows memory (the start must fit then); a finite
+    one charges ``penalty * ref`` for each share of a limit by which it is exceeded. ``best`` and ``value`` are updated
     with feasible splits only. Returns the number of accepted trials.
 
     Everything is in one function on purpose: passing the arrays on costs more than a trial.

@@ -23,7 +23,7 @@ from partita.kernels.annealing_free import FreeArrays, anneal, empty_state, rese
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import available, solve_program
 from partita.result import Bound, Monitor
-from partita.throughput.bounds.charge_program import representatives
+from partita.throughput.bounds.charge_program import knapsack, representatives
 from partita.throughput.free_instance import FreeInstance, free_instance, refusal
 from partita.throughput.free_search import Best, search
 from partita.throughput.problem import ThroughputProblem
@@ -41,7 +41,7 @@ PATIENCE_S = 1.0
 TRIALS = 100_000
 SEARCHES = 4
 #: Where between the bound and the best value the next target lies: near ones are refuted by fewer sets.
-STEP = 0.7
+STEP = 0.5
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,10 @@ class Charge:
         self.seed = seed
         self.rng = np.random.default_rng(seed)
         self.kinds = sorted({int(k) for k in free.arrays.kind_of})
+        moving = [k for k in self.kinds if free.arrays.net_cost[:, k].any()] or self.kinds
+        #: Kinds without transfers, for which the program counts a knapsack's relaxation instead of sets.
+        self.knapsacks = [k for k in self.kinds if k not in moving]
+        self.moving = moving
         self.number = {k: int((free.arrays.kind_of == k).sum()) for k in self.kinds}
         self.columns: list[Column] = []
         self.known: set[tuple[int, bytes]] = set()
@@ -83,7 +87,7 @@ class Charge:
             value, bound = self.best.value, self.best.bound
             if bound >= target * (1 - 1e-9):
                 target = value * (1 - 2e-7) if value - bound < 0.01 * value else bound + STEP * (value - bound)
-            for kind in self.kinds:
+            for kind in self.moving:
                 self._search(kind, charge, target)
                 if vertex is not None:
                     self._search(kind, vertex, target)
@@ -106,7 +110,11 @@ class Charge:
             self.rounds += 1
             # The sets known so far may be all that matter, or the search may miss better ones: the program tells.
             if float(charge.sum()) > self._weight(charge, target):
+                known = len(self.columns)
                 self._exact(charge, target)
+                if len(self.columns) == known and self.best.bound < target * (1 - 1e-6):
+                    # Too hard in the time it gets; nearer targets are easier.
+                    target = self.best.bound + STEP * (target - self.best.bound)
 
     def _done(self) -> bool:
         return self.stop() or self.best.closed
@@ -120,7 +128,9 @@ class Charge:
     def _weight(self, charge: Floats, target: float) -> float:
         """Σ n_k·(most charge of a known column of kind k)."""
         total = 0.0
-        for kind in self.kinds:
+        for kind in self.knapsacks:
+            total += self.number[kind] * knapsack(charge, self.free.arrays.work[:, kind], target)
+        for kind in self.moving:
             carried = [charge[c.items].sum() for c in self.columns if c.kind == kind and c.load <= target]
             total += self.number[kind] * float(max(carried, default=0.0))
         return max(total, 1e-300)
@@ -144,10 +154,11 @@ class Charge:
         """
         arrays = self.free.arrays
         n = self.free.items
-        own = [c.items for c in self.columns if c.kind == kind]
-        most = max((float(charge[items].sum()) for items in own), default=float(charge.max()))
-        # Without transfers a set is a knapsack, which annealing fills at once.
-        for number in range(SEARCHES if arrays.net_cost[:, kind].any() else 2):
+        own = [c.items for c in self.columns if c.kind == kind and c.load <= target]
+        carried = np.array([float(charge[items].sum()) for items in own])
+        most = float(carried.max()) if own else float(charge.max())
+        leaders = np.argsort(-carried, kind="stable")[: 4 * SEARCHES]
+        for number in range(SEARCHES):
             if self.stop():
                 return
             rest = float(charge.sum()) - most * (1.02 if number % 2 else 1.1)
@@ -175,7 +186,7 @@ class Charge:
                 if not self.free.limited:
                     state.label[:] = self.rng.integers(0, 2, n)
             else:
-                state.label[:] = ~own[int(self.rng.integers(len(own)))]
+                state.label[:] = ~own[int(leaders[int(self.rng.integers(len(leaders)))])]
             state.label[~np.isfinite(arrays.work[:, kind])] = 1
             for exponent, hot, cold in ((4, 0.1, 1e-3), (16, 0.01, 1e-5)):
                 reset(pair, state)
@@ -193,8 +204,18 @@ class Charge:
         y = [model.add_continuous(0.0, 1.0, -1.0) for _ in range(self.free.items)]
         prices = {kind: model.add_continuous(0.0, 1.0) for kind in self.kinds}
         model.add_row([(prices[k], float(self.number[k])) for k in self.kinds], lower=1.0, upper=1.0)
+        for kind in self.knapsacks:
+            # The dual of the relaxed knapsack: π = capacity·µ + Σ ν_v with y_v <= µ·t_v + ν_v.
+            times = self.free.arrays.work[:, kind]
+            rate = model.add_continuous(0.0, math.inf)
+            price = [(prices[kind], -1.0), (rate, target)]
+            for v in np.flatnonzero(times <= target):
+                extra = model.add_continuous(0.0, 1.0)
+                price.append((extra, 1.0))
+                model.add_row([(y[v], 1.0), (rate, -float(times[v])), (extra, -1.0)], upper=0.0)
+            model.add_row(price, upper=0.0)
         for column in self.columns:
-            if column.load <= target:
+            if column.load <= target and column.kind in self.moving:
                 row = [(y[v], 1.0) for v in np.flatnonzero(column.items)]
                 model.add_row([*row, (prices[column.kind], -1.0)], upper=0.0)
         answer = solve_program(model, "highs", time_limit_s=10.0, central=True, callbacks=Callbacks(stop=self.stop))
@@ -206,8 +227,8 @@ class Charge:
     def _exact(self, charge: Floats, target: float) -> None:
         """The bound of these charges; the sets found on the way become columns."""
         charge = np.where(charge > 1e-9 * charge.max(), charge, 0.0)
-        upper = self.best.value
-        program = representatives(self.free.arrays, charge, self.best.bound * (1 - 1e-6), upper * (1 + 1e-7))
+        # Asking for loads up to the target only prunes far better than minimising up to the best value.
+        program = representatives(self.free.arrays, charge, self.best.bound * (1 - 1e-6), target)
 
         began = time.monotonic()
         lowest = [math.inf]
@@ -222,10 +243,12 @@ class Charge:
             # A set below the target shows these charges to be too weak; it will change them.
             return self._done() or (lowest[0] < target and time.monotonic() - began > PATIENCE_S)
 
-        calls = Callbacks(stop=enough, on_incumbent=collect, on_bound=lambda bound: self.best.prove(bound, "charge"))
+        calls = Callbacks(
+            stop=enough, on_incumbent=collect, on_bound=lambda bound: self.best.prove(min(bound, target), "charge")
+        )
         answer = solve_program(program.model, "highs", time_limit_s=EXACT_S, seed=self.seed, gap=2e-7, callbacks=calls)
         self.programs += 1
-        self.best.prove(min(answer.bound, upper), "charge")
+        self.best.prove(min(answer.bound, target), "charge")
 
     def _load(self, kind: int, items: Bools) -> float:
         arrays = self.free.arrays

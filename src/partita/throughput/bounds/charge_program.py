@@ -11,7 +11,7 @@ import numpy.typing as npt
 from partita.kernels.annealing_free import FreeArrays
 from partita.mip.model import Model
 
-__all__ = ["Representatives", "add_device", "representatives"]
+__all__ = ["Representatives", "add_device", "knapsack", "representatives"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -108,18 +108,43 @@ def _add_memory(model: Model, arrays: FreeArrays, items: list[int], limit: float
 def representatives(arrays: FreeArrays, charge: Floats, lower: float, upper: float) -> Representatives:
     """Minimise T such that sets S_k of load at most T, one for each kind, carry Σ_k n_k·charge(S_k) >= charge of all.
 
+    Kinds that pay nothing for transfers are given their knapsack bound instead of a set, where others do pay.
+
     For any charges this is a lower bound on every split: of a split with objective T take for each kind the device that
     carries most.
     """
     model = Model()
     load = model.add_continuous(lower, upper, 1.0)
-    kinds = sorted({int(k) for k in arrays.kind_of})
+    present = sorted({int(k) for k in arrays.kind_of})
+    kinds = [kind for kind in present if arrays.net_cost[:, kind].any()] or present
     rows: list[list[int]] = []
     carried: list[tuple[int, float]] = []
-    for kind in kinds:
+    needed = float(charge.sum())
+    for kind in present:
         devices = np.flatnonzero(arrays.kind_of == kind)
+        if kind not in kinds:
+            # Without transfers a device is a knapsack; its relaxation at the largest load of interest is good enough,
+            # and the program is much easier without it.
+            needed -= len(devices) * knapsack(charge, arrays.work[:, kind], upper)
+            continue
         items = add_device(model, arrays, kind, float(arrays.limit[devices[0]]), load, upper)
         rows.append(items)
         carried += [(item, len(devices) * float(y)) for item, y in zip(items, charge, strict=True) if y > 0]
-    model.add_row(carried, lower=float(charge.sum()) * (1 - 1e-9))
+    model.add_row(carried, lower=max(0.0, needed - 1e-9 * float(charge.sum())))
     return Representatives(model, kinds, rows)
+
+
+def knapsack(charge: Floats, work: Floats, capacity: float) -> float:
+    """No set of work at most ``capacity`` carries more charge: items that fit by themselves, divided at will."""
+    fits = work <= capacity * (1 + 1e-9)
+    value, weight = charge[fits], work[fits]
+    order = np.argsort(-value / np.maximum(weight, 1e-300), kind="stable")
+    left = capacity * (1 + 1e-9)
+    total = 0.0
+    for v in order:
+        share = 1.0 if weight[v] <= left else left / float(weight[v])
+        total += share * float(value[v])
+        left -= share * float(weight[v])
+        if share < 1.0:
+            break
+    return total * (1 + 1e-12)
