@@ -2,8 +2,8 @@
 
     python benchmarks/throughput_variants.py [DATA] [--out results]
 
-DATA is the folder with the files, ../shared/data/dnn-partitioning/throughput by default. Every file and variant is solved
-in a process of its own, so that its peak memory is its own; its time is the solver's.
+DATA is the folder with the files, ../shared/data/dnn-partitioning/throughput by default. Every file and variant is
+solved in a process of its own, so that its peak memory is its own; its time is the solver's.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from brute_force import best_acyclic
 from partita.kernels.variant_search import FOUND, REFUTED
 from partita.result import Monitor
+from partita.throughput.bounds.capacity import CapacityBound
 from partita.throughput.evaluate import evaluate
 from partita.throughput.problem import ThroughputProblem
 from partita.throughput.solvers.exact import Exact
@@ -58,6 +59,8 @@ def check(problem: ThroughputProblem) -> None:
     assert evaluation.objective == pytest.approx(best, rel=1e-8, abs=1e-9)
     assert outcome.bound is not None
     assert outcome.bound == pytest.approx(best, rel=1e-8, abs=1e-9)
+    bound = CapacityBound().bound(problem, Monitor())
+    assert bound.value <= best * (1 + 1e-9)
     check_targets(problem, best)
 
 

@@ -266,8 +266,8 @@ def _link_notes(
         return []
     if hierarchy:
         return [
-            f"Transfers are priced at the links inside a machine: {', '.join(parts)}; what leaves a machine is paid by the "
-            "machine, too, at the network's rate."
+            f"Transfers are priced at the links inside a machine: {', '.join(parts)}; what leaves a machine is paid by "
+            "the machine, too, at the network's rate."
         ]
     note = (
         "Every transfer is priced at the slowest way its device may have to use, wherever the other end is: "

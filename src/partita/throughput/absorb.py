@@ -5,6 +5,7 @@ transfers to w and costs their work and, at worst, the transfer of everything el
 that, some optimal acyclic split keeps A with w, so they become one item:
 
 - w's stage, for every B ⊆ A that is moved there:  Σ_B (time − private) + what only B reads ≤ 0;
+- (with replicas, which synchronise weights, the time of what is moved there includes what its weights can cost;)
 - a stage that gives B' up:  Σ_B' (time + private) ≥ what B' reads, which may now be cut for it.
 
 The conditions hold on every device kind that has devices. Stages that neither give nor take see no change: a net they
@@ -39,8 +40,11 @@ def memory_is_ample(instance: Instance) -> bool:
     return bool(once + share * each <= instance.memory[instance.count > 0].min(initial=float("inf")))
 
 
-def absorb(instance: Instance, *, rounds: int = 8) -> Instance:
+def absorb(instance: Instance, *, rounds: int = 8, sync_time: Floats | None = None) -> Instance:
     """Merge items until no rule applies; ``Instance.group`` leads back to the operators.
+
+    ``sync_time`` is, for every kind, the most that a stage's time may rise for each byte that its replicas synchronise,
+    counted over all replicas: (most replicas − 1) · time per byte. None where there are no replicas.
 
     The instance is returned as it is where memory could bind, or where a stage keeps what enters it.
     """
@@ -48,14 +52,14 @@ def absorb(instance: Instance, *, rounds: int = 8) -> Instance:
         return instance
     for _ in range(rounds):
         before = instance.items
-        instance = _merge(instance, _partners(instance), into_later=True)
-        instance = _merge(instance, _partners(instance.reverse()), into_later=False)
+        instance = _merge(instance, _partners(instance, sync_time), into_later=True)
+        instance = _merge(instance, _partners(instance.reverse(), sync_time), into_later=False)
         if instance.items == before:
             break
     return instance
 
 
-def _partners(instance: Instance) -> dict[int, int]:
+def _partners(instance: Instance, sync_time: Floats | None) -> dict[int, int]:
     """Item to the item it is merged into, each used in one role only."""
     candidates: dict[int, list[int]] = {}
     for item in np.flatnonzero(_saves_alone(instance)).tolist():
@@ -66,9 +70,9 @@ def _partners(instance: Instance) -> dict[int, int]:
         if target in result:
             continue
         free = [item for item in items if item not in result and item not in result.values()]
-        chosen = free if len(free) <= _MOST_TOGETHER and _harmless(instance, free, target) else []
+        chosen = free if len(free) <= _MOST_TOGETHER and _harmless(instance, free, target, sync_time) else []
         if not chosen:
-            chosen = [item for item in free if _harmless(instance, [item], target)]
+            chosen = [item for item in free if _harmless(instance, [item], target, sync_time)]
             # Each alone is harmless whatever the others do: what it reads is counted in full.
         result.update(dict.fromkeys(chosen, target))
     return result
@@ -84,13 +88,18 @@ def _saves_alone(instance: Instance) -> npt.NDArray[np.bool_]:
     return np.asarray((instance.work <= saved)[:, instance.count > 0].all(axis=1))
 
 
-def _harmless(instance: Instance, items: list[int], target: int) -> bool:
+def _harmless(instance: Instance, items: list[int], target: int, sync_time: Floats | None) -> bool:
     if not items:
         return False
     kinds = np.flatnonzero(instance.count > 0)
     times = instance.work[items][:, kinds]
     if not np.isfinite(times).all() or not np.isfinite(instance.work[target][kinds]).all():
         return False
+    weights = np.zeros_like(times)
+    if sync_time is not None:
+        covers = [instance.item_covers[instance.item_cover_ptr[v] : instance.item_cover_ptr[v + 1]] for v in items]
+        shared = np.array([instance.cover_sync[row].sum() for row in covers])
+        weights = (instance.sync[items] + shared)[:, None] * sync_time[kinds]
     private: list[Floats] = []
     read: list[set[int]] = []
     for item in items:
@@ -113,7 +122,8 @@ def _harmless(instance: Instance, items: list[int], target: int) -> bool:
             nets = set().union(*(read[i] for i in chosen))
             staying = set().union(*(read[i] for i in everyone if i not in moved))
             margin = _MARGIN * (work + saved)
-            if (work - saved + _cost(instance, nets - staying, kinds) + margin > 0).any():
+            burden = work + weights[chosen].sum(axis=0)
+            if (burden - saved + _cost(instance, nets - staying, kinds) + margin > 0).any():
                 return False
             if (_cost(instance, nets, kinds) + margin > work + saved).any():
                 return False

@@ -43,7 +43,7 @@ class Instance:
         With recomputation the item whose forward tensors enter the net's other pins, otherwise -1. Two nets may differ
         in their source alone; the second one then costs nothing.
     net_maker
-        The item that makes the net's tensors; -1 where several do, which only instances that are not ``directed`` allow.
+        The item that makes the net's tensors; -1 where several may, in instances that are not ``directed``.
     net_entering
         Size of those tensors: what a stage with a pin of the net but without its source keeps per microbatch.
     succ_ptr, succ, pred_ptr, pred
@@ -268,7 +268,7 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
         cover_active=np.ascontiguousarray(cover_bytes[:, 1]),
         sync=sync,
         cover_sync=np.ascontiguousarray(cover_bytes[:, 2]),
-        memory=np.array([np.inf if k.memory_bytes is None else k.memory_bytes for k in problem.kinds], dtype=np.float64),
+        memory=np.array([np.inf if k.memory_bytes is None else float(k.memory_bytes) for k in problem.kinds]),
         count=np.array([kind.count for kind in problem.kinds], dtype=np.int32),
         in_flight=np.array([0, *(problem.schedule.in_flight(j + 1) for j in range(devices))], dtype=np.int64),
         positional=problem.schedule.positional

@@ -2,26 +2,26 @@
 
 The rules are those of ``partita.throughput.solvers.decision``, with what changes for the variants.
 
-*Fewest devices.* Of two states with one ideal, the one that uses no more devices of any kind is at least as good, if both
-are in the same group. (A state in the group filled first would have to cross to the other group at this ideal.)
+*Fewest devices.* Of two states with one ideal, the one that uses no more devices of any kind is at least as good, if
+both are in the same group. (A state in the group filled first would have to cross to the other group at this ideal.)
 
-*Certain load.* While items are decided one by one, work of the chosen items, and what nets with a chosen pin and one that
-is surely outside cost by the direction that is known (the cheaper one while it is not), only grow; so does memory, and
-with it reloading, but for what enters under recomputation in a search from the outputs; so does synchronisation.
+*Certain load.* While items are decided one by one, work of the chosen items, and what nets with a chosen pin and one
+that is surely outside cost by the direction that is known (the cheaper one while it is not), only grow; so does memory,
+and with it reloading, but for what enters under recomputation in a search from the outputs; so does synchronisation.
 
 *Capacity.* See ``capacity``.
 
-*Dominance.* Drop stage S after I if some ready v outside S can join it: (a) S + v is feasible on the same devices, and (b)
-any later stage R that holds v is no worse without it. For (b), on every kind with a device left and on every line: what
-nets of v cost R more afterwards is at most v's work on that line. A net without a pin in I ∪ S may become cut for R, at
-its price out, or in if v is its maker; a net made by v with a pin there already turns from out to in; other nets that R
-still touches cost the same, and nets R no longer touches cost nothing. A line of transfers alone has no work of v, so
-there nothing may be added. Third stages pay what they paid: they hold the makers they held. R's memory, reloading and
-synchronisation fall, being monotone set functions; its position is unchanged, or R vanishes and stages farther out hold
-fewer microbatches. Where R may be in the other group, nets that newly cross between the groups, or cross the other way,
-must cost the groups nothing; R is in the same group if no ideal that contains I ∪ S but not v can be where the group
-ends, which is known where the ideals are few enough to list. Not with recomputation where memory matters: readers of v left in R would make v's tensor
-enter R.
+*Dominance.* Drop stage S after I if some ready v outside S can join it: (a) S + v is feasible on the same devices, and
+(b) any later stage R that holds v is no worse without it. For (b), on every kind with a device left and on every line:
+what nets of v cost R more afterwards is at most v's work on that line. A net without a pin in I ∪ S may become cut for
+R, at its price out, or in if v is its maker; a net made by v with a pin there already turns from out to in; other nets
+that R still touches cost the same, and nets R no longer touches cost nothing. A line of transfers alone has no work of
+v, so there nothing may be added. Third stages pay what they paid: they hold the makers they held. R's memory, reloading
+and synchronisation fall, being monotone set functions; its position is unchanged, or R vanishes and stages farther out
+hold fewer microbatches. Where R may be in the other group, nets that newly cross between the groups, or cross the other
+way, must cost the groups nothing; R is in the same group if no ideal that contains I ∪ S but not v can be where the
+group ends, which is known where the ideals are few enough to list. Not with recomputation where memory matters: readers
+of v left in R would make v's tensor enter R.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class VariantDecision:
         return int(self.store.counters[NODES])
 
     def run(self, node_limit: int, stop: Longs, halt: Longs) -> int:
-        """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or memory is full."""
+        """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
         from partita.kernels import variant_search as kernel
 
         p = self.searcher.prepared

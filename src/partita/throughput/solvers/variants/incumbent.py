@@ -1,7 +1,7 @@
 """Good splits of variants fast: slice topological orders, then orders that respect the stages found.
 
-As ``partita.throughput.solvers.incumbent``. Under GPipe's objective a target T is tried as a few boxes a + b = T: at the
-shares of forward load of the best split so far, of all work, and nearby.
+As ``partita.throughput.solvers.incumbent``. Under GPipe's objective a target T is tried as a few boxes a + b = T: at
+the shares of forward load of the best split so far, of all work, and nearby.
 """
 
 from __future__ import annotations

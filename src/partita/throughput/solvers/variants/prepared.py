@@ -9,6 +9,7 @@ import numpy as np
 
 from partita.kernels.arrays import Arrays, Floats, Ints, Longs, as_arrays
 from partita.kernels.variant_arrays import Lines, as_lines
+from partita.throughput.absorb import absorb
 from partita.throughput.instance import Instance, build_instance, csr
 from partita.throughput.plan import Plan, Stage
 from partita.throughput.problem import DeviceGroup, ThroughputProblem
@@ -126,6 +127,16 @@ class VariantPrepared:
         return (float(top[1] + top[2]) if self.shape.gpipe else float(top[0])), float(top[1]), float(top[2])
 
 
+def _contracted(problem: ThroughputProblem) -> Instance:
+    """The items; those that some optimum keeps together are one where a load is a single sum."""
+    instance = build_instance(problem, directed=problem.communication == "duplex")
+    if problem.communication != "sum" or problem.gpipe or problem.groups:
+        return instance
+    batch = problem.schedule.microbatches if problem.weight_sync_per_batch else 1
+    rates = np.array([kind.sync_time_per_byte for kind in problem.kinds])
+    return absorb(instance, sync_time=(problem.max_replicas - 1) * rates / batch)
+
+
 def _pools(problem: ThroughputProblem) -> list[_Pool]:
     group_of = problem.group_of()
     rows: dict[tuple[int, int], list[tuple[str, str]]] = {}
@@ -180,7 +191,7 @@ def prepare_variant(problem: ThroughputProblem, *, backwards: bool | None = None
         The group that the pipeline starts with.
     """
     shape = shape_of(problem)
-    instance = build_instance(problem, directed=problem.communication == "duplex")
+    instance = _contracted(problem)
     back = instance.positional if backwards is None else backwards
     n = instance.items
     filled = 1 - first if back else first

@@ -66,9 +66,7 @@ def new_store(prepared: VariantPrepared) -> VariantStore:
     return store
 
 
-def new_scratch(
-    prepared: VariantPrepared, zobrist: Words, rules: int
-) -> VariantScratch:
+def new_scratch(prepared: VariantPrepared, zobrist: Words, rules: int) -> VariantScratch:
     """Working arrays for a number of capacity rules."""
     a, n = prepared.arrays, prepared.items
     m, covers, lines = a.net_ptr.shape[0] - 1, a.cover_fixed.shape[0], len(prepared.shape.limit)

@@ -144,7 +144,7 @@ class Target:
         if self.near is None or objective < self.near[0].value(self.near[1])[0]:
             self.near = (view, split)
         self.boxes.pop()
-        # Cut where the split has too large a forward maximum for the left part and too large a backward one for the right.
+        # Cut where the split's forward maximum is too large for the left part, its backward one for the right part.
         least, most = self.value - backward, forward
         margin = (most - least) / 4
         middle = min(max((box.low + box.high) / 2, least + margin), most - margin)
