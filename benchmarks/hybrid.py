@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import subprocess
 import sys
@@ -105,7 +106,7 @@ def lengthen(problem, copies: int):  # type: ignore[no-untyped-def]
     layers += [moved(pattern, ids[i], ids[i - 1], ids[i + 1]) for i in range(1, copies + 1)]
     layers.append(moved(last, last.id, ids[-2], None))
     edges = [edge for edge in problem.edges if edge is not chain]
-    edges += [Edge(source=a, target=b, bytes=chain.bytes) for a, b in zip(ids, ids[1:], strict=False)]
+    edges += [Edge(source=a, target=b, bytes=chain.bytes) for a, b in itertools.pairwise(ids)]
     # What else the last layer reads, such as the mask, every copy reads.
     edges += [Edge(source=e.source, target=c, bytes=e.bytes) for c in ids[1:-1] for e in others]
     layers = [
