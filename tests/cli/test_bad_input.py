@@ -163,7 +163,7 @@ USAGE = [
     (("solve", "{chain}", "--memory", "much"), "not a number"),
     (("solve", "{chain}", "--solver", "oracle"), "no solver 'oracle'"),
     (("solve", "{chain}", "--contiguity", "loose"), "loose"),
-    (("solve", "{chain}", "--format", "piper"), "maxDevices"),
+    (("solve", "{chain}", "--format", "piper"), "missing key"),
     (("solve", "{chain}", "--output", "{missing}/r.json"), "does not exist"),
     (("solve", "{chain}", "--frobnicate"), "--frobnicate"),
     (("solve",), "FILE"),
