@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from partita.frontends.models import load_model
     from partita.frontends.torch import trace
     from partita.graph import Graph
+    from partita.hybrid.plan import HybridPlan, HybridStage
+    from partita.hybrid.problem import HybridProblem
+    from partita.judging import evaluate
     from partita.pipeline import bound, compare, plan, solve
     from partita.result import Bound, Event, Result, Status, StopReason
-    from partita.throughput.evaluate import Evaluation, evaluate
+    from partita.throughput.evaluate import Evaluation
     from partita.throughput.plan import Plan, Stage
     from partita.throughput.problem import ThroughputProblem
 
@@ -38,6 +41,9 @@ _HOMES = {
     "Event": "partita.result",
     "FormatError": "partita.errors",
     "Graph": "partita.graph",
+    "HybridPlan": "partita.hybrid.plan",
+    "HybridProblem": "partita.hybrid.problem",
+    "HybridStage": "partita.hybrid.plan",
     "InputError": "partita.errors",
     "MissingExtraError": "partita.errors",
     "PartitaError": "partita.errors",
@@ -51,7 +57,7 @@ _HOMES = {
     "UnsupportedError": "partita.errors",
     "bound": "partita.pipeline",
     "compare": "partita.pipeline",
-    "evaluate": "partita.throughput.evaluate",
+    "evaluate": "partita.judging",
     "load_model": "partita.frontends.models",
     "plan": "partita.pipeline",
     "price": "partita.costs.price",
@@ -73,6 +79,9 @@ __all__ = [
     "Event",
     "FormatError",
     "Graph",
+    "HybridPlan",
+    "HybridProblem",
+    "HybridStage",
     "InputError",
     "MissingExtraError",
     "PartitaError",

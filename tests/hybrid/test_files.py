@@ -13,7 +13,6 @@ import pytest
 import partita as pt
 from partita.cli import main
 from partita.errors import FormatError, InputError, UnsupportedError
-from partita.hybrid.evaluate import evaluate
 from partita.hybrid.problem import HybridProblem
 
 
@@ -222,7 +221,7 @@ def test_published_values(published_data: Path, devices: int, gib: int, expected
     assert result.status == "optimal"
     assert result.objective == pytest.approx(expected, rel=1e-4)
     assert result.plan is not None
-    assert evaluate(result.problem, result.plan) == result.evaluation
+    assert pt.evaluate(result.problem, result.plan) == result.evaluation
 
 
 def test_the_clock_leaves_a_plan_and_a_valid_bound(published_data: Path) -> None:
