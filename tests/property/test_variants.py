@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from brute_force import best_acyclic
-from partita.kernels.variant_search import FOUND, REFUTED
+from partita.kernels.variant_ideals import FOUND, REFUTED
 from partita.result import Monitor
 from partita.throughput.bounds.capacity import CapacityBound
 from partita.throughput.evaluate import evaluate

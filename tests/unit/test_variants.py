@@ -1,4 +1,4 @@
-"""Choosing variants: names, refusals, groups of equal size, rates of files, and the round trip of plans with replicas."""
+"""Choosing variants: names, refusals, groups of equal size, rates of files, and plans with replicas in files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the kernels of the variants read beside ``Arrays``: loads as several lines, each with its own limit.
 
-A load that is a sum has one line, work + transfers. A load that is a maximum keeps every term under the limit by itself,
-so it has one line per term. GPipe's objective gives forward and backward lines different limits.
+A load that is a sum has one line, work + transfers. A load that is a maximum keeps every term under the limit by
+itself, so it has one line per term. GPipe's objective gives forward and backward lines different limits.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class VariantWeights(NamedTuple):
     """What the remaining devices can still take, by remaining-count code (mixed radix over all kinds).
 
     For rule c, the remaining items weigh ``item[row]`` and the nets that cross into them ``net[row]`` with
-    ``row = choice[c, code]``; together at most ``budget[c, code]`` in any completable state. ``first`` is the part of the
-    budget of devices in the group that is filled first, and ``beyond[row, cut]`` what the other group may take beyond a
-    cut.
+    ``row = choice[c, code]``; together at most ``budget[c, code]`` in any completable state. ``first`` is the part of
+    the budget of devices in the group that is filled first, and ``beyond[row, cut]`` what the other group may take
+    beyond a cut.
     """
 
     item: Floats

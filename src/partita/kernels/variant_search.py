@@ -1,7 +1,7 @@
 """Is there an acyclic split of a variant with every line of every load within its limit?
 
-Breadth-first over ideals, one stage per step, as ``partita.kernels.search`` for the plain problem, with loads of several
-lines, replicas, groups and reloading. The pruning rules are stated and proved in
+Breadth-first over ideals, one stage per step, as ``partita.kernels.search`` for the plain problem, with loads of
+several lines, replicas, groups and reloading. The pruning rules are stated and proved in
 ``partita.throughput.solvers.variants.decision``.
 """
 
@@ -9,239 +9,45 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.arrays import Arrays, Bytes, Floats, Longs, Words
+from partita.kernels.arrays import Arrays, Floats, Longs, Words
 from partita.kernels.compiled import compiled
 from partita.kernels.variant_arrays import Lines, VariantScratch, VariantStore, VariantWeights
+from partita.kernels.variant_ideals import (
+    CURSOR,
+    FOUND,
+    GROW,
+    LAST_KIND,
+    LAST_PARENT,
+    LAST_REPLICAS,
+    LEVEL,
+    LIMIT,
+    NODES,
+    REFUTED,
+    STATES,
+    STOPPED,
+    cut_fits,
+    dominated,
+    load_ideal,
+    store_ideal,
+)
+from partita.kernels.variant_stage import (
+    AWAY,
+    CHOSEN,
+    ENTER,
+    EXCLUDED,
+    LISTED,
+    MEM,
+    OPEN,
+    SPACE,
+    SYNC,
+    pay,
+    reaches,
+    replaceable,
+    room,
+    within,
+)
 
-__all__ = ["FOUND", "GROW", "LIMIT", "REFUTED", "STOPPED", "find_cuts", "search_variant"]
-
-REFUTED, FOUND, GROW, LIMIT, STOPPED = 0, 1, 2, 3, 4
-
-#: Places in ``VariantStore.counters``; CURSOR is the state being expanded, -1 for none.
-IDEALS, STATES, CURSOR, LEVEL, NODES, LAST_PARENT, LAST_KIND, LAST_REPLICAS = range(8)
-
-#: Status of an item during an expansion: out of reach (or in the ideal), open, in the stage, excluded, about to be.
-AWAY, OPEN, CHOSEN, EXCLUDED, LISTED = 0, 1, 2, 3, 4
-
-#: Columns of ``held``: memory, workspace, entering bytes, bytes to synchronise.
-MEM, SPACE, ENTER, SYNC = 0, 1, 2, 3
-
-
-@compiled
-def _load_ideal(a: Arrays, s: VariantStore, x: VariantScratch, ideal: int) -> int:
-    """Describe a stored ideal in the scratch arrays; the number of its items."""
-    n, inside = x.in_ideal.shape[0], 0
-    one = np.uint64(1)
-    x.net_in[:] = 0
-    for v in range(n):
-        x.missing[v] = a.pred_ptr[v + 1] - a.pred_ptr[v]
-    for i in range(x.words.shape[0]):
-        x.words[i] = s.words[ideal, i]
-    for v in range(n):
-        if (x.words[v // 64] >> np.uint64(v % 64)) & one == 0:
-            x.in_ideal[v] = 0
-            continue
-        x.in_ideal[v] = 1
-        inside += 1
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            x.net_in[a.item_nets[p]] += 1
-        for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-            x.missing[a.succ[p]] -= 1
-    return inside
-
-
-@compiled
-def _store_ideal(s: VariantStore, x: VariantScratch, code: np.uint64) -> int:
-    """Number of the ideal in ``x.words``; -1 when the store must grow first."""
-    mask = s.table.shape[0] - 1
-    slot = int(code >> np.uint64(20)) & mask
-    while s.table[slot] != 0:
-        known = s.table[slot] - 1
-        if s.ideal_hash[known] == code:
-            same = True
-            for i in range(x.words.shape[0]):
-                if s.words[known, i] != x.words[i]:
-                    same = False
-                    break
-            if same:
-                return int(known)
-        slot = (slot + 1) & mask
-    number = s.counters[IDEALS]
-    if number >= s.ideal_hash.shape[0]:
-        return -1
-    s.table[slot] = number + 1
-    s.ideal_hash[number] = code
-    s.words[number] = x.words
-    s.fewest[number] = 1 << 30
-    s.counters[IDEALS] = number + 1
-    return int(number)
-
-
-@compiled
-def _dominated(s: VariantStore, digits: Longs, phase: Longs, ideal: int, code: int, used: int, strictly: bool) -> bool:
-    """Whether the ideal is known with no more devices of any kind in the same group (``strictly``: otherwise)."""
-    for c in range(s.fewest.shape[1]):
-        if s.fewest[ideal, c] > used or (strictly and c == code) or phase[c] != phase[code]:
-            continue
-        lower = True
-        for k in range(1, digits.shape[1]):
-            if digits[c, k] > digits[code, k]:
-                lower = False
-                break
-        if lower:
-            return True
-    return False
-
-
-@compiled
-def _pay(b: Lines, x: VariantScratch, kind: int, e: int, place: int, sign: float) -> None:
-    """Add (or take away) what net e surely costs the stage being built."""
-    if x.net_here[e] == 0 or x.net_out[e] == 0:
-        return
-    status = x.status[b.maker[e]]
-    lines = x.value.shape[1]
-    if status == CHOSEN:
-        for line in range(lines):
-            x.value[place, line] += sign * b.cost_out[kind, e, line]
-    elif status in (OPEN, LISTED):
-        for line in range(lines):
-            x.value[place, line] += sign * min(b.cost_in[kind, e, line], b.cost_out[kind, e, line])
-    else:
-        for line in range(lines):
-            x.value[place, line] += sign * b.cost_in[kind, e, line]
-
-
-@compiled
-def _within(
-    b: Lines, kind: int, replicas: int, values: Floats, need: float, sync: float, memory: float, limits: Floats
-) -> bool:
-    """Whether lines, memory and synchronisation of a stage respect the limits (the last one is of synchronisation)."""
-    over = 0.0
-    if need > memory:
-        if b.switches[0] != 0:
-            return False
-        over = (need - memory) * b.reload_time[kind]
-    together = (replicas - 1) * sync * b.sync_time[kind]
-    lines = values.shape[0]
-    if b.switches[3] != 0 and together > replicas * limits[lines]:
-        return False
-    for line in range(lines):
-        value = values[line] + b.with_reload[line] * over + b.with_sync[line] * together
-        if value > replicas * limits[line]:
-            return False
-    return True
-
-
-@compiled
-def _room(w: VariantWeights, x: VariantScratch, place: int, rest: int) -> bool:
-    """Whether what surely remains fits on the devices that remain."""
-    for c in range(w.choice.shape[0]):
-        weight = x.rest[c] - (x.reachable[c] - x.lost[place, c]) + x.cross[place, c]
-        if weight > w.budget[c, rest]:
-            return False
-    return True
-
-
-@compiled
-def _reaches(w: VariantWeights, x: VariantScratch, cuts: Words, place: int, rest: int, but: int) -> bool:
-    """Whether the group filled first may still end where one of ``cuts`` does, without the item ``but``.
-
-    What the stage built leaves must fit on the devices left in this group, and what lies beyond the cut.
-    """
-    for c in range(cuts.shape[0]):
-        if but >= 0 and (cuts[c, but // 64] >> np.uint64(but % 64)) & np.uint64(1) != 0:
-            continue
-        possible = True
-        for i in range(cuts.shape[1]):
-            if x.words[i] & ~cuts[c, i] != 0:
-                possible = False
-                break
-        if not possible:
-            continue
-        for rule in range(w.choice.shape[0]):
-            weight = x.rest[rule] - (x.reachable[rule] - x.lost[place, rule])
-            if weight > w.first[rule, rest] + w.beyond[x.row[rule], c]:
-                possible = False
-                break
-        if possible:
-            return True
-    return False
-
-
-@compiled
-def _replaceable(
-    a: Arrays,
-    b: Lines,
-    w: VariantWeights,
-    x: VariantScratch,
-    kind: int,
-    replicas: int,
-    place: int,
-    v: int,
-    remaining: Longs,
-    memory: float,
-    inner: Floats,
-    cuts: Words,
-    rest: int,
-) -> bool:
-    """Whether the stage with the ready item v is feasible and at least as good for all that follows."""
-    lines = b.work.shape[2]
-    # What a later device without v pays more on a line must be no more than v's work there.
-    other_group = False
-    for k in range(remaining.shape[0]):
-        if remaining[k] == 0:
-            continue
-        other_group = other_group or b.phase[k] != b.phase[kind]
-        if b.can[k, v] == 0:
-            continue
-        for line in range(lines):
-            more = 0.0
-            for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-                e = a.item_nets[p]
-                placed = x.net_in[e] + x.net_here[e]
-                if a.net_ptr[e + 1] - a.net_ptr[e] - placed < 2:
-                    continue
-                if b.maker[e] == v:
-                    back = b.cost_out[k, e, line] if placed > 0 else 0.0
-                    more += max(0.0, b.cost_in[k, e, line] - back)
-                elif placed == 0:
-                    more += b.cost_out[k, e, line]
-            if more > b.work[k, v, line]:
-                return False
-    if other_group and cuts.shape[0] > 0:
-        # The later device is in this group unless the group can end without v.
-        if _reaches(w, x, cuts, place, rest, v):
-            return False
-    elif other_group:
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[p]
-            placed = x.net_in[e] + x.net_here[e]
-            if a.net_ptr[e + 1] - a.net_ptr[e] - placed < 2 or (placed > 0 and b.maker[e] != v):
-                continue
-            for line in range(lines):
-                for g in range(2):
-                    if placed == 0 and max(b.group_in[g, e, line], b.group_out[g, e, line]) > 0:
-                        return False
-                    if b.group_in[g, e, line] != b.group_out[g, e, line]:
-                        return False
-    for line in range(lines):
-        x.trial[line] = x.value[place, line] + b.work[kind, v, line]
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
-        inside = x.status[b.maker[e]] == CHOSEN
-        for line in range(lines):
-            if x.net_here[e] > 0:
-                x.trial[line] -= b.cost_out[kind, e, line] if inside else b.cost_in[kind, e, line]
-            if x.net_out[e] > 1:
-                inner_maker = inside or b.maker[e] == v
-                x.trial[line] += b.cost_out[kind, e, line] if inner_maker else b.cost_in[kind, e, line]
-    need = x.held[place, MEM] + x.memory[v] + max(x.held[place, SPACE], a.workspace[v])
-    sync = x.held[place, SYNC] + b.sync[v]
-    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-        if x.cover_here[a.item_covers[p]] == 0:
-            need += x.cover_memory[a.item_covers[p]]
-            sync += b.cover_sync[a.item_covers[p]]
-    return _within(b, kind, replicas, x.trial, need, sync, memory, inner)
+__all__ = ["FOUND", "GROW", "LIMIT", "REFUTED", "STOPPED", "search_variant"]
 
 
 @compiled
@@ -345,7 +151,7 @@ def _expand(
     for i in range(ready):
         x.queue[i] = x.reach[i]
     code = ideal_hash
-    down = _room(w, x, 0, rest)
+    down = room(w, x, 0, rest)
     nodes = s.counters[NODES]
     while True:
         nodes += 1
@@ -355,7 +161,7 @@ def _expand(
         if down and p0 == queue_len:
             # Everything is decided.
             need = x.held[p0, MEM] + x.held[p0, SPACE] + (flights * x.held[p0, ENTER] if recompute else 0.0)
-            keep = here > 0 and _within(b, kind, replicas, x.value[p0], need, x.held[p0, SYNC], memory, limits)
+            keep = here > 0 and within(b, kind, replicas, x.value[p0], need, x.held[p0, SYNC], memory, limits)
             if keep and here + inside == n:
                 s.counters[LAST_PARENT] = state
                 s.counters[LAST_KIND] = kind
@@ -363,10 +169,10 @@ def _expand(
                 outcome = FOUND
                 break
             if keep and b.phase[kind] == 0 and cuts.shape[0] > 0:
-                keep = _reaches(w, x, cuts, p0, rest, -1)
+                keep = reaches(w, x, cuts, p0, rest, -1)
             if keep and use_dominance:
                 for i in range(queue_len):
-                    if x.decision[i] == 0 and _replaceable(
+                    if x.decision[i] == 0 and replaceable(
                         a, b, w, x, kind, replicas, p0, x.queue[i], remaining, memory, inner, cuts, rest
                     ):
                         keep = False
@@ -374,11 +180,11 @@ def _expand(
             if keep:
                 found = -1
                 if s.counters[STATES] < s.state_ideal.shape[0]:
-                    found = _store_ideal(s, x, code)
+                    found = store_ideal(s, x, code)
                 if found < 0:
                     outcome = GROW
                     break
-                if not _dominated(s, digits, phases, found, code_after, used_after, False):
+                if not dominated(s, digits, phases, found, code_after, used_after, False):
                     s.fewest[found, code_after] = used_after
                     new = s.counters[STATES]
                     s.state_ideal[new] = found
@@ -434,13 +240,13 @@ def _expand(
                     sync += b.cover_sync[t]
                 x.cover_here[t] += 1
             for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-                _pay(b, x, kind, a.item_nets[p], after, -1.0)
+                pay(b, x, kind, a.item_nets[p], after, -1.0)
             status[v] = CHOSEN
             for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
                 e = a.item_nets[p]
                 mine = net_here[e]
                 net_here[e] = mine + 1
-                _pay(b, x, kind, e, after, 1.0)
+                pay(b, x, kind, e, after, 1.0)
                 if mine == 0 and net_in[e] == 0 and net_out[e] > 0:
                     for c in range(rules):
                         x.cross[after, c] += w.net[x.row[c], e]
@@ -458,7 +264,7 @@ def _expand(
             x.held[after, ENTER], x.held[after, SYNC] = enter, sync
             # What enters may leave again when the search runs backwards: only then it is not certain.
             need = mem + space + (flights * enter if recompute and not backwards else 0.0)
-            fits = _within(b, kind, replicas, x.value[after], need, sync, memory, limits) and _room(w, x, after, rest)
+            fits = within(b, kind, replicas, x.value[after], need, sync, memory, limits) and room(w, x, after, rest)
             if fits:
                 x.decision[p0] = 1
                 x.queue_end[p0] = queue_len
@@ -495,12 +301,12 @@ def _expand(
             for c in range(rules):
                 x.lost[after, c] += w.item[x.row[c], u]
             for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
-                _pay(b, x, kind, a.item_nets[p], after, -1.0)
+                pay(b, x, kind, a.item_nets[p], after, -1.0)
             status[u] = EXCLUDED
             for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
                 e = a.item_nets[p]
                 net_out[e] += 1
-                _pay(b, x, kind, e, after, 1.0)
+                pay(b, x, kind, e, after, 1.0)
                 if net_out[e] == net_in[e] + 1 and net_in[e] + net_here[e] > 0:
                     for c in range(rules):
                         x.cross[after, c] += w.net[x.row[c], e]
@@ -511,30 +317,13 @@ def _expand(
                     x.marks[mark_len] = t
                     mark_len += 1
         need = x.held[after, MEM] + x.held[after, SPACE]
-        down = _within(b, kind, replicas, x.value[after], need, x.held[after, SYNC], memory, limits)
-        down = down and _room(w, x, after, rest)
+        down = within(b, kind, replicas, x.value[after], need, x.held[after, SYNC], memory, limits)
+        down = down and room(w, x, after, rest)
         p0 = after
     s.counters[NODES] = nodes
     for i in range(count):
         status[x.reach[i]] = AWAY
     return outcome
-
-
-@compiled
-def _cut_fits(a: Arrays, b: Lines, x: VariantScratch, limits: Floats) -> bool:
-    """Whether the links of both groups carry what crosses the current ideal."""
-    for g in range(2):
-        x.trial[:] = 0.0
-        for e in range(x.net_in.shape[0]):
-            if x.net_in[e] == 0 or x.net_in[e] == a.net_ptr[e + 1] - a.net_ptr[e]:
-                continue
-            mine = (x.in_ideal[b.maker[e]] != 0) == (g == 0)
-            for line in range(x.trial.shape[0]):
-                x.trial[line] += b.group_out[g, e, line] if mine else b.group_in[g, e, line]
-        for line in range(x.trial.shape[0]):
-            if x.trial[line] > limits[line]:
-                return False
-    return True
 
 
 @compiled
@@ -559,8 +348,9 @@ def search_variant(
     """Continue the search; see the module. Start with an empty store: state 0 at level 0, ideal 0, the empty one.
 
     ``limits`` has one entry per line and one for synchronisation; ``phases[code]`` is 1 where devices of the second
-    group are used; ``cuts`` are all ideals where the first group may end, or none if they are not known. Returns FOUND (``LAST_*`` give the final stage), REFUTED, GROW (enlarge the store and call again),
-    LIMIT (nodes used up; call again to continue) or STOPPED.
+    group are used; ``cuts`` are all ideals where the first group may end, or none if they are not known. Returns FOUND
+    (``LAST_*`` give the final stage), REFUTED, GROW (enlarge the store and call again), LIMIT (nodes used up; call
+    again to continue) or STOPPED.
     """
     kinds = a.devices.shape[0]
     remaining = np.zeros(kinds, np.int64)
@@ -579,11 +369,11 @@ def search_variant(
         level = s.counters[LEVEL]
         ideal, code = s.state_ideal[cursor], s.state_code[cursor]
         used = level - digit_sum[code]
-        if s.fewest[ideal, code] < used or _dominated(s, digits, phases, ideal, code, used, True):
+        if s.fewest[ideal, code] < used or dominated(s, digits, phases, ideal, code, used, True):
             s.counters[CURSOR] = -1
             continue
-        inside = _load_ideal(a, s, x, ideal)
-        cross_groups = b.switches[4] != 0 and phases[code] == 0 and _cut_fits(a, b, x, limits)
+        inside = load_ideal(a, s, x, ideal)
+        cross_groups = b.switches[4] != 0 and phases[code] == 0 and cut_fits(a, b, x, limits)
         for kind in range(kinds):
             if b.switches[4] != 0 and b.phase[kind] != phases[code] and not (b.phase[kind] == 1 and cross_groups):
                 continue
@@ -624,28 +414,3 @@ def search_variant(
                 if status != REFUTED:
                     return status
         s.counters[CURSOR] = -1
-
-
-@compiled
-def find_cuts(a: Arrays, b: Lines, s: VariantStore, x: VariantScratch, limits: Floats, fits: Bytes, stop: Longs) -> int:
-    """All ideals, and in ``fits`` which of them the links of both groups allow; start with the empty one.
-
-    Returns REFUTED when done, GROW (enlarge the store and ``fits``) or STOPPED.
-    """
-    one = np.uint64(1)
-    while s.counters[CURSOR] < s.counters[IDEALS]:
-        ideal = s.counters[CURSOR]
-        if stop[0] != 0:
-            return STOPPED
-        _load_ideal(a, s, x, ideal)
-        fits[ideal] = _cut_fits(a, b, x, limits)
-        for v in range(x.in_ideal.shape[0]):
-            if x.in_ideal[v] != 0 or x.missing[v] != 0:
-                continue
-            x.words[v // 64] ^= one << np.uint64(v % 64)
-            known = _store_ideal(s, x, s.ideal_hash[ideal] ^ x.zobrist[v])
-            x.words[v // 64] ^= one << np.uint64(v % 64)
-            if known < 0:
-                return GROW
-        s.counters[CURSOR] = ideal + 1
-    return REFUTED

@@ -1,8 +1,9 @@
 """Slice one order of the items of a variant into stages, and price given stages.
 
-As ``partita.kernels.slicing``, with loads of several lines, replicas, groups and reloading. For the right end r, ``diff``
-satisfies line(l..r) = Σ_{q ≥ l} diff[q]. A net with its maker at position s pays out where l ≤ s unless all its pins are
-inside, and in where s < l ≤ its last pin (or s > r): every pin that becomes the right end changes O(1) entries.
+As ``partita.kernels.slicing``, with loads of several lines, replicas, groups and reloading. For the right end r,
+``diff`` satisfies line(l..r) = Σ_{q ≥ l} diff[q]. A net with its maker at position s pays out where l ≤ s unless all
+its pins are inside, and in where s < l ≤ its last pin (or s > r): every pin that becomes the right end changes O(1)
+entries.
 """
 
 from __future__ import annotations
@@ -217,7 +218,7 @@ def stage_values(
     a: Arrays, b: Lines, label: Ints, kind_of: Ints, flights: Longs, values: Floats, extra: Floats, links: Floats
 ) -> None:
     """Lines of every stage, bytes over its memory and bytes it synchronises (``extra``), and lines of the groups."""
-    stages, lines = values.shape
+    stages = values.shape[0]
     n, m = label.shape[0], a.net_ptr.shape[0] - 1
     recompute = b.switches[1] != 0
     values[:] = 0.0

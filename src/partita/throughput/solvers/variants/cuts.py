@@ -44,7 +44,7 @@ def _bits(words: Words, items: int) -> npt.NDArray[np.bool_]:
 
 def find_group_cuts(prepared: VariantPrepared, zobrist: Words, top: float) -> GroupCuts | None:
     """Cuts for limits up to ``top``; None if there are too many ideals or cuts."""
-    from partita.kernels.variant_search import CURSOR, GROW, IDEALS, find_cuts
+    from partita.kernels.variant_ideals import CURSOR, GROW, IDEALS, find_cuts
 
     store, scratch = new_store(prepared), new_scratch(prepared, zobrist, 1)
     store.counters[CURSOR] = 0

@@ -103,18 +103,19 @@ class VariantDecision:
     @property
     def nodes(self) -> int:
         """Decisions made so far: the deterministic measure of effort."""
-        from partita.kernels.variant_search import NODES
+        from partita.kernels.variant_ideals import NODES
 
         return int(self.store.counters[NODES])
 
     def run(self, node_limit: int, stop: Longs, halt: Longs) -> int:
         """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
-        from partita.kernels import variant_search as kernel
+        from partita.kernels.variant_ideals import GROW
+        from partita.kernels.variant_search import search_variant
 
         p = self.searcher.prepared
         while True:
             status = int(
-                kernel.search_variant(
+                search_variant(
                     p.arrays,
                     p.lines,
                     self.weights,
@@ -134,7 +135,7 @@ class VariantDecision:
                     halt,
                 )
             )
-            if status != kernel.GROW:
+            if status != GROW:
                 return status
             grown = enlarged(self.store, self.searcher.max_bytes)
             if grown is None:
@@ -143,7 +144,7 @@ class VariantDecision:
 
     def split(self) -> Split:
         """The stages of a found split, in search order."""
-        from partita.kernels.variant_search import LAST_KIND, LAST_PARENT, LAST_REPLICAS
+        from partita.kernels.variant_ideals import LAST_KIND, LAST_PARENT, LAST_REPLICAS
 
         s, n = self.store, self.searcher.prepared.items
         inside = np.ones(n, dtype=bool)

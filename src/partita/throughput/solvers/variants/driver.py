@@ -140,7 +140,7 @@ class _Proof:
 
     def run(self) -> None:
         """Until proved, stopped or out of memory."""
-        from partita.kernels.variant_search import FOUND, REFUTED
+        from partita.kernels.variant_ideals import FOUND, REFUTED
 
         incumbent, driver = self.incumbent, self.driver
         if incumbent.best is None:
@@ -187,7 +187,7 @@ class _Proof:
 
     def _answer(self, target: Target, effort: int) -> bool | None:
         """Push a target and use its answer: whether it has one, None if it ran out of memory."""
-        from partita.kernels.variant_search import FOUND, REFUTED
+        from partita.kernels.variant_ideals import FOUND, REFUTED
 
         before = target.nodes
         status = target.run(effort)

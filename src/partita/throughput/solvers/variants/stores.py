@@ -17,7 +17,7 @@ __all__ = ["enlarged", "new_scratch", "new_store"]
 def enlarged(s: VariantStore, max_bytes: float) -> VariantStore | None:
     """The store with twice the room where it is full; None if that is more than ``max_bytes``."""
     from partita.kernels.ideals import rehash
-    from partita.kernels.variant_search import IDEALS, STATES
+    from partita.kernels.variant_ideals import IDEALS, STATES
 
     ideals, states = int(s.counters[IDEALS]), int(s.counters[STATES])
     if 2 * sum(int(field.nbytes) for field in s) > max_bytes:
@@ -42,7 +42,7 @@ def enlarged(s: VariantStore, max_bytes: float) -> VariantStore | None:
 
 def new_store(prepared: VariantPrepared) -> VariantStore:
     """An empty store with the empty ideal and state 0 at level 0."""
-    from partita.kernels import variant_search as kernel
+    from partita.kernels import variant_ideals as kernel
 
     ideals, states, devices = 1 << 10, 1 << 11, int(prepared.arrays.devices.sum())
     store = VariantStore(
