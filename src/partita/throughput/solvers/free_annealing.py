@@ -16,8 +16,9 @@ from partita.throughput.solvers.protocol import Options, Outcome
 
 __all__ = ["Annealing", "finish", "free_only", "homeless", "start"]
 
-#: Rounds per thread without a time limit.
+#: Rounds per thread without a time limit, or where there are few items times devices.
 ROUNDS = 40
+SMALL = 150
 
 
 def free_only(problem: ThroughputProblem, options: Options) -> str | None:
@@ -64,11 +65,13 @@ class Annealing:
         return free_only(problem, options)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Anneal on every thread until told to stop; without a time limit for a fixed number of rounds."""
+        """Anneal on every thread until told to stop; small problems, and all without a time limit, get a
+        fixed number of rounds."""
         free, best, hopeless = start(problem, monitor)
         if hopeless:
             return finish(free, best, infeasible=True)
-        last = None if monitor.time_limit_s is not None else ROUNDS
+        small = free.items * len(free.devices) <= SMALL
+        last = None if monitor.time_limit_s is not None and not small else ROUNDS
 
         def stop() -> bool:
             return monitor.stopping or best.closed
