@@ -42,7 +42,8 @@ def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: f
     clock = Monitor(time_limit_s)
     parts = [_what_is_missing(problem)]
     accelerators = [kind for kind in problem.kinds if kind.accelerator and kind.count > 0]
-    if len([kind for kind in problem.kinds if kind.accelerator]) == 1 and accelerators:
+    # Groups say where each device is, so another count is another problem.
+    if len([kind for kind in problem.kinds if kind.accelerator]) == 1 and accelerators and not problem.groups:
         devices = _smallest_devices(problem, probe, accelerators[0].count, clock)
         if devices:
             parts.append(devices)
