@@ -73,13 +73,16 @@ class Annealing:
         small = free.items * len(free.devices) <= SMALL
         last = None if monitor.time_limit_s is not None and not small else ROUNDS
 
+        # Threads share their best split, so only one of them gives the same answer every time.
+        threads = 1 if last is not None else options.threads
+
         def stop() -> bool:
             return monitor.stopping or best.closed
 
-        with ThreadPoolExecutor(options.threads) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             runs = [
                 pool.submit(search, free, best, options.seed + 1000 * i, stop, first_round=4 * i, last_round=last)
-                for i in range(options.threads)
+                for i in range(threads)
             ]
             monitor.statistics.counters["annealing_trials"] = float(sum(run.result() for run in runs))
         return finish(free, best)
