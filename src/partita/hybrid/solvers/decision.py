@@ -48,6 +48,11 @@ class Family:
     def __len__(self) -> int:
         return len(self.sets)
 
+    @property
+    def remembers(self) -> bool:
+        """Whether times of stages are remembered."""
+        return len(self.known.ptr) > 1
+
     def decide(self, target: float) -> tuple[float, HybridPlan] | bool | None:
         """A plan with stages within the target and its objective; False if there is none, None if stopped."""
         found = self._fill(target)
