@@ -12,8 +12,9 @@ from partita.errors import DisagreementError
 from partita.hybrid.evaluate import evaluate
 from partita.hybrid.instance import Model, build_arrays, new_scratch
 from partita.hybrid.plan import HybridPlan, HybridStage
-from partita.kernels.hybrid import NONE, STEP, choose, decide, lay_out, trace
+from partita.kernels.hybrid import NONE, decide, lay_out
 from partita.kernels.hybrid_arrays import HybridArrays, HybridKnown
+from partita.kernels.hybrid_trace import STEP, choose, trace
 from partita.units import leq
 
 __all__ = ["Family"]
