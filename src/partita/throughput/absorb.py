@@ -28,6 +28,8 @@ __all__ = ["absorb", "memory_is_ample"]
 
 #: Items merged at once; all their subsets are checked.
 _MOST_TOGETHER = 6
+#: Larger instances are left alone: looking for rules would take longer than searching gains.
+_MOST_ITEMS = 4_000
 #: Slack against rounding: a rule must hold with this much to spare, relative to the times compared.
 _MARGIN = 1e-9
 
@@ -46,9 +48,9 @@ def absorb(instance: Instance, *, rounds: int = 8, sync_time: Floats | None = No
     ``sync_time`` is, for every kind, the most that a stage's time may rise for each byte that its replicas synchronise,
     counted over all replicas: (most replicas − 1) · time per byte. None where there are no replicas.
 
-    The instance is returned as it is where memory could bind, or where a stage keeps what enters it.
+    The instance is returned as it is where memory could bind, where a stage keeps what enters it, or where it is large.
     """
-    if instance.recompute or not memory_is_ample(instance):
+    if instance.items > _MOST_ITEMS or instance.recompute or not memory_is_ample(instance):
         return instance
     for _ in range(rounds):
         before = instance.items
@@ -66,10 +68,11 @@ def _partners(instance: Instance, sync_time: Floats | None) -> dict[int, int]:
         if instance.succ_ptr[item + 1] - instance.succ_ptr[item] == 1:
             candidates.setdefault(int(instance.succ[instance.succ_ptr[item]]), []).append(item)
     result: dict[int, int] = {}
+    targets: set[int] = set()
     for target, items in candidates.items():
         if target in result:
             continue
-        free = [item for item in items if item not in result and item not in result.values()]
+        free = [item for item in items if item not in targets]
         chosen = free if len(free) <= _MOST_TOGETHER and _harmless(instance, free, target, sync_time) else []
         if not chosen:
             chosen = [item for item in free if _harmless(instance, [item], target, sync_time)]
