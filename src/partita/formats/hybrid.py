@@ -36,6 +36,8 @@ class _StageDocument(msgspec.Struct):
     data_parallel: int
     tensor_parallel: int
     configurations: dict[int, str]
+    machines: int | None = None
+    machine_group: int | None = None
 
 
 class _PlanDocument(msgspec.Struct):
@@ -68,6 +70,8 @@ def read_hybrid_plan(path: str | Path) -> HybridPlan:
                 data_parallel=stage.data_parallel,
                 tensor_parallel=stage.tensor_parallel,
                 configurations=stage.configurations,
+                machines=stage.machines,
+                machine_group=stage.machine_group,
             )
             for stage in document.stages
         )
@@ -75,15 +79,26 @@ def read_hybrid_plan(path: str | Path) -> HybridPlan:
 
 
 def hybrid_plan_document(plan: HybridPlan, evaluation: HybridEvaluation) -> dict[str, Any]:
-    """A plan for a result file, first stage first."""
+    """A plan for a result file, first stage first; with a hierarchy, also the machine groups."""
+    groups = [
+        {
+            "machines": worth.machines,
+            "time_per_sample": worth.time_per_sample,
+            "transfer": worth.transfer,
+            "weight_sync": worth.weight_sync,
+        }
+        for worth in evaluation.machine_groups
+    ]
     return {
         "devices": plan.devices,
         "microbatches": plan.microbatches,
+        **({"machines": plan.machines, "machine_groups": groups} if groups else {}),
         "stages": [
             {
                 "operators": list(stage.operators),
                 "data_parallel": stage.data_parallel,
                 "tensor_parallel": stage.tensor_parallel,
+                **({"machines": stage.machines, "machine_group": stage.machine_group} if groups else {}),
                 "configurations": {str(identity): name for identity, name in stage.configurations.items()},
                 "time_per_sample": worth.time_per_sample,
                 "memory_bytes": worth.memory_bytes,

@@ -1,11 +1,12 @@
 """The objective and the feasibility of a hybrid plan: the only place where they are defined.
 
-Source: Piper (NeurIPS 2021), §3.4 to §4 and Appendix A; ``weight_sync_per_batch`` follows a later version of the
-published program.
+Source: Piper (NeurIPS 2021), §3.4 to §4 and Appendix A; hierarchies are Appendix E's with two levels;
+``weight_sync_per_batch`` follows a later version of the published program.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from partita.errors import InputError
@@ -13,12 +14,12 @@ from partita.hybrid.plan import HybridPlan, HybridStage
 from partita.hybrid.problem import Configuration, HybridProblem
 from partita.units import format_bytes, leq
 
-__all__ = ["HybridEvaluation", "HybridStageEvaluation", "evaluate"]
+__all__ = ["HybridEvaluation", "HybridStageEvaluation", "MachineGroupEvaluation", "evaluate"]
 
 
 @dataclass(frozen=True)
 class HybridStageEvaluation:
-    """What one stage costs.
+    """What one stage costs its devices. With a hierarchy, d = d_1·d_2: replicas in a machine times machines.
 
     Attributes
     ----------
@@ -27,7 +28,8 @@ class HybridStageEvaluation:
     transfer
         Time per sample for tensors that enter or leave it, E/(d·B).
     weight_sync
-        Time per sample to synchronise its weights, 4·(d − 1)·W/(d·d·B), or with N for one d once per batch.
+        Time per sample to synchronise its weights, 4·(d − 1)·W/(d·d·B), or with N for one d once per batch. With a
+        hierarchy only inside machines: 4·(d_1 − 1)·W/(d_1·d·B_1), or 4·(d_1 − 1)·W/(d_1·N·B_1) once per batch.
     memory_bytes
         Memory that each of its devices needs.
     in_flight
@@ -47,23 +49,51 @@ class HybridStageEvaluation:
 
 
 @dataclass(frozen=True)
+class MachineGroupEvaluation:
+    """What the stages that share machines exchange with other machines.
+
+    Attributes
+    ----------
+    machines
+        Machines of the group (d_2).
+    transfer
+        Time per sample for tensors that enter or leave the group, Σ 2·bytes/(d_2·B_2).
+    weight_sync
+        Time per sample to synchronise whole layers between its machines, 4·(d_2 − 1)·W/(d_2·d_2·B_2), or with N for one
+        d_2 once per batch.
+    """
+
+    machines: int
+    transfer: float
+    weight_sync: float
+
+    @property
+    def time_per_sample(self) -> float:
+        """Time per sample that each machine's link is busy."""
+        return self.transfer + self.weight_sync
+
+
+@dataclass(frozen=True)
 class HybridEvaluation:
     """What a plan is worth.
 
     Attributes
     ----------
     objective
-        Time per sample of the slowest stage.
+        Time per sample of the slowest stage, or of the busiest machine's link.
     feasible, violations
         Whether every limit is kept, and what is broken.
     stages
         One entry per stage of the plan.
+    machine_groups
+        One entry per machine group; empty without a hierarchy.
     """
 
     objective: float
     feasible: bool
     violations: tuple[str, ...]
     stages: tuple[HybridStageEvaluation, ...]
+    machine_groups: tuple[MachineGroupEvaluation, ...] = ()
 
 
 def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
@@ -73,10 +103,10 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
     ------
     InputError
         If the plan is not a plan of this problem: a layer is missing, unknown or placed twice, a stage is empty, a
-        degree is below 1, or a configuration is unknown.
+        degree is below 1, a configuration is unknown, or machines are given without a hierarchy or the other way round.
     """
     stage_of = _assignment(problem, plan)
-    violations: list[str] = []
+    violations = _check_machines(problem, plan)
     if plan.devices > problem.devices:
         violations.append(f"the stages use {plan.devices} devices, the problem has {problem.devices}")
     if plan.microbatches > problem.microbatches:
@@ -112,7 +142,7 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
             HybridStageEvaluation(
                 compute=sum(choice.time for choice in held) / d,
                 transfer=traffic[number] / d / problem.bandwidth_bytes_per_unit,
-                weight_sync=problem.sync_factor(d) * weights / d / problem.bandwidth_bytes_per_unit,
+                weight_sync=_sync_inside(problem, stage) * weights / problem.bandwidth_bytes_per_unit,
                 memory_bytes=memory,
                 in_flight=in_flight,
             )
@@ -122,11 +152,13 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
                 f"each device of stage {number} needs {format_bytes(memory)}, "
                 f"{format_bytes(memory - problem.memory_bytes)} more than its {format_bytes(problem.memory_bytes)}"
             )
+    groups = _machine_groups(problem, plan, stage_of)
     return HybridEvaluation(
-        objective=max(stage.time_per_sample for stage in stages),
+        objective=max([stage.time_per_sample for stage in stages] + [group.time_per_sample for group in groups]),
         feasible=not violations,
         violations=tuple(violations),
         stages=tuple(stages),
+        machine_groups=tuple(groups),
     )
 
 
@@ -154,6 +186,88 @@ def _assignment(problem: HybridProblem, plan: HybridPlan) -> dict[int, int]:
     if missing:
         raise InputError(f"layer {missing[0]} is in no stage ({len(missing)} are missing)")
     return stage_of
+
+
+def _check_machines(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+    """Refuse plans whose machine groups make no sense, and list the limits that machines break."""
+    if problem.hierarchy is None:
+        for number, stage in enumerate(plan.stages):
+            if stage.machines is not None or stage.machine_group is not None:
+                raise InputError(
+                    f"plan stage {number} names machines, but problem {problem.name!r} has no hierarchy; "
+                    "give the problem one, or leave them out"
+                )
+        return []
+    violations = []
+    previous = -1
+    for number, stage in enumerate(plan.stages):
+        if stage.machines is None or stage.machine_group is None:
+            raise InputError(
+                f"plan stage {number} does not say on how many machines, and in which machine group, it runs; "
+                f"problem {problem.name!r} has a hierarchy"
+            )
+        if stage.machines < 1 or stage.data_parallel % stage.machines:
+            raise InputError(
+                f"plan stage {number}: data-parallel degree {stage.data_parallel} is not a multiple of its "
+                f"{stage.machines} machines; each machine needs as many replicas as the others"
+            )
+        if stage.machine_group not in (previous, previous + 1):
+            raise InputError(
+                f"plan stage {number} is in machine group {stage.machine_group} after group {previous}; "
+                "groups are numbered from 0 in the order of the stages"
+            )
+        if stage.machine_group == previous and stage.machines != plan.stages[number - 1].machines:
+            raise InputError(
+                f"plan stage {number} runs on {stage.machines} machines, the stage before it in machine group "
+                f"{previous} on {plan.stages[number - 1].machines}; stages of one group share their machines"
+            )
+        previous = stage.machine_group
+    for group, shared in itertools.groupby(plan.stages, key=lambda stage: stage.machine_group):
+        needed = sum(stage.replicas_per_machine * stage.tensor_parallel for stage in shared)
+        if needed > problem.devices_per_machine:
+            violations.append(
+                f"machine group {group} needs {needed} devices in each machine, "
+                f"a machine has {problem.devices_per_machine}"
+            )
+    if plan.machines > problem.machines:
+        violations.append(f"the machine groups use {plan.machines} machines, the problem has {problem.machines}")
+    return violations
+
+
+def _sync_inside(problem: HybridProblem, stage: HybridStage) -> float:
+    """Times each weight byte is moved per sample and device; with a hierarchy, inside the machine."""
+    replicas = stage.replicas_per_machine
+    factor = problem.sync_factor(replicas) / replicas
+    # Once per batch the machines' replicas do not share the work: each synchronises for its whole batch.
+    return factor if problem.weight_sync_per_batch else factor / (stage.machines or 1)
+
+
+def _machine_groups(problem: HybridProblem, plan: HybridPlan, stage_of: dict[int, int]) -> list[MachineGroupEvaluation]:
+    """What each machine group exchanges with other machines."""
+    if problem.hierarchy is None:
+        return []
+    bandwidth = problem.hierarchy.machine_bandwidth_bytes_per_unit
+    group_of = {identity: plan.stages[number].machine_group or 0 for identity, number in stage_of.items()}
+    count = max(group_of.values()) + 1
+    moved, weights = [0.0] * count, [0.0] * count
+    machines = [1] * count
+    for stage in plan.stages:
+        machines[stage.machine_group or 0] = stage.machines or 1
+    for edge in problem.edges:
+        source, target = group_of[edge.source], group_of[edge.target]
+        if source != target:
+            moved[source] += 2 * edge.bytes
+            moved[target] += 2 * edge.bytes
+    for layer in problem.layers:
+        weights[group_of[layer.id]] += layer.whole_weight_bytes
+    return [
+        MachineGroupEvaluation(
+            machines=d,
+            transfer=moved[group] / d / bandwidth,
+            weight_sync=problem.sync_factor(d) * weights[group] / d / bandwidth,
+        )
+        for group, d in enumerate(machines)
+    ]
 
 
 def _choose(problem: HybridProblem, number: int, stage: HybridStage, chosen: dict[int, Configuration]) -> list[str]:

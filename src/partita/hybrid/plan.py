@@ -10,27 +10,41 @@ __all__ = ["HybridPlan", "HybridStage"]
 class HybridStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One stage, on ``data_parallel · tensor_parallel`` devices of its own.
 
+    In a problem with a hierarchy, consecutive stages of one *machine group* share machines: each of the group's
+    machines runs all of them, and the group is data-parallel over its machines.
+
     Attributes
     ----------
     operators
         Ids of its layers, in the problem's order.
     data_parallel
-        Replicas of the stage (d); they take turns at microbatches.
+        Replicas of the stage (d), over all machines; they take turns at microbatches.
     tensor_parallel
         Devices of each replica (t).
     configurations
         Id of the configuration chosen for each layer, all of degree t.
+    machines
+        Machines of its machine group (d_2); they divide ``data_parallel``. None without a hierarchy.
+    machine_group
+        Number of its machine group, 0 for the first, never falling from stage to stage. None without a hierarchy.
     """
 
     operators: tuple[int, ...]
     data_parallel: int
     tensor_parallel: int
     configurations: dict[int, str]
+    machines: int | None = None
+    machine_group: int | None = None
 
     @property
     def devices(self) -> int:
         """Devices it uses."""
         return self.data_parallel * self.tensor_parallel
+
+    @property
+    def replicas_per_machine(self) -> int:
+        """Replicas within each of its machines (d_1); all of them without a hierarchy."""
+        return self.data_parallel // (self.machines or 1)
 
 
 class HybridPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,6 +56,12 @@ class HybridPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def devices(self) -> int:
         """Devices that all stages use together."""
         return sum(stage.devices for stage in self.stages)
+
+    @property
+    def machines(self) -> int:
+        """Machines that all machine groups use together; 0 without a hierarchy."""
+        groups = {stage.machine_group: stage.machines for stage in self.stages}
+        return sum(count or 0 for count in groups.values())
 
     @property
     def microbatches(self) -> int:

@@ -15,7 +15,7 @@ import rustworkx
 
 from partita.errors import InputError
 
-__all__ = ["Configuration", "Edge", "HybridProblem", "Layer"]
+__all__ = ["Configuration", "Edge", "Hierarchy", "HybridProblem", "Layer"]
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,11 +59,22 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         By tensor-parallel degree, the configurations to choose from; a degree that is absent cannot be used.
     name
         For people.
+    weight_bytes
+        Weights of the whole layer, which machines synchronise with each other; None for the smallest over the degrees t
+        of t times the largest weights that a device holds. Only problems with a hierarchy read it.
     """
 
     id: int
     configurations: dict[int, tuple[Configuration, ...]]
     name: str = ""
+    weight_bytes: float | None = None
+
+    @property
+    def whole_weight_bytes(self) -> float:
+        """Weights that one machine with the layer synchronises with others, whatever its degrees (Appendix E's w)."""
+        if self.weight_bytes is not None:
+            return self.weight_bytes
+        return min(t * max(c.weight_bytes for c in choices) for t, choices in self.configurations.items() if choices)
 
     @property
     def label(self) -> str:
@@ -77,6 +88,22 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     source: int
     target: int
     bytes: float
+
+
+class Hierarchy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Devices sit in machines, which are linked more slowly than the devices inside (Appendix E with two levels).
+
+    Attributes
+    ----------
+    devices_per_machine
+        Devices in each machine (K_1). A tensor-parallel group lies within one.
+    machine_bandwidth_bytes_per_unit
+        Bytes that each machine, with all its devices together, exchanges with other machines per unit of time (B_2).
+        Between devices of one machine the problem's ``bandwidth_bytes_per_unit`` holds (B_1), per device.
+    """
+
+    devices_per_machine: int
+    machine_bandwidth_bytes_per_unit: float
 
 
 class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +121,7 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     memory_bytes
         Memory of each (M); None for no limit.
     bandwidth_bytes_per_unit
-        Bytes that each device moves per unit of time (B).
+        Bytes that each device moves per unit of time (B); with a hierarchy, inside its machine (B_1).
     microbatches
         Most data-parallel replicas of all stages together (N), so that a batch of N microbatches fills the pipeline.
     layers, edges
@@ -104,6 +131,9 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     weight_sync_per_batch
         False: weights are synchronised for every d microbatches, as in the paper. True: once per batch of N
         microbatches, and d must divide N, as in a later version of the published program.
+    hierarchy
+        Machines of several devices; None if all devices are linked alike. Devices must fill whole machines, or all be
+        in one.
     notes
         What a reader should know about how the problem was made.
 
@@ -125,6 +155,7 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     edges: tuple[Edge, ...] = ()
     unit: str = "s"
     weight_sync_per_batch: bool = False
+    hierarchy: Hierarchy | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -143,7 +174,7 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return msgspec.structs.replace(self, **changes)
 
     def scale_communication(self, factor: float) -> HybridProblem:
-        """A copy in which every transfer takes ``factor`` times as long.
+        """A copy in which every transfer takes ``factor`` times as long, inside machines and between them.
 
         Raises
         ------
@@ -154,12 +185,28 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise InputError(
                 f"the communication scale is {factor}; for a hybrid problem it must be finite and positive"
             )
-        return self if factor == 1.0 else self.replace(bandwidth_bytes_per_unit=self.bandwidth_bytes_per_unit / factor)
+        if factor == 1.0:
+            return self
+        hierarchy = self.hierarchy
+        if hierarchy is not None:
+            between = hierarchy.machine_bandwidth_bytes_per_unit / factor
+            hierarchy = msgspec.structs.replace(hierarchy, machine_bandwidth_bytes_per_unit=between)
+        return self.replace(bandwidth_bytes_per_unit=self.bandwidth_bytes_per_unit / factor, hierarchy=hierarchy)
+
+    @property
+    def devices_per_machine(self) -> int:
+        """Devices that may form a tensor-parallel group: those of one machine, or all without a hierarchy."""
+        return self.devices if self.hierarchy is None else min(self.devices, self.hierarchy.devices_per_machine)
+
+    @property
+    def machines(self) -> int:
+        """Machines there are; 1 without a hierarchy."""
+        return self.devices // self.devices_per_machine
 
     def degrees(self) -> list[int]:
-        """Tensor-parallel degrees that some layer has and the devices allow, ascending."""
+        """Tensor-parallel degrees that some layer has and the devices (of one machine) allow, ascending."""
         found = {degree for layer in self.layers for degree in layer.configurations}
-        return sorted(degree for degree in found if degree <= self.devices)
+        return sorted(degree for degree in found if degree <= self.devices_per_machine)
 
     def sync_factor(self, replicas: int) -> float:
         """How often each weight byte is moved for d microbatches: 4·(d − 1)/d, or 4·(d − 1)/N once per batch."""
@@ -179,6 +226,8 @@ def validate(problem: HybridProblem) -> None:
     bandwidth = problem.bandwidth_bytes_per_unit
     if not 0 < bandwidth < math.inf:
         raise InputError(f"{where}: bandwidth_bytes_per_unit is {bandwidth}; it must be positive and finite")
+    if problem.hierarchy is not None:
+        _check_hierarchy(where, problem.devices, problem.hierarchy)
     index: dict[int, int] = {}
     for place, layer in enumerate(problem.layers):
         if layer.id in index:
@@ -203,6 +252,19 @@ def validate(problem: HybridProblem) -> None:
     _check_acyclic(where, problem, index)
 
 
+def _check_hierarchy(where: str, devices: int, hierarchy: Hierarchy) -> None:
+    size, bandwidth = hierarchy.devices_per_machine, hierarchy.machine_bandwidth_bytes_per_unit
+    if size < 1:
+        raise InputError(f"{where}: devices_per_machine is {size}; it must be at least 1")
+    if devices > size and devices % size:
+        raise InputError(
+            f"{where}: {devices} devices do not fill machines of {size}; "
+            f"take {devices // size * size} or {(devices // size + 1) * size} devices"
+        )
+    if not 0 < bandwidth < math.inf:
+        raise InputError(f"{where}: machine_bandwidth_bytes_per_unit is {bandwidth}; it must be positive and finite")
+
+
 def _check_number(owner: str, field: str, value: float) -> None:
     if not (math.isfinite(value) and value >= 0):
         raise InputError(f"{owner}: {field} is {value}; it must be finite and not negative")
@@ -212,6 +274,8 @@ def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) ->
     owner = f"{where}: {layer.label}"
     if not any(layer.configurations.values()):
         raise InputError(f"{owner} has no configurations; give at least one for some tensor-parallel degree")
+    if layer.weight_bytes is not None:
+        _check_number(owner, "weight_bytes", layer.weight_bytes)
     for degree, configurations in layer.configurations.items():
         if degree < 1:
             raise InputError(f"{owner}: tensor-parallel degree {degree} must be at least 1")

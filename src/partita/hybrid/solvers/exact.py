@@ -47,8 +47,8 @@ class HybridExact:
     summary = "plans with proof: bisection over the fewest devices per suffix set, exact choice of configurations"
 
     def supports(self, problem: HybridProblem, options: HybridOptions) -> str | None:
-        """Every problem; with very many suffix sets the plan comes without proof."""
-        return None
+        """Every problem without a hierarchy; with very many suffix sets the plan comes without proof."""
+        return None if problem.hierarchy is None else "it does not plan for machines of several devices"
 
     def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> HybridOutcome:
         """Search until proved, or until ``monitor.stopping``."""
