@@ -91,10 +91,10 @@ def test_the_annealing_keeps_its_books(problem: ThroughputProblem) -> None:
 @needs_highs
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(PROBLEMS)
-def test_the_charge_bound_is_valid(problem: ThroughputProblem) -> None:
+def test_the_covering_bound_is_valid(problem: ThroughputProblem) -> None:
     assume(refusal(problem) is None)
     expected = brute_force.best_free(problem)
-    value = bound(problem, "charge", time_limit_s=LIMIT_S).value
+    value = bound(problem, "covering-free", time_limit_s=LIMIT_S).value
     if expected is not None:
         assert value <= expected * (1 + 1e-9) + 1e-9
 

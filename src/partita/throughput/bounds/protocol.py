@@ -1,13 +1,15 @@
-"""What a throughput bound is."""
+"""What a throughput bound is, and what a member of the hierarchy is."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from partita.result import Bound, Monitor
+from partita.throughput.bounds.knowledge import Knowledge
+from partita.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.throughput.problem import ThroughputProblem
 
-__all__ = ["BoundMethod"]
+__all__ = ["BoundMethod", "HierarchyBound", "HierarchyMember"]
 
 
 class BoundMethod(Protocol):
@@ -35,3 +37,47 @@ class BoundMethod(Protocol):
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """The bound on the original problem; infinite only if the problem is proven infeasible."""
         ...
+
+
+class HierarchyBound(BoundMethod, Protocol):
+    """A bound on the uniform relaxation that reads and adds to what the others know."""
+
+    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+        """Raise the bound of ``knowledge`` with ``raise_bound(value, self.name)`` as far as this method can.
+
+        Parameters
+        ----------
+        knowledge
+            What is known; work of all its items is finite. ``done`` is polled, and ends the method early.
+        deadline_s
+            Seconds it may take; None for no limit. What is proven by then counts.
+        """
+        ...
+
+
+class HierarchyMember:
+    """What all members of the hierarchy share: they are refused or run alone in the same way.
+
+    A member says its ``name``, ``summary`` and ``valid_for``, and how to ``improve``.
+    """
+
+    name: str
+    summary: str
+    valid_for: str = "acyclic"
+
+    def supports(self, problem: ThroughputProblem) -> str | None:
+        """Identical devices, and loads that add transfers to work."""
+        return uniform_refusal(problem)
+
+    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+        """See ``HierarchyBound``."""
+        raise NotImplementedError
+
+    def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
+        """What this member proves by itself; infinite if an operator can run nowhere."""
+        knowledge = Knowledge(uniform(problem, free=self.valid_for == "free"), stop=lambda: monitor.stopping)
+        if knowledge.uniform.runs:
+            self.improve(knowledge, None if monitor.time_limit_s is None else monitor.remaining_s)
+        else:
+            knowledge.raise_bound(float("inf"), self.name)
+        return Bound(knowledge.bound, self.name, self.valid_for, monitor.elapsed_s)

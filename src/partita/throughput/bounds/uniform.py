@@ -66,6 +66,11 @@ class Uniform:
         """Number of nets."""
         return int(self.cost.shape[0])
 
+    @property
+    def runs(self) -> bool:
+        """Whether every item can run on the devices."""
+        return self.devices > 0 and bool(np.isfinite(self.work).all())
+
     def pins(self, net: int) -> Ints:
         """Items of a net."""
         return self.net_pins[self.net_ptr[net] : self.net_ptr[net + 1]]
@@ -90,8 +95,15 @@ def uniform_refusal(problem: ThroughputProblem) -> str | None:
     return None
 
 
-def uniform(problem: ThroughputProblem) -> Uniform:
+def uniform(problem: ThroughputProblem, *, free: bool = False) -> Uniform:
     """The uniform relaxation, contracted to what acyclic splits keep together; infinite work where nothing can run.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    free
+        Contract only what every split keeps together. The order may then have cycles.
 
     Raises
     ------
@@ -101,7 +113,7 @@ def uniform(problem: ThroughputProblem) -> Uniform:
     refusal = uniform_refusal(problem)
     if refusal is not None:
         raise ValueError(refusal)
-    instance = build_instance(problem)
+    instance = build_instance(problem, free=free)
     kind = next(place for place, one in enumerate(problem.kinds) if one.count > 0)
     cost = instance.net_cost[:, kind]
     kept = np.flatnonzero(cost > 0)

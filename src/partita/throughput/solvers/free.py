@@ -10,7 +10,7 @@ import numpy as np
 
 from partita.mip.solve import available
 from partita.result import Monitor
-from partita.throughput.bounds.charge import Charge
+from partita.throughput.bounds.covering_free import FreeCovering
 from partita.throughput.free_instance import FreeInstance
 from partita.throughput.free_search import Best, search
 from partita.throughput.problem import ThroughputProblem
@@ -155,7 +155,7 @@ class _Run:
             time_s = self.monitor.remaining_s if best.label is None else min(5.0, 0.3 * self.monitor.remaining_s)
             self.infeasible = prove(self.free, best, backend, self.stop, time_s=time_s, threads=1, seed=seed)
         if not self.stop() and "highs" in backends and best.label is not None and not self._cheap():
-            charge = Charge(self.free, best, self.stop, seed)
+            charge = FreeCovering(self.free, best, self.stop, seed)
             charge.run()
             self.counters["charge_rounds"] = float(charge.rounds)
             self.counters["charge_programs"] = float(charge.programs)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from partita.kernels.annealing_free import FreeArrays
 from partita.mip.model import Model
-from partita.throughput.bounds.charge_program import add_device
+from partita.throughput.bounds.covering_free_program import add_device
 from partita.throughput.instance import csr
 
 __all__ = ["Assignment", "Part", "assignment", "part"]

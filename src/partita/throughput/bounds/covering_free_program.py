@@ -1,4 +1,4 @@
-"""One device of each kind, chosen to carry as much charge as possible: the program behind the charge bound."""
+"""One device of each kind, chosen to carry as much charge as possible: the program behind the covering bound."""
 
 from __future__ import annotations
 

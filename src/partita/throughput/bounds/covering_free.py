@@ -1,4 +1,4 @@
-"""The charge bound: prices on items that no device can collect enough of.
+"""The covering bound for free splits: prices on items that no device can collect enough of.
 
 Give every item a charge y_v >= 0. If, for every kind k, no set of load at most T carries more than π_k, then a split
 with objective T needs Σ_v y_v <= Σ_k n_k·π_k. The best charges are the dual of the linear program that covers the items
@@ -23,12 +23,12 @@ from partita.kernels.annealing_free import FreeArrays, anneal, empty_state, rese
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import available, solve_program
 from partita.result import Bound, Monitor
-from partita.throughput.bounds.charge_program import knapsack, representatives
+from partita.throughput.bounds.covering_free_program import knapsack, representatives
 from partita.throughput.free_instance import FreeInstance, free_instance, refusal
 from partita.throughput.free_search import Best, search
 from partita.throughput.problem import ThroughputProblem
 
-__all__ = ["Charge", "ChargeBound"]
+__all__ = ["FreeCovering", "FreeCoveringBound"]
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -53,7 +53,7 @@ class Column:
     load: float
 
 
-class Charge:
+class FreeCovering:
     """Finds charges and the bounds that follow, for a target that moves between the bound and the best value."""
 
     def __init__(self, free: FreeInstance, best: Best, stop: Callable[[], bool], seed: int = 0) -> None:
@@ -244,11 +244,13 @@ class Charge:
             return self._done() or (lowest[0] < target and time.monotonic() - began > PATIENCE_S)
 
         calls = Callbacks(
-            stop=enough, on_incumbent=collect, on_bound=lambda bound: self.best.prove(min(bound, target), "charge")
+            stop=enough,
+            on_incumbent=collect,
+            on_bound=lambda bound: self.best.prove(min(bound, target), "covering-free"),
         )
         answer = solve_program(program.model, "highs", time_limit_s=EXACT_S, seed=self.seed, gap=2e-7, callbacks=calls)
         self.programs += 1
-        self.best.prove(min(answer.bound, target), "charge")
+        self.best.prove(min(answer.bound, target), "covering-free")
 
     def _load(self, kind: int, items: Bools) -> float:
         arrays = self.free.arrays
@@ -258,10 +260,10 @@ class Charge:
         return float(arrays.work[items, kind].sum() + arrays.net_cost[cut, kind].sum())
 
 
-class ChargeBound:
+class FreeCoveringBound:
     """Charges found by column generation, then one exact program for each; see the module."""
 
-    name = "charge"
+    name = "covering-free"
     summary = "prices on operators that no device can collect enough of, by column generation (needs HiGHS)"
     valid_for = "free"
 
@@ -287,5 +289,5 @@ class ChargeBound:
 
         search(free, best, 0, stop, last_round=6)
         if best.label is not None:
-            Charge(free, best, stop).run()
+            FreeCovering(free, best, stop).run()
         return Bound(best.bound, self.name, self.valid_for, monitor.elapsed_s)
