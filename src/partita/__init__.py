@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from partita.formats.native import read_graph, write_graph, write_problem
     from partita.frontends.models import load_model
     from partita.frontends.torch import trace
+    from partita.generators.plain import plain_problem
+    from partita.generators.regal import regal_problem
     from partita.graph import Graph
     from partita.hybrid.plan import HybridPlan, HybridStage
     from partita.hybrid.problem import HybridProblem
@@ -59,10 +61,12 @@ _HOMES = {
     "compare": "partita.pipeline",
     "evaluate": "partita.judging",
     "load_model": "partita.frontends.models",
+    "plain_problem": "partita.generators.plain",
     "plan": "partita.pipeline",
     "price": "partita.costs.price",
     "read_graph": "partita.formats.native",
     "read_problem": "partita.formats.detect",
+    "regal_problem": "partita.generators.regal",
     "solve": "partita.pipeline",
     "trace": "partita.frontends.torch",
     "write_graph": "partita.formats.native",
@@ -98,10 +102,12 @@ __all__ = [
     "compare",
     "evaluate",
     "load_model",
+    "plain_problem",
     "plan",
     "price",
     "read_graph",
     "read_problem",
+    "regal_problem",
     "solve",
     "trace",
     "write_graph",

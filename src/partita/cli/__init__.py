@@ -12,6 +12,7 @@ from partita import __version__
 from partita.cli.bound import bound
 from partita.cli.compare import compare
 from partita.cli.evaluate import evaluate
+from partita.cli.generate import convert, generate
 from partita.cli.listing import baselines, bounds, devices, links, solvers
 from partita.cli.plan import plan
 from partita.cli.solve import solve
@@ -31,7 +32,21 @@ def cli() -> None:
     """Split a neural network over devices, and say how far from the best possible the split is."""
 
 
-for _command in (plan, solve, evaluate, bound, compare, sweep, solvers, bounds, baselines, devices, links):
+for _command in (
+    plan,
+    solve,
+    evaluate,
+    bound,
+    compare,
+    sweep,
+    generate,
+    convert,
+    solvers,
+    bounds,
+    baselines,
+    devices,
+    links,
+):
     cli.add_command(_command)
 
 

@@ -139,7 +139,7 @@ def reading_options(command: Command) -> Command:
         click.option(
             "--format",
             "file_format",
-            type=click.Choice(["partita", "dnn-partitioning", "piper", "moirai"]),
+            type=click.Choice(["partita", "dnn-partitioning", "piper", "moirai", "cost-graph"]),
             help="Recognised from the file's keys if not given.",
         ),
     ):

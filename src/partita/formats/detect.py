@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from partita.errors import FormatError, InputError, UnsupportedError
+from partita.formats.cost_graph import looks_like_cost_graph, read_cost_graph
 from partita.formats.dnn_partitioning import read_split, read_throughput
 from partita.formats.document import document_keys, read_bytes
 from partita.formats.hybrid import read_hybrid_problem
@@ -19,8 +20,8 @@ from partita.throughput.problem import ThroughputProblem
 
 __all__ = ["FORMATS", "Format", "detect_format", "read_any_plan", "read_problem"]
 
-Format = Literal["partita", "dnn-partitioning", "piper", "moirai"]
-FORMATS: tuple[Format, ...] = ("partita", "dnn-partitioning", "piper", "moirai")
+Format = Literal["partita", "dnn-partitioning", "piper", "moirai", "cost-graph"]
+FORMATS: tuple[Format, ...] = ("partita", "dnn-partitioning", "piper", "moirai", "cost-graph")
 
 #: Keys that only one format has; looked at in this order.
 _SIGNATURES: tuple[tuple[Format, frozenset[str]], ...] = (
@@ -31,14 +32,17 @@ _SIGNATURES: tuple[tuple[Format, frozenset[str]], ...] = (
 
 
 def detect_format(path: str | Path) -> Format:
-    """Recognise a problem file by its keys.
+    """Recognise a problem file by its keys, or by how it begins.
 
     Raises
     ------
     FormatError
         If it is none of the known formats.
     """
-    keys = document_keys(read_bytes(path), path)
+    data = read_bytes(path)
+    if looks_like_cost_graph(data):
+        return "cost-graph"
+    keys = document_keys(data, path)
     if "format" in keys:
         tag = str(msgspec.json.decode(keys["format"]))
         if tag in (ThroughputProblem.format, HybridProblem.format):
@@ -65,7 +69,7 @@ def read_problem(
     path
         The file.
     format
-        One of ``FORMATS``; None recognises it by its keys.
+        One of ``FORMATS``; None recognises it by its content.
     problem
         Which problem a file that states several is read as; so far ``throughput``. Piper files and partita's own hybrid
         files state the hybrid problem only.
@@ -86,6 +90,10 @@ def read_problem(
     found = format or detect_format(path)
     if found == "dnn-partitioning":
         return read_throughput(path, scale_communication=scale_communication)
+    if found == "cost-graph":
+        if problem == "hybrid":
+            raise UnsupportedError(f"{path}: a cost graph does not state a hybrid problem")
+        return read_cost_graph(path, scale_communication=scale_communication)
     if found == "piper":
         return read_piper(path, scale_communication=scale_communication)
     if found == "partita" and _states_hybrid(path):

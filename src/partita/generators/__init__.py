@@ -1,0 +1,1 @@
+"""Making throughput problems: random graphs with weights like published ones, and other problems made plain."""
