@@ -1,7 +1,7 @@
 """Problems like the synthetic data of REGAL: random graphs, tensors of about one size, work in proportion to them.
 
 Sources: Archer et al., "Practical Performance Guarantees for Pipelined DNN Inference" (ICML 2024), Appendix C.2;
-Paliwal et al., "REGAL" (ICLR 2020), Appendix A.1.4. ``docs/instances.md`` says what they leave open and what is done here.
+Paliwal et al., "REGAL" (ICLR 2020), Appendix A.1.4. ``docs/instances.md`` says what they leave open.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def regal_problem(
     """A random throughput problem: identical devices, one tensor per operator, work and sizes in the same unit.
 
     Tensor sizes are N(50, 10), rounded and at least 1. The work of an operator is the sum of the tensors it reads and
-    of the one it makes plus what ``noise`` says, rounded. Moving a tensor takes its size. A tensor that no operator reads
-    costs its producer work and is not moved.
+    of the one it makes plus what ``noise`` says, rounded. Moving a tensor takes its size. A tensor that no operator
+    reads costs its producer work and is not moved.
 
     Parameters
     ----------
