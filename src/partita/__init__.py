@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
+    from partita.costs.menus.problem import hybrid_problem
     from partita.costs.price import price
     from partita.errors import (
         DisagreementError,
@@ -60,6 +61,7 @@ _HOMES = {
     "bound": "partita.pipeline",
     "compare": "partita.pipeline",
     "evaluate": "partita.judging",
+    "hybrid_problem": "partita.costs.menus.problem",
     "load_model": "partita.frontends.models",
     "plain_problem": "partita.generators.plain",
     "plan": "partita.pipeline",
@@ -101,6 +103,7 @@ __all__ = [
     "bound",
     "compare",
     "evaluate",
+    "hybrid_problem",
     "load_model",
     "plain_problem",
     "plan",

@@ -1,0 +1,130 @@
+"""What one configuration of a layer consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Collective", "LayerMenu", "MenuEntry"]
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One exchange among the devices of a tensor-parallel group, for one microbatch.
+
+    Attributes
+    ----------
+    kind
+        ``all-reduce``, ``all-gather`` or ``reduce-scatter``.
+    phase
+        ``forward``, ``backward``, ``recompute`` (a forward one once more), ``overlapped`` (runs beside arithmetic and
+        costs no time of its own) or ``batch`` (gradients of weights that all devices hold but use for their own tokens;
+        once per batch).
+    bytes
+        Size of the whole tensor.
+    tensor
+        Its name in the graph.
+    """
+
+    kind: str
+    phase: str
+    bytes: float
+    tensor: str = ""
+
+    def sent_bytes(self, degree: int) -> float:
+        """What each device sends around a ring: (t − 1)/t of the tensor, twice for an all-reduce."""
+        rounds = 2.0 if self.kind == "all-reduce" else 1.0
+        return rounds * self.bytes * (degree - 1) / degree
+
+
+@dataclass(frozen=True)
+class MenuEntry:
+    """One way to run a layer: a tensor-parallel degree and a memory option, with what its numbers are made of.
+
+    Attributes
+    ----------
+    layer, degree, option
+        Which layer, how many devices, and ``none``, ``selective``, ``full`` or a name of the user's.
+    forward_s, backward_s, recompute_s
+        Arithmetic and memory traffic of one microbatch, in seconds; ``recompute_s`` is what runs a second time.
+    communication_s
+        Time of the collectives of one microbatch.
+    collectives
+        The exchanges.
+    parameters
+        Number of weights that each device holds.
+    weight_bytes, gradient_bytes, optimizer_bytes
+        What each device holds of them; weights include buffers and frozen ones.
+    activation_bytes
+        What each device keeps of one microbatch from its forward to its backward pass.
+    workspace_bytes
+        The most that each device needs while it runs the layer, beyond all that.
+    flops
+        Floating-point operations of each device for one microbatch, those that run a second time included.
+    """
+
+    layer: str
+    degree: int
+    option: str
+    forward_s: float
+    backward_s: float
+    recompute_s: float
+    communication_s: float
+    collectives: tuple[Collective, ...]
+    parameters: int
+    weight_bytes: float
+    gradient_bytes: float
+    optimizer_bytes: float
+    activation_bytes: float
+    workspace_bytes: float
+    flops: float
+
+    @property
+    def time_s(self) -> float:
+        """Time of one microbatch, forward and backward."""
+        return self.forward_s + self.backward_s + self.recompute_s + self.communication_s
+
+    @property
+    def compute_s(self) -> float:
+        """Time without communication."""
+        return self.forward_s + self.backward_s + self.recompute_s
+
+    @property
+    def communication_bytes(self) -> float:
+        """Bytes that each device sends to its group for one microbatch, gradients of weights not included."""
+        return sum(c.sent_bytes(self.degree) for c in self.collectives if c.phase not in ("overlapped", "batch"))
+
+
+@dataclass(frozen=True)
+class LayerMenu:
+    """All entries of a layer.
+
+    Attributes
+    ----------
+    id, name
+        Number and name of the layer in the problem.
+    like
+        Number of the first layer that is built and run the same way; its own for the first.
+    splits
+        What can be split: a region's kind and the numbers that a degree must divide.
+    entries
+        By degree, the ways to run it.
+    """
+
+    id: int
+    name: str
+    like: int
+    splits: tuple[tuple[str, tuple[int, ...]], ...]
+    entries: dict[int, tuple[MenuEntry, ...]]
+
+    def entry(self, degree: int, option: str = "none") -> MenuEntry:
+        """The entry of a degree and option.
+
+        Raises
+        ------
+        KeyError
+            If there is none.
+        """
+        for entry in self.entries[degree]:
+            if entry.option == option:
+                return entry
+        raise KeyError(option)

@@ -1,0 +1,113 @@
+"""Layers: groups of operators that a plan keeps together.
+
+Repeated modules (the children of a module list) are layers; what comes before and behind them are layers of their own.
+Operators keep the order of their dependencies, so the layers form a directed acyclic graph whatever the modules say.
+"""
+
+from __future__ import annotations
+
+import re
+
+from partita.costs.menus.forward import View
+
+__all__ = ["assign_layers"]
+
+#: With fewer repeated modules than this the lists inside them are looked at instead.
+_FEW = 8
+
+
+def assign_layers(view: View) -> tuple[list[int], list[str]]:
+    """For every operator (backward ones with their forward operator) its layer, and the layers' names.
+
+    Layers are numbered in an order of execution.
+    """
+    operators = view.graph.operators
+    blocks = _blocks(view)
+    number: dict[str, int] = {}
+    for v, op in enumerate(operators):
+        if not view.backward[v]:
+            block = _block_of(op.module, blocks)
+            if block:
+                number.setdefault(block, len(number) + 1)
+    last = len(number)
+    if not last:
+        return [0] * len(operators), [view.graph.name]
+    needed = _needed(view, blocks)
+    place = [0] * len(operators)
+    for v, op in enumerate(operators):
+        if view.backward[v]:
+            place[v] = place[view.roots[v]]
+            continue
+        producers = [view.graph.tensors[t].producer for t in view.inputs[v]]
+        floor = max((place[p] for p in producers if p is not None), default=0)
+        block = _block_of(op.module, blocks)
+        if block:
+            place[v] = max(floor, number[block])
+        else:
+            place[v] = last + 1 if floor >= last and not needed[v] else floor
+    names = ["input", *number, "output"]
+    used = sorted({place[v] for v in range(len(operators))})
+    new = {old: index for index, old in enumerate(used)}
+    return [new[p] for p in place], [names[old] for old in used]
+
+
+def _needed(view: View, blocks: frozenset[str]) -> list[bool]:
+    """Forward operators that some block depends on."""
+    operators = view.graph.operators
+    needed = [False] * len(operators)
+    for v in range(len(operators) - 1, -1, -1):
+        if view.backward[v]:
+            continue
+        if _block_of(operators[v].module, blocks):
+            needed[v] = True
+            continue
+        needed[v] = any(needed[w] for place in view.outputs[v] for w in view.readers(place))
+    return needed
+
+
+def _block_of(module: str, blocks: frozenset[str]) -> str:
+    """The block that a module is or lies in; empty for none."""
+    while module:
+        if module in blocks:
+            return module
+        module = module.rpartition(".")[0]
+    return ""
+
+
+def _blocks(view: View) -> frozenset[str]:
+    """Qualified names of the repeated modules."""
+    work: dict[str, int] = {}
+    for v, op in enumerate(view.graph.operators):
+        if not view.backward[v]:
+            prefix = op.module
+            while prefix:
+                work[prefix] = work.get(prefix, 0) + op.flops
+                prefix = prefix.rpartition(".")[0]
+    lists: dict[str, list[str]] = {}
+    for prefix in work:
+        parent, _, tail = prefix.rpartition(".")
+        if re.fullmatch(r"\d+", tail):
+            lists.setdefault(parent, []).append(prefix)
+    lists = {parent: children for parent, children in lists.items() if len(children) > 1}
+    chosen = [child for parent in _outermost(lists, "") for child in lists[parent]]
+    while 0 < len(chosen) < _FEW:
+        deeper: list[str] = []
+        for block in chosen:
+            inner = [child for parent in _outermost(lists, block) for child in lists[parent]]
+            # Only lists that hold most of a block's arithmetic are its repeated part.
+            holds = sum(work[child] for child in inner) * 2 > work[block]
+            deeper += inner if inner and holds else [block]
+        if len(deeper) == len(chosen):
+            break
+        chosen = deeper
+    if not chosen:
+        tops = {prefix for prefix in work if "." not in prefix}
+        return frozenset(tops) if len(tops) > 1 else frozenset()
+    return frozenset(chosen)
+
+
+def _outermost(lists: dict[str, list[str]], inside: str) -> list[str]:
+    """Module lists inside a module that lie in no element of another such list."""
+    mine = [parent for parent in lists if not inside or parent == inside or parent.startswith(inside + ".")]
+    elements = {child for parent in mine for child in lists[parent]}
+    return [parent for parent in mine if not _block_of(parent, frozenset(elements))]

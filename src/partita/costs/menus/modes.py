@@ -1,0 +1,141 @@
+"""How a tensor-parallel group runs a model: what each device does of every operator, holds of every tensor, and sends.
+
+Four ways to hold a tensor, as in Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models"
+(2022), §4: *split* by features or heads, *whole* on every device, or, with sequence parallelism, some of its
+*tokens*.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from partita.costs.menus.forward import View, numel
+from partita.costs.menus.regions import Embedding, Linear, Region
+from partita.costs.menus.targets import ELEMENTWISE, EMBEDDINGS, LOSSES, NORMS, REDUCTIONS, SLICES
+from partita.graph import Tensor
+
+__all__ = ["Mode", "Modes", "Splits", "assign_modes"]
+
+
+class Mode(Enum):
+    """What a device does of a forward operator."""
+
+    COLUMN = "column"
+    """A product: reads its input whole, makes a part of the features."""
+    ROW = "row"
+    """A product: reads a part of the features, makes a part of a sum; also a lookup in a part of a table."""
+    SPLIT = "split"
+    """Works on a part of the features or heads."""
+    TOKENS = "tokens"
+    """Works on a part of the tokens."""
+    WHOLE = "whole"
+    """Does everything, as every device of the group does."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """What can be split in a graph, whatever the degree."""
+
+    view: View
+    layer: list[int]
+    linears: dict[int, Linear]
+    embeddings: dict[int, Embedding]
+    regions: list[Region]
+
+
+@dataclass(frozen=True)
+class Modes:
+    """How the group of one degree runs the model.
+
+    Attributes
+    ----------
+    degree
+        Devices of the group.
+    sequence
+        Whether tokens are shared out where features are not.
+    mode
+        Of every forward operator; that of its forward operator for a backward one.
+    share
+        Of every forward operator, the part of its split dimension that a device gets; 1 where it does everything.
+    """
+
+    degree: int
+    sequence: bool
+    mode: tuple[Mode, ...]
+    share: tuple[float, ...]
+
+
+def assign_modes(splits: Splits, degree: int, sequence: bool) -> Modes:
+    """Modes of all operators at a degree.
+
+    Parameters
+    ----------
+    splits
+        The graph and what can be split in it.
+    degree
+        Devices of a group.
+    sequence
+        Whether tokens are to be shared out where features are not.
+    """
+    view = splits.view
+    count = len(view.graph.operators)
+    mode = [Mode.WHOLE] * count
+    share = [1.0] * count
+    if degree > 1:
+        part = 1.0 / degree
+        if sequence:
+            for v in range(count):
+                if not view.backward[v] and view.state[v] and _by_token(splits, v, degree):
+                    mode[v], share[v] = Mode.TOKENS, part
+        for region in splits.regions:
+            if region.splits(degree):
+                for mine, kind in (
+                    (region.columns, Mode.COLUMN),
+                    (region.rows, Mode.ROW),
+                    (region.operators, Mode.SPLIT),
+                ):
+                    for v in mine:
+                        mode[v], share[v] = kind, region.share(degree)
+        for v, embedding in splits.embeddings.items():
+            if embedding.splits(degree):
+                mode[v], share[v] = Mode.ROW, math.ceil(embedding.rows / degree) / embedding.rows
+    for v in range(count):
+        if view.backward[v]:
+            mode[v], share[v] = mode[view.roots[v]], share[view.roots[v]]
+    return Modes(degree, sequence and degree > 1, tuple(mode), tuple(share))
+
+
+def _by_token(splits: Splits, v: int, degree: int) -> bool:
+    """Whether an operator treats every token alone and there is a whole number of tokens for each device."""
+    view = splits.view
+    graph, name = view.graph, view.names[v]
+    written = [graph.tensors[place] for place in view.outputs[v]]
+    read = [graph.tensors[place] for place in view.inputs[v]]
+    if v in splits.linears:
+        linear = splits.linears[v]
+        return linear.experts == 1 and linear.tokens % degree == 0
+    if graph.operators[v].flops or name in LOSSES or not written:
+        return False
+    tokens = _tokens(written[0])
+    if tokens % degree or not tokens:
+        return False
+    if name in ELEMENTWISE or name in EMBEDDINGS:
+        return True
+    if name in NORMS:
+        width = written[0].shape[-1]
+        return all(math.prod(graph.parameters[p].shape) == width for p in view.parameters[v])
+    if name in SLICES:
+        return all(_tokens(tensor) == tokens for tensor in (*read, *written))
+    if name in REDUCTIONS:
+        largest = max(read, key=numel, default=None)
+        return largest is not None and all(
+            tensor.shape == (*largest.shape[:-1], 1) and largest.shape[-1] > 1 for tensor in written
+        )
+    return False
+
+
+def _tokens(tensor: Tensor) -> int:
+    """Rows of a tensor of features."""
+    return math.prod(tensor.shape[:-1])
