@@ -10,7 +10,7 @@ import sys
 import time
 
 from partita.baselines import DEFAULT_BASELINES
-from partita.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
 from partita.hybrid.solvers.protocol import HybridOptions
 from partita.result import Monitor
@@ -70,8 +70,10 @@ def _run_hybrid() -> None:
             layers=tuple(Layer(id=v, configurations={1: choices}) for v in range(4)),
             edges=tuple(Edge(source=v, target=v + 1, bytes=0.1) for v in range(3)),
         )
+        machine = Hierarchy(devices_per_machine=1, machine_bandwidth_bytes_per_unit=1.0)
         for solver in DEFAULT_HYBRID_SOLVERS:
             solver.solve(problem, HybridOptions(), Monitor(_LIMIT_S))
+            solver.solve(problem.replace(hierarchy=machine), HybridOptions(), Monitor(_LIMIT_S))
 
 
 def main(arguments: list[str]) -> int:

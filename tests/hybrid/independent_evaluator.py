@@ -37,19 +37,71 @@ def stage_cost(
     return time, memory
 
 
+def stage_cost_in_machines(
+    problem: Any,
+    members: frozenset[int],
+    earlier: frozenset[int],
+    inside: int,
+    machines: int,
+    s: int,
+    chosen: dict[int, Any],
+) -> tuple[Fraction, Fraction]:
+    """The same with machines: ``inside`` replicas in each of so many machines, s over all of them.
+
+    A machine's part is a flat problem with a share of the batch; everything is divided among the machines.
+    """
+    share = problem.replace(hierarchy=None)
+    if problem.weight_sync_per_batch:
+        time, memory = stage_cost(share.replace(weight_sync_per_batch=False), members, earlier, inside, 0, chosen)
+        weights = sum(Fraction(chosen[v].weight_bytes) for v in members) / Fraction(problem.bandwidth_bytes_per_unit)
+        own_batch = Fraction(problem.microbatches, machines)
+        time += Fraction(4 * (inside - 1), inside) * weights * (1 / own_batch - Fraction(1, inside))
+    else:
+        time, memory = stage_cost(share, members, earlier, inside, 0, chosen)
+    stored = math.ceil(Fraction(s, inside * machines))
+    return time / machines, memory + sum(Fraction(chosen[v].memory_per_microbatch_bytes) * stored for v in members)
+
+
+def link_cost(problem: Any, members: frozenset[int], machines: int) -> Fraction:
+    """Time per sample that the link of each machine of a group with these layers is busy."""
+    moved = sum(2 * Fraction(e.bytes) for e in problem.edges if (e.source in members) != (e.target in members))
+    weights = Fraction(0)
+    for layer in problem.layers:
+        if layer.id in members:
+            whole = layer.weight_bytes
+            if whole is None:
+                whole = min(t * max(c.weight_bytes for c in row) for t, row in layer.configurations.items())
+            weights += Fraction(whole)
+    per = problem.microbatches if problem.weight_sync_per_batch else machines
+    moved += Fraction(4 * (machines - 1), per) * weights
+    return moved / machines / Fraction(problem.hierarchy.machine_bandwidth_bytes_per_unit)
+
+
 def judge(problem: Any, plan: Any) -> tuple[float, list[str]]:
     """Objective and the names of the rules that a plan breaks."""
     broken = []
     stages = list(plan.stages)
     if sum(stage.data_parallel * stage.tensor_parallel for stage in stages) > problem.devices:
         broken.append("devices")
+    worst = Fraction(0)
+    if problem.hierarchy is not None:
+        used = 0
+        for group in sorted({stage.machine_group for stage in stages}):
+            shared = [stage for stage in stages if stage.machine_group == group]
+            (machines,) = {stage.machines for stage in shared}
+            used += machines
+            inside = sum(stage.data_parallel // machines * stage.tensor_parallel for stage in shared)
+            if inside > min(problem.devices, problem.hierarchy.devices_per_machine):
+                broken.append("devices of a machine")
+            worst = max(worst, link_cost(problem, frozenset(v for stage in shared for v in stage.operators), machines))
+        if used > max(1, problem.devices // problem.hierarchy.devices_per_machine):
+            broken.append("machines")
     if sum(stage.data_parallel for stage in stages) > problem.microbatches:
         broken.append("microbatches")
     placed = [v for stage in stages for v in stage.operators]
     assert sorted(placed) == sorted(layer.id for layer in problem.layers)
     layers = {layer.id: layer for layer in problem.layers}
     earlier: frozenset[int] = frozenset()
-    worst = Fraction(0)
     for number, stage in enumerate(stages):
         s = sum(later.data_parallel for later in stages[number:])
         members = frozenset(stage.operators)
@@ -57,7 +109,12 @@ def judge(problem: Any, plan: Any) -> tuple[float, list[str]]:
             v: next(c for c in layers[v].configurations[stage.tensor_parallel] if c.id == stage.configurations[v])
             for v in members
         }
-        time, memory = stage_cost(problem, members, earlier, stage.data_parallel, s, chosen)
+        if problem.hierarchy is None:
+            time, memory = stage_cost(problem, members, earlier, stage.data_parallel, s, chosen)
+        else:
+            inside = Fraction(stage.data_parallel, stage.machines)
+            assert inside.denominator == 1
+            time, memory = stage_cost_in_machines(problem, members, earlier, int(inside), stage.machines, s, chosen)
         worst = max(worst, time)
         if problem.memory_bytes is not None and memory > Fraction(problem.memory_bytes):
             broken.append("memory")

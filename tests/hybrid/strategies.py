@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from partita.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 
 
 @st.composite
@@ -74,4 +74,27 @@ def hybrid_problems(draw: Any, max_layers: int = 5, max_devices: int = 6) -> Hyb
         layers=tuple(layers),
         edges=edges,
         weight_sync_per_batch=draw(st.booleans()),
+    )
+
+
+@st.composite
+def machine_problems(draw: Any, max_layers: int = 4, max_devices: int = 6) -> HybridProblem:
+    """The same on machines of one to four devices, with whole weights given or not."""
+    problem: HybridProblem = draw(hybrid_problems(max_layers, max_devices))
+    size = draw(st.integers(1, 4))
+    layers = tuple(
+        Layer(
+            id=layer.id,
+            configurations=layer.configurations,
+            weight_bytes=draw(st.one_of(st.none(), st.integers(0, 5))),
+        )
+        for layer in problem.layers
+    )
+    return problem.replace(
+        layers=layers,
+        devices=max(1, problem.devices // size) * size,
+        microbatches=draw(st.integers(1, 2 * max_devices)),
+        hierarchy=Hierarchy(
+            devices_per_machine=size, machine_bandwidth_bytes_per_unit=draw(st.sampled_from((0.5, 1.0, 4.0, 1e6)))
+        ),
     )

@@ -26,12 +26,13 @@ def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> st
     time_limit_s
         Wall time for the search for what would be enough.
     """
+    where = "there are" if problem.hierarchy is None else "a machine has"
     for layer in problem.layers:
         degrees = sorted(degree for degree, choices in layer.configurations.items() if choices)
-        if degrees[0] > problem.devices:
+        if degrees[0] > problem.devices_per_machine:
             return (
                 f"{layer.label} needs at least {degrees[0]} devices (its smallest tensor-parallel degree), "
-                f"there are {problem.devices}"
+                f"{where} {problem.devices_per_machine}"
             )
     clock = Monitor(time_limit_s)
     parts = [_what_is_missing(problem)]
@@ -49,7 +50,7 @@ def _least_memory(problem: HybridProblem, layer: Layer) -> float:
     return min(
         choice.memory_per_microbatch_bytes + choice.memory_bytes
         for degree, choices in layer.configurations.items()
-        if degree <= problem.devices
+        if degree <= problem.devices_per_machine
         for choice in choices
     )
 
@@ -72,13 +73,15 @@ def _what_is_missing(problem: HybridProblem) -> str:
 
 
 def _smallest_devices(problem: HybridProblem) -> int | None:
-    """The fewest devices that fit whatever the time; None if none do, or the table would be large."""
+    """The fewest devices that fit whatever the time; None if none do, the table would be large, or it has machines."""
     import numpy as np
 
     from partita.hybrid.downsets import all_suffix_sets
     from partita.hybrid.instance import build_model
     from partita.hybrid.solvers.decision import Family
 
+    if problem.hierarchy is not None:
+        return None
     most = max(degree for layer in problem.layers for degree in layer.configurations)
     # One replica for every layer on its own is the longest row that can help; more replicas only share activations.
     width = min(problem.microbatches, 4 * len(problem.layers) + problem.devices)

@@ -71,19 +71,19 @@ def fits(
     inner: int,
     outer: int,
     r: int,
-    d: int,
+    sync: float,
     in_flight: int,
     budget: float,
     stop: Longs,
 ) -> bool:
-    """Whether some choice of configurations keeps memory and a time of ``budget`` for d microbatches."""
+    """Whether some choice of configurations keeps memory and a time of ``budget``; ``sync`` is the weights' factor."""
     y = h.segment[r, min(in_flight, h.segment.shape[1] - 1)]
     active = h.small_active[y, outer] - h.small_active[y, inner]
     if active * in_flight + h.small_fixed[y, outer] - h.small_fixed[y, inner] > h.limits[0]:
         return False
     if h.uniform[r] and h.small_time[y, outer] - h.small_time[y, inner] <= budget:
         return True
-    count, total, missing = fill_items(h, s, inner, outer, r, in_flight, sync_factor(h, d))
+    count, total, missing = fill_items(h, s, inner, outer, r, in_flight, sync)
     return cheapest(h, s, r, count, missing, budget - total, True, stop) < np.inf
 
 
@@ -107,21 +107,20 @@ def capacity(h: HybridArrays, inner: int, outer: int, r: int, top: int, smallest
 
 
 @compiled
-def lay_out(h: HybridArrays, free: Ints, ptr: Longs) -> int:
-    """Fill ``free`` and ``ptr`` of ``HybridKnown`` for every stage, and return the number of entries."""
-    sets, ranks = h.work.shape[0], h.degree.shape[0]
+def lay_out(h: HybridArrays, inners: Ints, outers: Ints, free: Ints, ptr: Longs) -> int:
+    """Fill ``free`` and ``ptr`` of ``HybridKnown`` for kinds of stages, an example each; returns the entries needed."""
+    ranks = h.degree.shape[0]
     top = h.segment.shape[1] - 1
     size = 0
-    for inner in range(sets):
-        for outer in range(sets):
-            stage = outer > inner and subset(h, inner, outer)
-            for r in range(ranks):
-                entry = (inner * sets + outer) * ranks + r
-                ptr[entry] = size
-                if stage and h.uniform[r] and h.missing[r, outer] == h.missing[r, inner]:
-                    free[entry] = capacity(h, inner, outer, r, top, False)
-                    size += max(0, capacity(h, inner, outer, r, top, True) - free[entry])
-    ptr[sets * sets * ranks] = size
+    for kind in range(inners.shape[0]):
+        inner, outer = inners[kind], outers[kind]
+        for r in range(ranks):
+            entry = kind * ranks + r
+            ptr[entry] = size
+            if h.uniform[r] and h.missing[r, outer] == h.missing[r, inner]:
+                free[entry] = capacity(h, inner, outer, r, top, False)
+                size += max(0, capacity(h, inner, outer, r, top, True) - free[entry])
+    ptr[inners.shape[0] * ranks] = size
     return size
 
 
@@ -160,7 +159,7 @@ def reach(
     inner: int,
     outer: int,
     r: int,
-    d: int,
+    sync: float,
     low: int,
     high: int,
     budget: float,
@@ -178,12 +177,12 @@ def reach(
             while free > low and active * free + fixed > h.limits[0]:
                 free -= 1
             low = free + 1
-    if low > high or fits(h, s, inner, outer, r, d, high, budget, stop):
+    if low > high or fits(h, s, inner, outer, r, sync, high, budget, stop):
         return high
     high -= 1
     while low <= high:
         middle = (low + high + 1) // 2 if low < high else low
-        if fits(h, s, inner, outer, r, d, middle, budget, stop):
+        if fits(h, s, inner, outer, r, sync, middle, budget, stop):
             low = middle + 1
         else:
             high = middle - 1
@@ -343,7 +342,7 @@ def extend(
     enter, leave, allowed = h.enter, h.leave, h.next_replicas
     memory, batch, per_batch = h.limits[0], h.limits[1], h.limits[2] != 0.0
     cross_ptr, cross, heads, members = h.cross_ptr, h.cross, h.target, h.members
-    free, ptr, lows, highs = known.free, known.ptr, known.low, known.high
+    kinds, free, ptr, lows, highs = known.kind, known.free, known.ptr, known.low, known.high
     remember = ptr.shape[0] > 1
     for r in range(ranks):
         t = h.degree[r]
@@ -362,7 +361,7 @@ def extend(
             weight = weights[r, outer] - weights[r, inner]
             per_count, base = active[r, outer] - active[r, inner], fixed[r, outer] - fixed[r, inner]
             into = fewest[outer]
-            entry = (inner * sets + outer) * ranks + r
+            entry = kinds[inner * sets + outer] * ranks + r if remember else 0
             covered = 0
             d = first_replicas(allowed, per_batch, target, one, weight)
             while d <= most:
@@ -384,7 +383,7 @@ def extend(
                     budget = d * target - (one - compute + sync * weight)
                     if not uniform:
                         found = reach(
-                            h, s, inner, outer, r, d, low, high, d * target - plain_boundary(h, inner, outer), stop
+                            h, s, inner, outer, r, sync, low, high, d * target - plain_boundary(h, inner, outer), stop
                         )
                     elif per_count * high + base <= memory:
                         found = high
@@ -401,7 +400,7 @@ def extend(
                             else:
                                 found = y - 1
                     else:
-                        found = reach(h, s, inner, outer, r, d, low, high, budget, stop)
+                        found = reach(h, s, inner, outer, r, sync, low, high, budget, stop)
                     hold = min(end, found * d)
                     improve(into, row, begin, hold, d, d * t)
                     covered = max(covered, hold)

@@ -101,10 +101,15 @@ class HybridArrays(NamedTuple):
 class HybridKnown(NamedTuple):
     """What is known of the least time of stages, from decision to decision: it does not depend on the target.
 
-    Entry (inner · Z + outer) · R + r belongs to a stage. All arrays have one element where nothing is remembered.
+    Stages with layers alike, as in a row of equal layers, share what is known: entry kind · R + r belongs to a kind of
+    stage. All arrays have one element where nothing is remembered.
 
     Attributes
     ----------
+    kind
+        (Z · Z,) kind of the stage between each inner and outer set, -1 where there is none.
+    inner, outer
+        An example of each kind.
     free
         The most microbatches in flight that the fastest configurations hold.
     ptr
@@ -113,6 +118,9 @@ class HybridKnown(NamedTuple):
         The least time lies between these; NaN while nothing is known.
     """
 
+    kind: Ints
+    inner: Ints
+    outer: Ints
     free: Ints
     ptr: Longs
     low: Floats

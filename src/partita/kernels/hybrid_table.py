@@ -20,10 +20,10 @@ __all__ = ["fill_times", "fill_with_least"]
 @compiled
 def fill_times(h: HybridArrays, s: HybridScratch, known: HybridKnown, stop: Longs) -> None:
     """Solve every knapsack there is, so that ``known.low`` and ``known.high`` are the least times of all stages."""
-    sets, ranks = h.work.shape[0], h.degree.shape[0]
+    ranks = h.degree.shape[0]
     for entry in range(known.free.shape[0]):
         r = entry % ranks
-        inner, outer = entry // ranks // sets, entry // ranks % sets
+        inner, outer = known.inner[entry // ranks], known.outer[entry // ranks]
         for place in range(known.ptr[entry], known.ptr[entry + 1]):
             if stop[0] != 0:
                 return
@@ -92,7 +92,7 @@ def fill_with_least(
                     continue
                 weight = h.weight[r, j] - h.weight[r, i]
                 moved = boundary(h, i, j, r)
-                entry = (i * sets + j) * ranks + r
+                entry = known.kind[i * sets + j] * ranks + r
                 free, begin_of = known.free[entry], known.ptr[entry]
                 held = free + known.ptr[entry + 1] - begin_of
                 d = first_replicas(h.next_replicas, per_batch, target, compute + moved, weight)

@@ -67,7 +67,7 @@ def trace(
                     if fewest[inner, column - d] + d * t == value and one + sync * weight <= d * target:
                         spent = one - compute + sync * weight if h.uniform[r] else plain_boundary(h, inner, outer)
                         need = -(-column // d)
-                        if reach(h, s, inner, outer, r, d, need, need, d * target - spent, stop) == need:
+                        if reach(h, s, inner, outer, r, sync, need, need, d * target - spent, stop) == need:
                             found = True
                             break
                     d = h.next_replicas[d + 1]
@@ -87,8 +87,11 @@ def trace(
 
 @compiled
 def choose(
-    h: HybridArrays, s: HybridScratch, inner: int, outer: int, r: int, d: int, in_flight: int, stop: Longs
+    h: HybridArrays, s: HybridScratch, inner: int, outer: int, r: int, sync: float, in_flight: int, stop: Longs
 ) -> float:
-    """Put the fastest choice of options that fits into ``s.best``, by layer; returns its time, or infinity."""
-    count, total, missing = fill_items(h, s, inner, outer, r, in_flight, sync_factor(h, d))
+    """Put the fastest choice of options that fits into ``s.best``, by layer; returns its time, or infinity.
+
+    ``sync`` is the factor of the weights in the stage's time.
+    """
+    count, total, missing = fill_items(h, s, inner, outer, r, in_flight, sync)
     return total + cheapest(h, s, r, count, missing, np.inf, False, stop)

@@ -12,16 +12,12 @@ from partita.errors import DisagreementError
 from partita.hybrid.evaluate import evaluate
 from partita.hybrid.instance import Model, build_arrays, new_scratch
 from partita.hybrid.plan import HybridPlan, HybridStage
-from partita.kernels.hybrid import NONE, decide, lay_out
-from partita.kernels.hybrid_arrays import HybridArrays, HybridKnown
+from partita.hybrid.solvers.memory import remember
+from partita.kernels.hybrid import NONE, decide
 from partita.kernels.hybrid_trace import STEP, choose, trace
 from partita.units import leq
 
 __all__ = ["Family"]
-
-#: Most stages, and most pairs of a stage and a number of microbatches in flight, whose times are remembered.
-_MOST_STAGES = 2_000_000
-_MOST_TIMES = 10_000_000
 
 
 class Family:
@@ -41,7 +37,7 @@ class Family:
         self.model, self.stop = model, stop
         self.arrays, self.sets = build_arrays(model, sets)
         self.scratch = new_scratch(model)
-        self.known = _known(self.arrays)
+        self.known = remember(model, self.arrays, self.sets)
         size = len(self.sets)
         self.fewest = np.empty((size, model.width + 1), dtype=np.int32)
         self._low, self._high = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
@@ -89,14 +85,18 @@ class Family:
         stages = []
         remaining = int(steps[:count, 3].sum())
         for inner, outer, r, d, _ in steps[:count].tolist():
-            time = choose(self.arrays, self.scratch, inner, outer, r, d, -(-remaining // d), self.stop)
+            sync = self.model.problem.sync_factor(d)
+            time = choose(self.arrays, self.scratch, inner, outer, r, sync, -(-remaining // d), self.stop)
             if self.stop[0] != 0:
                 return None
             if math.isinf(time):
                 raise DisagreementError("a stage of a hybrid plan has no configurations that fit")
             remaining -= d
             stages.append(self._stage(self.sets[outer] & ~self.sets[inner], r, d))
-        plan = HybridPlan(stages=tuple(stages))
+        return self._judged(HybridPlan(stages=tuple(stages)), target)
+
+    def _judged(self, plan: HybridPlan, target: float) -> tuple[float, HybridPlan]:
+        """The plan with its objective, if it is what the table promised."""
         evaluation = evaluate(self.model.problem, plan)
         if not evaluation.feasible:
             raise DisagreementError(f"a hybrid plan fails: {evaluation.violations[0]}")
@@ -104,7 +104,10 @@ class Family:
             raise DisagreementError(f"a hybrid plan takes {evaluation.objective!r}, its target is {target!r}")
         return evaluation.objective, plan
 
-    def _stage(self, members: int, r: int, replicas: int) -> HybridStage:
+    def _stage(
+        self, members: int, r: int, replicas: int, machines: int | None = None, group: int | None = None
+    ) -> HybridStage:
+        """A stage with the configurations that were chosen last."""
         layers = self.model.problem.layers
         configurations = {}
         for v, place in enumerate(self.model.order):
@@ -117,15 +120,6 @@ class Family:
             data_parallel=replicas,
             tensor_parallel=self.model.degrees[r],
             configurations={identity: configurations[identity] for identity in operators},
+            machines=machines,
+            machine_group=group,
         )
-
-
-def _known(arrays: HybridArrays) -> HybridKnown:
-    """Room to remember the least times of stages; none where there are too many."""
-    stages = len(arrays.work) ** 2 * len(arrays.degree)
-    if stages <= _MOST_STAGES:
-        free, ptr = np.zeros(stages, dtype=np.int32), np.zeros(stages + 1, dtype=np.int64)
-        size = lay_out(arrays, free, ptr)
-        if size <= _MOST_TIMES:
-            return HybridKnown(free, ptr, np.full(size + 1, np.nan), np.full(size + 1, np.nan))
-    return HybridKnown(np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))

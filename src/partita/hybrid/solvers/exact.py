@@ -10,6 +10,7 @@ import math
 import os
 import random
 import threading
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from partita.hybrid.instance import Model, build_model
 from partita.hybrid.plan import HybridPlan
 from partita.hybrid.problem import HybridProblem
 from partita.hybrid.solvers.decision import Family
+from partita.hybrid.solvers.machines import MachineFamily
 from partita.hybrid.solvers.protocol import HybridOptions, HybridOutcome
 from partita.result import Monitor
 
@@ -47,8 +49,8 @@ class HybridExact:
     summary = "plans with proof: bisection over the fewest devices per suffix set, exact choice of configurations"
 
     def supports(self, problem: HybridProblem, options: HybridOptions) -> str | None:
-        """Every problem without a hierarchy; with very many suffix sets the plan comes without proof."""
-        return None if problem.hierarchy is None else "it does not plan for machines of several devices"
+        """Every problem; with very many suffix sets the plan comes without proof."""
+        return None
 
     def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> HybridOutcome:
         """Search until proved, or until ``monitor.stopping``."""
@@ -73,17 +75,24 @@ class _Search:
             # A layer has no degree that the devices allow.
             self.infeasible = True
             return
-        sets = all_suffix_sets(model.after, model.before, min(MOST_SETS, MOST_ENTRIES // (model.width + 1)))
+        entries = model.width + 1
+        if self.problem.hierarchy is not None:
+            entries = 4 * max(entries, (self.problem.devices_per_machine + 1) ** 2)
+        sets = all_suffix_sets(model.after, model.before, min(MOST_SETS, MOST_ENTRIES // entries))
         if sets is None or len(sets) > FEW_SETS:
             self._outline(model)
         self.counters["suffix_sets"] = 0 if sets is None else len(sets)
         if sets is None or self.stop[0] != 0:
             return
-        family = Family(model, sets, self.stop)
+        family = self._family(model, sets)
         self.bound = max(self.bound, float(family.arrays.rest[0]) / self.problem.devices)
         self._close(family, proof=True)
         searches, nodes = family.scratch.counters[:2].tolist()
         self.counters |= {"knapsacks": searches, "knapsack_nodes": nodes}
+
+    def _family(self, model: Model, sets: Iterable[int]) -> Family:
+        kind = Family if self.problem.hierarchy is None else MachineFamily
+        return kind(model, sets, self.stop)
 
     def _outline(self, model: Model) -> None:
         """A plan from the sets along a few orders, then along orders that respect the stages found."""
@@ -92,7 +101,7 @@ class _Search:
         for _ in range(_ROUNDS):
             if self.stop[0] != 0:
                 return
-            family = Family(model, along_orders(orders), self.stop)
+            family = self._family(model, along_orders(orders))
             if self.bound == 0.0:
                 self.bound = float(family.arrays.rest[0]) / self.problem.devices
             before = self.value
