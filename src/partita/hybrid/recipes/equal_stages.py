@@ -13,7 +13,7 @@ from partita.hybrid.recipes.layouts import Blocks, Layouts, Row, find_blocks, re
 from partita.hybrid.recipes.protocol import RecipeOptions, RecipeOutcome
 from partita.result import Monitor
 
-__all__ = ["EqualStages", "EqualStagesNoTensor", "divisors", "equal_rows"]
+__all__ = ["EqualStages", "EqualStagesNoTensor", "divisors", "equal_rows", "shortest_step"]
 
 
 def divisors(number: int) -> list[int]:
@@ -64,6 +64,12 @@ class EqualStagesNoTensor(EqualStages):
     name: ClassVar[str] = "equal stages, no tensor"
     summary: ClassVar[str] = "the same without split layers (as PipeDream-2BW plans)"
     tensor: ClassVar[bool] = False
+
+
+def shortest_step(problem: HybridProblem, monitor: Monitor) -> RecipeOutcome:
+    """Of all equal stages those with the shortest step, fill and drain included."""
+    layouts = Layouts(problem)
+    return layouts.best(_every(problem, find_blocks(layouts), problem.degrees()), monitor, by_step=True)
 
 
 def _every(problem: HybridProblem, blocks: Blocks, degrees: list[int]) -> Iterator[list[Row]]:

@@ -16,6 +16,7 @@ from partita.hybrid.plan import HybridPlan, HybridStage
 from partita.hybrid.problem import HybridProblem, Layer
 from partita.hybrid.recipes.choices import fastest_choices, least_memory
 from partita.hybrid.recipes.protocol import RecipeOutcome
+from partita.hybrid.step_time import step_time
 from partita.result import Monitor
 from partita.units import TOLERANCE, format_bytes
 
@@ -96,8 +97,11 @@ class Layouts:
                 stages.append(found)
         return missing if missing > 0 else HybridPlan(stages=tuple(stages))
 
-    def best(self, layouts: Iterable[Sequence[Row]], monitor: Monitor) -> RecipeOutcome:
-        """The best plan among layouts by the evaluator; without one the reason nearest to a plan."""
+    def best(self, layouts: Iterable[Sequence[Row]], monitor: Monitor, *, by_step: bool = False) -> RecipeOutcome:
+        """The best plan among layouts by the evaluator; without one the reason nearest to a plan.
+
+        With ``by_step`` the best is the one with the shortest step, not the one with the best objective.
+        """
         best: HybridPlan | None = None
         value, missing, reason = math.inf, math.inf, "no setting of it uses the devices and microbatches there are"
         for rows in (placed for layout in layouts for placed in place(self.problem, layout)):
@@ -115,8 +119,9 @@ class Layouts:
                     )
             else:
                 found = evaluate(self.problem, plan)
-                if found.feasible and found.objective < value:
-                    best, value = plan, found.objective
+                worth = step_time(self.problem, plan, found).step if by_step else found.objective
+                if found.feasible and worth < value:
+                    best, value = plan, worth
                 elif not found.feasible and math.isinf(missing):
                     reason = found.violations[0]
         return RecipeOutcome(best, "" if best is not None else reason)
