@@ -7,6 +7,9 @@ from partita.throughput.solvers.exact import Exact
 from partita.throughput.solvers.free import Free
 from partita.throughput.solvers.free_annealing import Annealing
 from partita.throughput.solvers.free_mip import Cpsat, Highs, Scip
+from partita.throughput.solvers.orders.annealing import PartitionAnnealing
+from partita.throughput.solvers.orders.evolution import Arrangement, Evolution
+from partita.throughput.solvers.orders.sampling import RandomOrders
 from partita.throughput.solvers.protocol import Solver
 from partita.throughput.solvers.slicing import Slicing
 
@@ -16,6 +19,10 @@ DEFAULT_SOLVERS: tuple[Solver, ...] = (
     Exact(),
     Slicing(),
     Dpl(),
+    PartitionAnnealing(),
+    RandomOrders(),
+    Evolution(),
+    Arrangement(),
     Free(),
     Annealing(),
     Highs(),
