@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from partita.costs.menus.exchanges import holding
 from partita.costs.menus.modes import Modes
 from partita.costs.menus.pricing import LayerPricer
 
@@ -11,13 +12,15 @@ __all__ = ["signatures"]
 def signatures(pricer: LayerPricer, modes: dict[int, Modes]) -> list[int]:
     """A number for every layer; equal numbers cost the same."""
     known: dict[object, int] = {}
-    return [known.setdefault(_signature(pricer, layer, modes), len(known)) for layer in range(len(pricer.members))]
+    return [
+        known.setdefault(_signature(pricer, layer, modes), len(known)) for layer in range(len(pricer.splits.members))
+    ]
 
 
 def _signature(pricer: LayerPricer, layer: int, modes: dict[int, Modes]) -> object:
     """All that a layer's prices depend on, with operators and tensors numbered as they appear."""
     view, graph = pricer.view, pricer.view.graph
-    operators = {v: index for index, v in enumerate(pricer.members[layer])}
+    operators = {v: index for index, v in enumerate(pricer.splits.members[layer])}
     tensors: dict[int, int] = {}
     parameters: dict[int, int] = {}
     parts: list[object] = []
@@ -45,8 +48,8 @@ def _signature(pricer: LayerPricer, layer: int, modes: dict[int, Modes]) -> obje
         tensor = graph.tensors[place]
         inside = tuple(operators[v] for v in tensor.consumers if v in operators)
         saved = tuple(operators[v] for v in view.saved.get(place, ()) if v in operators)
-        held = () if _backward(pricer, place) else tuple(pricer.state(place, found) for found in modes.values())
-        trained = pricer.trained(place)
+        held = () if _backward(pricer, place) else tuple(holding(view, place, found) for found in modes.values())
+        trained = place in view.trained
         maker = None if tensor.producer is None else operators.get(tensor.producer, -1)
         weight = place in view.weight_gradients
         # Whether anyone saves it matters, too: what is put together again beside the backward pass is not sent twice.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from partita.costs.menus.regions import Region
+
 __all__ = ["Collective", "LayerMenu", "MenuEntry"]
 
 
@@ -104,8 +106,8 @@ class LayerMenu:
         Number and name of the layer in the problem.
     like
         Number of the first layer that is built and run the same way; its own for the first.
-    splits
-        What can be split: a region's kind and the numbers that a degree must divide.
+    regions
+        What can be split in it.
     entries
         By degree, the ways to run it.
     """
@@ -113,7 +115,7 @@ class LayerMenu:
     id: int
     name: str
     like: int
-    splits: tuple[tuple[str, tuple[int, ...]], ...]
+    regions: tuple[Region, ...]
     entries: dict[int, tuple[MenuEntry, ...]]
 
     def entry(self, degree: int, option: str = "none") -> MenuEntry:

@@ -113,6 +113,21 @@ class View:
             return "float" in tensor.dtype
         return state[tensor.producer]
 
+    @cached_property
+    def trained(self) -> frozenset[int]:
+        """Places of forward tensors to which a gradient comes back."""
+        graph = self.graph
+        reached = {self.roots[v] for v in range(len(self.roots)) if self.backward[v]}
+        found = set()
+        # The gradient of a sum goes to its parts as it is: an addition has no backward operator of its own.
+        for v in range(len(self.roots)):
+            if self.backward[v] or not self.state[v]:
+                continue
+            if v in reached or any(place in found for place in self.inputs[v]):
+                reached.add(v)
+                found |= {place for place in self.outputs[v] if "float" in graph.tensors[place].dtype}
+        return frozenset(found)
+
     def readers(self, place: int) -> list[int]:
         """Forward operators that read a tensor."""
         return [v for v in self.graph.tensors[place].consumers if not self.backward[v]]

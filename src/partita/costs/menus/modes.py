@@ -36,10 +36,23 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Splits:
-    """What can be split in a graph, whatever the degree."""
+    """What can be split in a graph, whatever the degree.
+
+    Attributes
+    ----------
+    view
+        The graph.
+    layer, members
+        The layer of every operator; the operators of every layer, in order.
+    linears, embeddings
+        Products with weights and lookups, by operator.
+    regions
+        What can be split.
+    """
 
     view: View
     layer: list[int]
+    members: list[list[int]]
     linears: dict[int, Linear]
     embeddings: dict[int, Embedding]
     regions: list[Region]
@@ -83,24 +96,22 @@ def assign_modes(splits: Splits, degree: int, sequence: bool) -> Modes:
     count = len(view.graph.operators)
     mode = [Mode.WHOLE] * count
     share = [1.0] * count
-    if degree > 1:
-        part = 1.0 / degree
-        if sequence:
-            for v in range(count):
-                if not view.backward[v] and view.state[v] and _by_token(splits, v, degree):
-                    mode[v], share[v] = Mode.TOKENS, part
-        for region in splits.regions:
-            if region.splits(degree):
-                for mine, kind in (
-                    (region.columns, Mode.COLUMN),
-                    (region.rows, Mode.ROW),
-                    (region.operators, Mode.SPLIT),
-                ):
-                    for v in mine:
-                        mode[v], share[v] = kind, region.share(degree)
-        for v, embedding in splits.embeddings.items():
-            if embedding.splits(degree):
-                mode[v], share[v] = Mode.ROW, math.ceil(embedding.rows / degree) / embedding.rows
+    regions = [region for region in splits.regions if degree > 1 and region.splits(degree)]
+    tables = {v: table for v, table in splits.embeddings.items() if degree > 1 and table.splits(degree)}
+    if sequence:
+        # Where nothing is split, sharing out tokens would only cost exchanges.
+        active = {splits.layer[region.columns[0]] for region in regions} | {splits.layer[v] for v in tables}
+        for v in range(count):
+            here = splits.layer[v] in active and not view.backward[v] and view.state[v]
+            if here and _by_token(splits, v, degree):
+                mode[v], share[v] = Mode.TOKENS, 1.0 / degree
+    for region in regions:
+        parts = ((region.columns, Mode.COLUMN), (region.rows, Mode.ROW), (region.operators, Mode.SPLIT))
+        for mine, kind in parts:
+            for v in mine:
+                mode[v], share[v] = kind, region.share(degree)
+    for v, table in tables.items():
+        mode[v], share[v] = Mode.ROW, math.ceil(table.rows / degree) / table.rows
     for v in range(count):
         if view.backward[v]:
             mode[v], share[v] = mode[view.roots[v]], share[view.roots[v]]

@@ -12,7 +12,7 @@ from partita.costs.menus.alike import signatures
 from partita.costs.menus.entries import LayerMenu, MenuEntry
 from partita.costs.menus.forward import View
 from partita.costs.menus.layers import assign_layers
-from partita.costs.menus.modes import Mode, Modes, Splits, assign_modes
+from partita.costs.menus.modes import Modes, Splits, assign_modes
 from partita.costs.menus.pricing import LayerPricer, Training
 from partita.costs.menus.regions import find_embeddings, find_linears, find_regions
 from partita.costs.optimizer import OPTIMIZERS, dtype_bytes
@@ -162,16 +162,15 @@ def layer_menus(
     view = View(graph)
     layer, names = assign_layers(view)
     linears = find_linears(view)
-    splits = Splits(view, layer, linears, find_embeddings(view), find_regions(view, linears, layer))
     members: list[list[int]] = [[] for _ in names]
     for v, number in enumerate(layer):
         members[number].append(v)
+    splits = Splits(view, layer, members, linears, find_embeddings(view), find_regions(view, linears, layer))
     (inside,) = inside_paths(cluster, [group])
     outside = cluster.slowest_path(group)
     paths = {degree: inside if degree <= min(per_machine) else outside for degree in chosen}
     pricer = LayerPricer(
         splits,
-        members,
         _times(graph, source, group),
         group.spec,
         paths,
@@ -179,6 +178,7 @@ def layer_menus(
     )
     modes = {degree: assign_modes(splits, degree, sequence_parallel) for degree in chosen}
     menus = _menus(pricer, names, modes, memory_options)
+    _check_offload(offload, names, chosen)
     reserve = _reserve(menus)
     layers = tuple(_layer(menu, reserve, offload) for menu in menus)
     problem = HybridProblem(
@@ -217,6 +217,19 @@ def _check(graph: Graph, microbatches: int, optimizer: str, dtype: str, options:
             "zero1 shares optimizer states out among data-parallel replicas; the hybrid problem's memory does not "
             "depend on their number, so leave it out"
         )
+
+
+def _check_offload(offload: Offload | None, names: list[str], degrees: list[int]) -> None:
+    if offload is None or callable(offload):
+        return
+    for layer, found in offload.items():
+        if layer not in names:
+            raise InputError(f"offload names layer {layer!r}; the layers are {', '.join(names[:4])}, …, {names[-1]}")
+        for degree in found:
+            if degree not in degrees:
+                raise InputError(
+                    f"offload names degree {degree} of layer {layer!r}; the degrees are {', '.join(map(str, degrees))}"
+                )
 
 
 def _group(cluster: Cluster) -> DeviceGroup:
@@ -295,15 +308,10 @@ def _menus(pricer: LayerPricer, names: list[str], modes: dict[int, Modes], optio
                 degree: tuple(dataclasses.replace(entry, layer=names[number]) for entry in found)
                 for degree, found in menus[like].entries.items()
             }
-            splits = menus[like].splits
         else:
             entries = {degree: pricer.entries(number, names[number], found, options) for degree, found in modes.items()}
-            splits = tuple(
-                (region.kind, region.units)
-                for region in pricer.splits.regions
-                if pricer.splits.layer[region.columns[0]] == number
-            )
-        menus.append(LayerMenu(number, names[number], like, splits, entries))
+        regions = tuple(r for r in pricer.splits.regions if pricer.splits.layer[r.columns[0]] == number)
+        menus.append(LayerMenu(number, names[number], like, regions, entries))
     return menus
 
 
@@ -377,14 +385,17 @@ def _notes(menus: list[LayerMenu], modes: dict[int, Modes], reserve: float, sequ
             "Tensor-parallel groups share out tokens where they do not share out features; stages still hand over "
             "whole tensors."
         )
-    for degree, found in modes.items():
-        idle = [menu.name for menu in menus if degree > 1 and not _splits_anything(menu, found)]
-        if idle:
-            shown = ", ".join(idle[:3]) + (", …" if len(idle) > 3 else "")
-            notes.append(f"At tensor-parallel degree {degree} no product of {len(idle)} layers is split: {shown}.")
+    for degree in modes:
+        whole: dict[tuple[str, int], list[str]] = {}
+        for menu in menus:
+            for region in menu.regions:
+                if degree > 1 and not region.splits(degree):
+                    unit = min(unit for unit in region.units if unit % degree or region.kind == "vocabulary")
+                    whole.setdefault((region.kind, unit), []).append(menu.name)
+        for (kind, unit), names in whole.items():
+            shown = names[0] + (f" and {len(names) - 1} more layers" if len(names) > 1 else "")
+            notes.append(
+                f"Every device of a tensor-parallel group of {degree} does all of the {kind} of {shown}: the degree "
+                f"does not divide {unit}."
+            )
     return notes
-
-
-def _splits_anything(menu: LayerMenu, modes: Modes) -> bool:
-    entry = menu.entries[modes.degree][0]
-    return any(collective.phase != "batch" for collective in entry.collectives) or Mode.COLUMN not in modes.mode

@@ -59,7 +59,8 @@ class Region:
     operators
         The operators between them.
     units
-        Numbers that a degree must divide: heads, or features. The features of a vocabulary may be divided unevenly.
+        Numbers that a degree must divide: heads, or features. Words of a vocabulary may be divided unevenly, if each
+        device gets enough of them.
     core
         Operators from the product that makes attention scores to the one that uses them: what selective recomputation
         runs again. Empty where one operator does it all.
@@ -78,7 +79,7 @@ class Region:
     def splits(self, degree: int) -> bool:
         """Whether the degree divides what must be divided."""
         if self.kind == "vocabulary":
-            return degree <= self.units[0]
+            return self.units[0] >= _ROWS_PER_DEVICE * degree
         return all(unit % degree == 0 for unit in self.units)
 
     def share(self, degree: int) -> float:

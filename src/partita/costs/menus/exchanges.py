@@ -1,0 +1,100 @@
+"""What a tensor-parallel group exchanges while it runs a layer.
+
+Columns need their input whole, and the gradient of that input is a sum over the group; rows make a sum over the group.
+Without sequence parallelism each sum is an all-reduce; with it a reduce-scatter, and what comes before columns is
+gathered (Korthikanti et al., 2022, §4.2.2).
+"""
+
+from __future__ import annotations
+
+from partita.costs.menus.entries import Collective
+from partita.costs.menus.forward import View, numel
+from partita.costs.menus.modes import Mode, Modes, Splits
+from partita.costs.menus.targets import LOSSES
+from partita.graph import Tensor
+
+__all__ = ["exchanges", "holding"]
+
+
+def holding(view: View, place: int, modes: Modes) -> Mode:
+    """How the group holds a forward tensor: SPLIT, TOKENS or WHOLE."""
+    producer = view.graph.tensors[place].producer
+    if producer is None:
+        return Mode.WHOLE
+    mode = modes.mode[producer]
+    if mode is Mode.COLUMN:
+        return Mode.SPLIT
+    if mode is Mode.ROW:
+        return Mode.TOKENS if modes.sequence else Mode.WHOLE
+    return mode
+
+
+def exchanges(splits: Splits, layer: int, modes: Modes) -> tuple[Collective, ...]:
+    """All exchanges for one microbatch of a layer, forward and backward."""
+    if modes.degree == 1:
+        return ()
+    view, graph = splits.view, splits.view.graph
+    forward = [v for v in splits.members[layer] if not view.backward[v]]
+    inside = set(forward)
+    result: list[Collective] = []
+    for place in sorted({place for v in forward for place in view.inputs[v]}):
+        readers = (v for v in view.readers(place) if v in inside)
+        users = {modes.mode[v] for v in readers if v not in splits.linears or splits.linears[v].source == place}
+        result += _entering(view, place, users, modes)
+    for v in forward:
+        mode = modes.mode[v]
+        if mode is Mode.ROW:
+            for place in view.outputs[v]:
+                result += _leaving(graph.tensors[place], place in view.trained, modes)
+        elif mode is Mode.SPLIT and view.names[v] in LOSSES:
+            result += _loss(view, v)
+        elif mode is Mode.TOKENS:
+            trained = (graph.parameters[p] for p in view.parameters[v])
+            result += [
+                Collective("all-reduce", "batch", float(parameter.bytes), parameter.name)
+                for parameter in trained
+                if parameter.trainable and not parameter.buffer
+            ]
+    return tuple(result)
+
+
+def _entering(view: View, place: int, users: set[Mode], modes: Modes) -> list[Collective]:
+    """What a tensor costs that operators of a layer read."""
+    tensor = view.graph.tensors[place]
+    held = holding(view, place, modes)
+    size, name, trained = float(tensor.bytes), tensor.name, place in view.trained
+    result = []
+    if held is Mode.TOKENS and users & {Mode.COLUMN, Mode.WHOLE, Mode.SPLIT}:
+        result.append(Collective("all-gather", "forward", size, name))
+        if Mode.COLUMN in users:
+            if trained:
+                result.append(Collective("reduce-scatter", "backward", size, name))
+            if place in view.saved:
+                # Only a share of the tokens is kept; it is put together again beside the backward arithmetic.
+                result.append(Collective("all-gather", "overlapped", size, name))
+    elif held is Mode.WHOLE and trained:
+        if Mode.COLUMN in users:
+            result.append(Collective("all-reduce", "backward", size, name))
+        if Mode.TOKENS in users:
+            result.append(Collective("all-gather", "backward", size, name))
+    return result
+
+
+def _leaving(tensor: Tensor, trained: bool, modes: Modes) -> list[Collective]:
+    """What the sum of a product's or lookup's parts costs."""
+    size, name = float(tensor.bytes), tensor.name
+    if not modes.sequence:
+        return [Collective("all-reduce", "forward", size, name)]
+    result = [Collective("reduce-scatter", "forward", size, name)]
+    if trained:
+        result.append(Collective("all-gather", "backward", size, name))
+    return result
+
+
+def _loss(view: View, v: int) -> list[Collective]:
+    """What each token's loss needs to know of all words: the largest logit, the sum of powers, the label's."""
+    largest = max((view.graph.tensors[place] for place in view.outputs[v]), key=numel)
+    if len(largest.shape) < 2:
+        return []
+    size = float(largest.bytes // largest.shape[-1])
+    return [Collective("all-reduce", "forward", size, largest.name)] * 3

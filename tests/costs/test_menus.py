@@ -1,0 +1,309 @@
+"""Layer menus of a transformer built as in Megatron-LM, against the formulas of its papers.
+
+Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models" (2022): with s tokens per sample, b
+samples, h features, a heads and t devices a layer keeps s·b·h·(34 + 5·a·s/h) bytes in half precision,
+s·b·h·(10 + 24/t + 5·a·s/(h·t)) with tensor parallelism, and a t-th of the first with sequence parallelism as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+
+import partita as pt
+from menu_models import megatron, nn, torch
+from partita.costs.menus import LayerMenus, MenuEntry, layer_menus, model_flops
+from partita.costs.table import CostRow, CostTable
+from partita.errors import InputError, UnsupportedError
+from partita.graph import Graph
+from partita.hybrid.problem import Configuration
+
+S, B, H, A, V = 512, 2, 1024, 16, 5120
+SIZE = S * B * H
+DEGREES = (1, 2, 4, 8)
+CLUSTER = pt.Cluster.from_spec("2x(8xA100-80GB)")
+
+graph = cache(megatron)
+
+
+@cache
+def menus(sequence_parallel: bool = True, microbatches: int = 64) -> LayerMenus:
+    return layer_menus(graph(), CLUSTER, microbatches=microbatches, sequence_parallel=sequence_parallel)
+
+
+def trace(module: Any, *args: Any) -> Graph:
+    return pt.trace(module, args, training=True)
+
+
+def kinds(found: LayerMenus) -> list[list[str]]:
+    return [[region.kind for region in menu.regions] for menu in found.layers]
+
+
+def test_layers() -> None:
+    found = menus()
+    assert [menu.name for menu in found.layers] == ["input", "layers.0", "layers.1", "layers.2", "output"]
+    assert [menu.like for menu in found.layers] == [0, 1, 1, 1, 4]
+    assert kinds(found) == [[], ["attention", "mlp"], ["attention", "mlp"], ["attention", "mlp"], ["vocabulary"]]
+    assert [region.units for region in found.layers[1].regions] == [(A,), (4 * H,)]
+    assert [(edge.source, edge.target, edge.bytes) for edge in found.problem.edges] == [
+        (i, i + 1, 2.0 * SIZE) for i in range(4)
+    ]
+
+
+@pytest.mark.parametrize("t", DEGREES)
+def test_parameters(t: int) -> None:
+    layers = menus().layers
+    assert layers[0].entry(t).parameters == V // t * H + S * H
+    # Columns with their biases and rows are split; norms and biases of rows are not.
+    assert layers[1].entry(t).parameters == (12 * H * H + 7 * H) // t + 6 * H
+    assert layers[4].entry(t).parameters == V // t * H + 2 * H
+    for menu in layers:
+        entry = menu.entry(t)
+        assert entry.weight_bytes == entry.gradient_bytes == 2 * entry.parameters
+        # Adam's moments and a copy of the weights, all in float32.
+        assert entry.optimizer_bytes == 12 * entry.parameters
+
+
+@pytest.mark.parametrize("t", DEGREES)
+def test_activations(t: int) -> None:
+    scores = 5 * A * S / H
+    sequence, tensor = menus().layers[1], menus(False).layers[1]
+    for menu, option, expected in (
+        (sequence, "none", (34 + scores) / t),
+        (sequence, "selective", 34 / t),
+        (sequence, "full", 2 / t),
+        (tensor, "none", 10 + (24 + scores) / t),
+        (tensor, "selective", 10 + 24 / t),
+        (tensor, "full", 2),
+    ):
+        # What the formula leaves out: two numbers per token for each norm.
+        assert menu.entry(t, option).activation_bytes / SIZE == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("t", DEGREES[1:])
+def test_exchanges(t: int) -> None:
+    tensor, sequence = menus(False).layers[1].entry(t), menus().layers[1].entry(t)
+    assert Counter((c.kind, c.phase, c.bytes) for c in tensor.collectives) == {
+        ("all-reduce", "forward", 2 * SIZE): 2,
+        ("all-reduce", "backward", 2 * SIZE): 2,
+    }
+    assert Counter((c.kind, c.phase, c.bytes) for c in sequence.collectives if c.phase != "batch") == {
+        ("all-gather", "forward", 2 * SIZE): 2,
+        ("reduce-scatter", "forward", 2 * SIZE): 2,
+        ("all-gather", "backward", 2 * SIZE): 2,
+        ("reduce-scatter", "backward", 2 * SIZE): 2,
+        ("all-gather", "overlapped", 2 * SIZE): 2,
+    }
+    ring = 4 * 2 * (t - 1) / t * 2 * SIZE
+    assert tensor.communication_bytes == sequence.communication_bytes == ring
+    # The forward ones once more.
+    assert menus().layers[1].entry(t, "full").communication_bytes == 1.5 * ring
+    assert menus().layers[1].entry(t, "selective").communication_bytes == ring
+    # Norms see some of the tokens on each device: their 4·h gradients are added up once per batch.
+    assert sum(c.bytes for c in sequence.collectives if c.phase == "batch") == 2 * 4 * H
+
+
+@pytest.mark.parametrize("t", DEGREES[1:])
+def test_vocabulary_exchanges(t: int) -> None:
+    first, last = menus().layers[0].entry(t), menus().layers[4].entry(t)
+    assert Counter((c.kind, c.phase, c.bytes) for c in first.collectives if c.phase != "batch") == {
+        ("reduce-scatter", "forward", 2 * SIZE): 1,
+        ("all-gather", "backward", 2 * SIZE): 1,
+    }
+    assert Counter((c.kind, c.phase, c.bytes) for c in last.collectives if c.phase not in ("batch", "overlapped")) == {
+        ("all-gather", "forward", 2 * SIZE): 1,
+        ("reduce-scatter", "backward", 2 * SIZE): 1,
+        ("all-reduce", "forward", 4 * S * B): 3,
+    }
+
+
+@pytest.mark.parametrize("t", DEGREES)
+def test_flops(t: int) -> None:
+    forward = 24 * SIZE * H + 4 * SIZE * S
+    entry, selective, full = (menus().layers[1].entry(t, o) for o in ("none", "selective", "full"))
+    assert entry.flops == pytest.approx(3 * forward / t)
+    assert full.flops == pytest.approx(4 * forward / t)
+    # Korthikanti et al., Appendix A: selective recomputation runs the two attention products again.
+    assert selective.flops == pytest.approx((3 * forward + 4 * SIZE * S) / t)
+
+
+def test_model_flops() -> None:
+    assert model_flops(graph()) == 3 * (3 * (24 * SIZE * H + 4 * SIZE * S) + 2 * SIZE * V)
+
+
+def test_times_add_up() -> None:
+    price = pt.price(graph(), CLUSTER, microbatches=64)
+    total = sum(op.times[0] or 0.0 for op in price.operators)
+    assert sum(menu.entry(1).time_s for menu in menus().layers) == pytest.approx(total)
+    for menu in menus().layers:
+        for t in DEGREES[1:]:
+            entry = menu.entry(t)
+            assert menu.entry(1).compute_s / t * 0.99 < entry.compute_s < menu.entry(1).compute_s
+    entry = menus().layers[1].entry(8)
+    link = CLUSTER.path(0, 1)
+    rounds = sum(7 * (2 if c.kind == "all-reduce" else 1) for c in entry.collectives if c.phase in FULL)
+    once = sum(c.sent_bytes(8) for c in entry.collectives if c.phase == "batch")
+    batch = sum(14 * link.latency_s for c in entry.collectives if c.phase == "batch")
+    expected = (entry.communication_bytes + once / 64) / link.bandwidth_bytes_per_s
+    assert entry.communication_s == pytest.approx(expected + rounds * link.latency_s + batch / 64)
+
+
+FULL = ("forward", "backward", "recompute")
+
+
+def test_measured_times_are_split_like_estimated_ones() -> None:
+    table = CostTable((CostRow(target="aten.addmm.*", factor=2.0),))
+    measured = layer_menus(graph(), CLUSTER, microbatches=64, costs=table)
+    for t in DEGREES:
+        more = measured.layers[1].entry(t).forward_s - menus().layers[1].entry(t).forward_s
+        assert 0 < more < measured.layers[1].entry(t).forward_s / 2
+    assert measured.layers[1].entry(8).forward_s < measured.layers[1].entry(1).forward_s / 2
+
+
+def test_problem() -> None:
+    found = menus()
+    problem = found.problem
+    assert (problem.devices, problem.microbatches, problem.unit) == (16, 64, "s")
+    assert problem.weight_sync_per_batch
+    assert problem.hierarchy is not None
+    assert problem.hierarchy.devices_per_machine == 8
+    assert problem.hierarchy.machine_bandwidth_bytes_per_unit == CLUSTER.path(0, 8).bandwidth_bytes_per_s
+    assert problem.bandwidth_bytes_per_unit == CLUSTER.path(0, 1).bandwidth_bytes_per_s
+    usable = CLUSTER.groups()[0].spec.usable_bytes
+    assert problem.memory_bytes == usable - found.reserve_bytes
+    for menu, layer in zip(found.layers, problem.layers, strict=True):
+        assert layer.weight_bytes == menu.entry(1).gradient_bytes
+        for t, choices in layer.configurations.items():
+            for choice in choices:
+                entry = menu.entry(t, choice.id)
+                assert choice.time == entry.time_s
+                assert choice.weight_bytes == entry.gradient_bytes
+                assert choice.memory_per_microbatch_bytes == entry.activation_bytes
+                held = entry.weight_bytes + entry.gradient_bytes + entry.optimizer_bytes
+                # Whichever layers a stage has, what its devices hold and the largest workspace fit.
+                assert choice.memory_bytes + found.reserve_bytes >= held + entry.workspace_bytes
+    assert pt.solve(problem).plan is not None
+
+
+def test_one_machine_has_no_hierarchy() -> None:
+    problem = pt.hybrid_problem(graph(), pt.Cluster.from_spec("4xA100-80GB"), microbatches=8)
+    assert problem.hierarchy is None
+    assert problem.degrees() == [1, 2, 4]
+    single = pt.hybrid_problem(graph(), pt.Cluster.from_spec("1xA100-80GB"), microbatches=8)
+    assert single.degrees() == [1]
+
+
+def test_groups_across_machines_use_the_network() -> None:
+    cluster = pt.Cluster.from_spec("4x(1xA100-80GB)")
+    found = layer_menus(graph(), cluster, microbatches=8, degrees=(1, 4))
+    inside = layer_menus(graph(), pt.Cluster.from_spec("4xA100-80GB"), microbatches=8, degrees=(4,))
+    assert found.problem.hierarchy is None
+    assert found.layers[1].entry(4).communication_s > 2 * inside.layers[1].entry(4).communication_s
+
+
+def test_heads_that_a_degree_does_not_divide() -> None:
+    found = layer_menus(graph(layers=2, heads=4), CLUSTER, microbatches=8)
+    four, eight = (found.layers[1].entry(t) for t in (4, 8))
+    assert four.parameters == (12 * H * H + 7 * H) // 4 + 6 * H
+    # At 8 only the MLP is split: 8·h² + 4·h of its weights.
+    assert eight.parameters == 4 * H * H + 4 * H + (8 * H * H + 4 * H) // 8 + 5 * H
+    assert any(
+        "group of 8 does all of the attention of layers.0 and 1 more layers" in note for note in found.problem.notes
+    )
+
+
+def test_products_pair_up() -> None:
+    class Chain(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleList(nn.Linear(256, 256, bias=False) for _ in range(5))
+
+        def forward(self, x: Any) -> Any:
+            for part in self.parts:
+                x = torch.relu(part(x))
+            return x
+
+    class Whole(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.chain = Chain()
+
+        def forward(self, x: Any) -> Any:
+            return self.chain(x)
+
+    found = layer_menus(trace(Whole(), torch.zeros(64, 256)), CLUSTER, microbatches=8)
+    # Five products in a row, each a layer of its own: nothing to pair inside a layer.
+    assert [menu.regions for menu in found.layers] == [()] * len(found.layers)
+
+    class Flat(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c, self.d, self.e = (nn.Linear(256, 256, bias=False) for _ in range(5))
+
+        def forward(self, x: Any) -> Any:
+            for part in (self.a, self.b, self.c, self.d, self.e):
+                x = torch.relu(part(x))
+            return x
+
+    class Two(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList(Flat() for _ in range(2))
+
+        def forward(self, x: Any) -> Any:
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    found = layer_menus(trace(Two(), torch.zeros(64, 256)), CLUSTER, microbatches=8, sequence_parallel=False)
+    for menu in found.layers[:2]:
+        assert [region.kind for region in menu.regions] == ["mlp", "mlp"]
+        # Four of the five weights are split.
+        assert menu.entry(4).parameters == 256 * 256 * 4 // 4 + 256 * 256
+
+
+def test_offload() -> None:
+    def offload(entry: MenuEntry) -> Configuration | None:
+        if not entry.layer.startswith("layers"):
+            return None
+        return Configuration(
+            id="offload", time=entry.time_s * 1.5, weight_bytes=entry.gradient_bytes, memory_bytes=entry.weight_bytes
+        )
+
+    problem = pt.hybrid_problem(graph(), CLUSTER, microbatches=8, offload=offload)
+    assert [c.id for c in problem.layers[1].configurations[2]] == ["none", "selective", "full", "offload"]
+    assert [c.id for c in problem.layers[0].configurations[2]] == ["none", "full"]
+    table = {"layers.1": {2: Configuration(id="mine", time=1.0)}}
+    problem = pt.hybrid_problem(graph(), CLUSTER, microbatches=8, offload=table, memory_options=("none",))
+    assert [c.id for c in problem.layers[2].configurations[2]] == ["none", "mine"]
+    assert [c.id for c in problem.layers[1].configurations[2]] == ["none"]
+    for wrong in ({"layer.1": table["layers.1"]}, {"layers.1": {3: Configuration(id="mine", time=1.0)}}):
+        with pytest.raises(InputError, match="offload names"):
+            pt.hybrid_problem(graph(), CLUSTER, microbatches=8, offload=wrong)
+
+
+def test_errors() -> None:
+    inference = pt.trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), (torch.zeros(2, 8),))
+    with pytest.raises(InputError, match="no backward part"):
+        pt.hybrid_problem(inference, CLUSTER, microbatches=8)
+    mixed = pt.Cluster.from_spec("4xA100-80GB+4xT4")
+    with pytest.raises(UnsupportedError, match="several kinds of devices"):
+        pt.hybrid_problem(graph(), mixed, microbatches=8)
+    for option, message in (
+        ({"microbatches": 0}, "microbatches is 0"),
+        ({"optimizer": "lion"}, "optimizer is 'lion'"),
+        ({"optimizer_dtype": "int3"}, "optimizer_dtype is 'int3'"),
+        ({"memory_options": ("none", "swap")}, "memory option is 'swap'"),
+        ({"degrees": ()}, "degrees is empty"),
+        ({"degrees": (1, 32)}, "degree 32 must be between 1 and"),
+    ):
+        with pytest.raises(InputError, match=message):
+            pt.hybrid_problem(graph(), CLUSTER, **{"microbatches": 8, **option})
+
+
+def test_names_of_classes_do_not_matter() -> None:
+    renamed = graph().replace(modules=dict.fromkeys(graph().modules, "Unknown"))
+    assert layer_menus(renamed, CLUSTER, microbatches=64).problem.layers == menus().problem.layers

@@ -1,0 +1,152 @@
+"""Layer menus of GPT-2, Llama 7B and BERT-large as transformers builds them, against formulas derived in docs/menus.md.
+
+Attention is one fused operator in them, which keeps the log-sum-exp (4·a·s·b bytes) in place of the scores.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import pytest
+
+import partita as pt
+from partita.costs.menus import LayerMenus, layer_menus, model_flops
+from partita.graph import Graph
+
+pytest.importorskip("torch", reason="menus are made from traced models")
+pytest.importorskip("transformers", reason="hf: models need transformers")
+
+DEGREES = (1, 2, 4, 8)
+CLUSTER = pt.Cluster.from_spec("2x(8xA100-80GB)")
+GPT2 = {"n_embd": "1024", "n_head": "16", "n_layer": "4"}
+BERT = {"hidden_size": "1024", "num_attention_heads": "16", "intermediate_size": "4096", "num_hidden_layers": "4"}
+LLAMA = {"num_hidden_layers": "4"}
+
+
+@cache
+def graph(model: str) -> Graph:
+    fields = {"gpt2": GPT2, "bert": BERT, "llama": LLAMA}[model]
+    return pt.load_model(f"hf:{model}", training=True, batch_size=2, set_fields=fields)
+
+
+@cache
+def menus(model: str, sequence_parallel: bool) -> LayerMenus:
+    return layer_menus(graph(model), CLUSTER, microbatches=64, sequence_parallel=sequence_parallel)
+
+
+#: s, h, a, f and V; bytes per token and feature that all devices keep (norms, residuals, dropout), and that are split.
+SHAPES = {
+    "gpt2": (1024, 1024, 16, 4096, 50257, 10.0, 8.0 + 10 * 4.0),
+    "bert": (512, 1024, 16, 4096, 30522, 10.0, 24.0),
+    "llama": (1024, 4096, 32, 11008, 32000, 16.0, 8.0 + 8 * 11008 / 4096),
+}
+MODELS = sorted(SHAPES)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("t", DEGREES)
+def test_activations(model: str, t: int) -> None:
+    s, h, a, _, _, whole, split = SHAPES[model]
+    size = s * 2 * h
+    statistics = 4 * a / h
+    sequence, tensor = menus(model, True).layers[2], menus(model, False).layers[2]
+    for menu, option, expected in (
+        (sequence, "none", (whole + split + statistics) / t),
+        (sequence, "full", 2 / t),
+        (tensor, "none", whole + (split + statistics) / t),
+        (tensor, "full", 2),
+    ):
+        found = menu.entry(t, option).activation_bytes
+        # Llama's rotation tables (2·2·s·d bytes for all layers and samples) are kept by every device.
+        tables = 4 * s * h / a if model == "llama" else 0
+        assert found == pytest.approx(expected * size + tables, rel=0.01)
+        if option == "none":
+            assert found == pytest.approx(expected * size, rel=0.05)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("t", DEGREES)
+def test_parameters(model: str, t: int) -> None:
+    s, h, _, f, words, _, _ = SHAPES[model]
+    layers = menus(model, True).layers
+    rows = math.ceil(words / t)
+    expected = {
+        "gpt2": (rows * h + s * h, (12 * h * h + 7 * h) // t + 6 * h, rows * h + 2 * h),
+        "bert": (rows * h + s * h + 2 * h + 2 * h, (12 * h * h + 7 * h) // t + 6 * h, rows * h + rows + h * h + 3 * h),
+        "llama": (rows * h, (4 * h * h + 3 * h * f) // t + 2 * h, rows * h + h),
+    }[model]
+    assert (layers[0].entry(t).parameters, layers[2].entry(t).parameters, layers[-1].entry(t).parameters) == expected
+    assert [menu.name.rsplit(".", 1)[-1] for menu in layers] == ["input", "0", "1", "2", "3", "output"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("t", DEGREES[1:])
+def test_exchanges(model: str, t: int) -> None:
+    s, h, *_ = SHAPES[model]
+    size = 2.0 * s * 2 * h
+    for sequence in (True, False):
+        entry = menus(model, sequence).layers[2].entry(t)
+        kinds = {
+            (kind, phase): [c.bytes for c in entry.collectives if (c.kind, c.phase) == (kind, phase)]
+            for kind in ("all-reduce", "all-gather", "reduce-scatter")
+            for phase in ("forward", "backward")
+        }
+        if sequence:
+            assert kinds["all-reduce", "forward"] == kinds["all-reduce", "backward"] == []
+            assert kinds["all-gather", "forward"] == kinds["reduce-scatter", "forward"] == [size, size]
+            assert kinds["all-gather", "backward"] == kinds["reduce-scatter", "backward"] == [size, size]
+        else:
+            assert kinds["all-reduce", "forward"] == kinds["all-reduce", "backward"] == [size, size]
+        assert entry.communication_bytes == 4 * 2 * (t - 1) / t * size
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_flops(model: str) -> None:
+    s, h, _, f, words, _, _ = SHAPES[model]
+    tokens = 2 * s
+    products = (3 if model == "llama" else 2) * h * f + 4 * h * h
+    head = h * words + (h * h if model == "bert" else 0)
+    # Attention's two products are over all s tokens; forward one part, backward two.
+    expected = 3 * 2 * tokens * (4 * (products + 2 * s * h) + head)
+    assert model_flops(graph(model)) == expected
+
+
+def test_experts_are_split_by_their_features() -> None:
+    fields = {"num_hidden_layers": "2", "hidden_size": "512", "intermediate_size": "1024", "num_local_experts": "4"}
+    model = pt.load_model("hf:mixtral", training=True, sequence_length=128, set_fields=fields)
+    found = layer_menus(model, CLUSTER, microbatches=8)
+    assert [[region.kind for region in menu.regions] for menu in found.layers[1:3]] == [["attention", "experts"]] * 2
+    one, eight = (found.layers[1].entry(t) for t in (1, 8))
+    # 8 heads of keys and values; the router and the norms are whole.
+    whole = 4 * 512 + 2 * 512
+    assert eight.parameters == (one.parameters - whole) // 8 + whole
+    assert eight.collectives
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["t5", "vit", "resnet", "falcon", "qwen3", "swin", "whisper"])
+def test_other_models(model: str) -> None:
+    traced = pt.load_model(f"hf:{model}", training=True)
+    found = layer_menus(traced, CLUSTER, microbatches=8)
+    total = sum(op.times[0] or 0.0 for op in pt.price(traced, CLUSTER, microbatches=8).operators)
+    assert sum(menu.entry(1).time_s for menu in found.layers) == pytest.approx(total)
+    for menu in found.layers:
+        for t in DEGREES[1:]:
+            entry = menu.entry(t)
+            assert entry.compute_s <= menu.entry(1).compute_s * (1 + 1e-9)
+            assert menu.entry(1).parameters / t * 0.99 <= entry.parameters <= menu.entry(1).parameters
+            assert entry.activation_bytes <= menu.entry(1).activation_bytes * (1 + 1e-9)
+
+
+@pytest.mark.slow
+def test_gpt3_takes_seconds() -> None:
+    import time
+
+    fields = {"n_layer": "96", "n_embd": "12288", "n_head": "96", "n_positions": "2048"}
+    traced = pt.load_model("hf:gpt2", training=True, sequence_length=2048, set_fields=fields)
+    start = time.perf_counter()
+    found = layer_menus(traced, pt.Cluster.from_spec("128x(8xA100-80GB)"), microbatches=512)
+    assert time.perf_counter() - start < 10
+    assert sum(menu.entry(1).parameters for menu in found.layers) == pytest.approx(175e9, rel=0.01)
+    assert len({menu.like for menu in found.layers}) == 3
