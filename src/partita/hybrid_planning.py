@@ -61,6 +61,8 @@ class HybridModelPlan:
         Floating-point operations of one microbatch, recomputation not counted.
     peak_flops
         Peak of all devices together, in FLOP/s, at the number format in which the model does most of its work.
+    modules
+        By layer id the model's modules in it.
     faster_step
         A plan with a shorter step than the answer's, if one was found; for ``aim`` steady only.
     """
@@ -75,6 +77,7 @@ class HybridModelPlan:
     aim: Aim
     model_flops: float
     peak_flops: float
+    modules: dict[int, tuple[str, ...]]
     faster_step: HybridRow | None = None
 
     @property
@@ -183,6 +186,7 @@ def plan_hybrid(
         aim=aim,
         model_flops=model_flops(graph),
         peak_flops=_peak(graph, cluster),
+        modules=_modules(graph, menus),
         faster_step=faster,
     )
 
@@ -293,6 +297,25 @@ def _adopt(result: HybridResult, row: HybridRow) -> HybridResult:
         evaluation=row.evaluation,
         status=Status.OPTIMAL if gap is not None and gap <= OPTIMALITY_GAP else Status.FEASIBLE,
     )
+
+
+def _modules(graph: Graph, menus: LayerMenus) -> dict[int, tuple[str, ...]]:
+    """The modules of every layer; a layer that is no module of its own lists the modules whose operators it holds."""
+    from partita.costs.menus.forward import View
+    from partita.costs.menus.layers import assign_layers
+
+    view = View(graph)
+    held: list[dict[str, None]] = [{} for _ in menus.layers]
+    paths = {op.module for op in graph.operators}
+    for place, number in enumerate(assign_layers(view)[0]):
+        module = graph.operators[place].module
+        if module and not view.backward[place]:
+            held[number].setdefault(module)
+    found = {}
+    for menu, modules in zip(menus.layers, held, strict=True):
+        whole = any(path == menu.name or path.startswith(f"{menu.name}.") for path in paths)
+        found[menu.id] = (menu.name,) if whole else tuple(modules)
+    return found
 
 
 def _machine_devices(cluster: Cluster) -> int:

@@ -188,17 +188,20 @@ def test_what_cannot_be_traced_gets_one_line(
 #: The models that must plan without special cases, at full size.
 LARGE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("hf:llama", ("--cluster", "8xA100-80GB")),
-    ("hf:llama", ("--cluster", "8xA100-80GB", "--training", "--microbatches", "32")),
+    ("hf:llama", ("--cluster", "8xA100-80GB", "--training", "--objective", "throughput", "--microbatches", "32")),
     ("hf:resnet", ("--cluster", "4xL4")),
-    ("hf:resnet", ("--cluster", "4xL4", "--training")),
+    ("hf:resnet", ("--cluster", "4xL4", "--training", "--objective", "throughput")),
     ("hf:swin", ("--cluster", "4xL4")),
-    ("hf:swin", ("--cluster", "4xL4", "--training")),
+    ("hf:swin", ("--cluster", "4xL4", "--training", "--objective", "throughput")),
     ("hf:bert", ("--cluster", "4xL4")),
-    ("hf:bert", ("--cluster", "4xL4", "--training")),
+    ("hf:bert", ("--cluster", "4xL4", "--training", "--objective", "throughput")),
     ("hf:t5", ("--cluster", "4xL4")),
-    ("hf:t5", ("--cluster", "4xL4", "--training")),
+    ("hf:t5", ("--cluster", "4xL4", "--training", "--objective", "throughput")),
     ("hf:mixtral", ("--cluster", "4xA100-80GB", "--set", "num_hidden_layers=4")),
-    ("hf:mixtral", ("--cluster", "8xA100-80GB", "--set", "num_hidden_layers=4", "--training")),
+    (
+        "hf:mixtral",
+        ("--cluster", "8xA100-80GB", "--set", "num_hidden_layers=4", "--training", "--objective", "throughput"),
+    ),
 )
 
 
@@ -214,7 +217,8 @@ def test_large_models(capsys: pytest.CaptureFixture[str], model: str, arguments:
 def test_infeasible_model_says_what_would_do(capsys: pytest.CaptureFixture[str]) -> None:
     """A 7-billion-parameter model in half precision does not fit one 15 GiB device with its activations in training."""
     with pytest.raises(SystemExit) as stop:
-        main(["plan", "hf:llama", "--cluster", "2xT4", "--training", "--microbatches", "4", "--json"])
+        arguments = "plan hf:llama --cluster 2xT4 --training --objective throughput --microbatches 4 --json"
+        main(arguments.split())
     captured = capsys.readouterr()
     assert stop.value.code == 1
     document = json.loads(captured.out)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from partita.hybrid.problem import HybridProblem
     from partita.hybrid_pipeline import HybridResult
 
-__all__ = ["evaluate_hybrid", "solve_hybrid_file"]
+__all__ = ["evaluate_hybrid", "hybrid_summary", "solve_hybrid_file"]
 
 
 def solve_hybrid_file(
@@ -42,12 +42,13 @@ def solve_hybrid_file(
     if not as_json or result.plan is None:
         if result.plan is not None and result.evaluation is not None:
             _show(problem, result.plan, result.evaluation)
-        for line in _summary(result):
+        for line in hybrid_summary(result):
             print(line, file=sys.stdout if result.plan is not None and sys.stdout.isatty() else sys.stderr)
     return exit_code(result)
 
 
-def _summary(result: HybridResult) -> list[str]:
+def hybrid_summary(result: HybridResult) -> list[str]:
+    """Objective, bound, gap and status in words."""
     from partita.units import format_time
 
     unit = result.problem.unit

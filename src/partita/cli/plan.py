@@ -19,8 +19,18 @@ from partita.cli.common import (
     write_result,
 )
 from partita.cli.model import model_options, pricing_arguments, read_cluster, read_model, take_pricing
+from partita.cli.plan_hybrid import (
+    HYBRID_OPTIONS,
+    Counts,
+    check_objective_options,
+    hybrid_options,
+    hybrid_pricing,
+    hybrid_refusal,
+    plan_hybrid_model,
+    single_count,
+)
 from partita.cli.variants import VARIANT_OPTIONS, apply_variants, variant_options
-from partita.errors import UnsupportedError
+from partita.errors import InputError, UnsupportedError
 
 __all__ = ["plan"]
 
@@ -29,10 +39,18 @@ __all__ = ["plan"]
 @click.argument("model")
 @click.option("--cluster", required=True, metavar="CLUSTER", help="Short form such as 8xA100-80GB, or a file.")
 @click.option(
-    "--objective", type=click.Choice(["throughput", "latency", "hybrid"]), default="throughput", show_default=True
+    "--objective",
+    type=click.Choice(["throughput", "latency", "hybrid"]),
+    help="Default: hybrid for training on devices of one kind, otherwise throughput.",
 )
-@click.option("--microbatches", type=click.IntRange(min=1), help="Per batch; default 1, for training 4 per device.")
+@click.option(
+    "--microbatches",
+    type=Counts(),
+    metavar="N|N,N,…|LOW:HIGH[:STEP]",
+    help="Per batch; default 1, for training 4 per device. Of several the best is chosen (hybrid).",
+)
 @model_options
+@hybrid_options
 @variant_options
 @weight_sync_option
 @run_options
@@ -41,8 +59,8 @@ __all__ = ["plan"]
 def plan(
     model: str,
     cluster: str,
-    objective: str,
-    microbatches: int | None,
+    objective: str | None,
+    microbatches: tuple[int, ...] | None,
     contiguity: str,
     solver: str | None,
     time_limit: float,
@@ -56,19 +74,38 @@ def plan(
 ) -> int:
     """Split MODEL over CLUSTER.
 
+    Training on devices of one kind is planned with data, tensor and pipeline parallelism at once (objective hybrid).
+
     MODEL is path/to/file.py:callable, hf:TYPE_OR_FILE (a transformers model type or configuration file; no weights, no
     network), or a graph file.
     """
-    if objective != "throughput":
+    if objective == "latency":
         raise UnsupportedError(f"objective {objective!r} is not planned by this version; use throughput")
     for path in (output, problem_output, graph_output):
         check_writable(path)
-    # The cluster is read first: a mistake there should not cost the time of tracing.
+    # The cluster and the options are read first: a mistake there should not cost the time of tracing.
     machines = read_cluster(cluster)
     pricing = take_pricing(options)
+    hybrid = {name: options.pop(name) for name in HYBRID_OPTIONS}
     variants = {name: options.pop(name) for name in VARIANT_OPTIONS if name != "schedule"}
     variants["weight_sync_per_batch"] = options.pop("weight_sync_per_batch")
+    refusal = hybrid_refusal(machines)
+    if objective == "hybrid" and refusal is not None:
+        raise UnsupportedError(
+            f"cluster {machines.name} {refusal}; hybrid plans need machines that are alike, with devices of one kind: "
+            "use --objective throughput"
+        )
+    if objective is not None or options["training"]:
+        check_objective_options(objective or ("hybrid" if refusal is None else "throughput"), solver)
     graph = read_model(model, **options)
+    notes = []
+    if objective is None:
+        objective = "hybrid" if graph.training and refusal is None else "throughput"
+        check_objective_options(objective, solver)
+        if graph.training and refusal is not None:
+            notes.append(f"Planned with objective throughput: the cluster {refusal}, and hybrid plans need one kind.")
+    if objective == "hybrid" and not graph.training:
+        raise InputError("objective hybrid plans training; add --training, or use --objective throughput")
 
     from partita.formats.native import write_graph, write_problem
     from partita.pipeline import plan as run
@@ -76,6 +113,24 @@ def plan(
 
     if graph_output is not None:
         write_graph(graph_output, graph)
+    if objective == "hybrid":
+        return plan_hybrid_model(
+            graph,
+            machines,
+            microbatches=microbatches,
+            minimise=hybrid["minimise"],
+            solver=solver,
+            time_limit=time_limit,
+            seed=seed,
+            threads=threads,
+            output=output,
+            problem_output=problem_output,
+            as_json=as_json,
+            pricing=hybrid_pricing(pricing, hybrid),
+        )
+    number = single_count(microbatches, objective)
+    for note in notes:
+        print(f"partita: note: {note}", file=sys.stderr)
     with progress_line("s", "splitting") as progress:
         answer = run(
             graph,
@@ -87,11 +142,12 @@ def plan(
             threads=threads,
             progress=progress,
             change=lambda problem: apply_variants(problem, **variants),
-            **pricing_arguments(pricing, graph, machines, microbatches),
+            **pricing_arguments(pricing, graph, machines, number),
         )
     if problem_output is not None:
         write_problem(problem_output, answer.problem)
     document = model_plan_document(answer)
+    document["notes"] = [*notes, *document["notes"]]
     write_result(output, document)
     if as_json:
         emit_json(document)

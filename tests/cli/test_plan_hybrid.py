@@ -1,0 +1,181 @@
+"""Planning a model's training from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import partita as pt
+from partita.cli.plan_hybrid import Counts
+from partita.hybrid.evaluate import evaluate
+
+FIELDS = {"n_layer": "8", "n_embd": "256", "n_head": "8", "vocab_size": "2000"}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small GPT-2, traced for training."""
+    path = tmp_path_factory.mktemp("graphs") / "gpt2.json"
+    pt.write_graph(path, pt.load_model("hf:gpt2", sequence_length=128, set_fields=FIELDS, training=True))
+    return path
+
+
+def test_training_is_planned_as_hybrid(partita: Callable[..., Any], small: Path, tmp_path: Path) -> None:
+    output, problem_file = tmp_path / "r.json", tmp_path / "p.json"
+    run = partita(
+        "plan", small, "--cluster", "2x(4xL4)", "--output", output, "--problem-output", problem_file, "--json"
+    )
+    assert run.code == 0, run.err
+    document = run.document
+    assert (document["status"], document["unit"], document["microbatches"]) == ("optimal", "s", 32)
+    assert document["objective"] == pytest.approx(document["bound"], rel=1e-6)
+    assert document["step"]["time_per_sample"] >= document["objective"]
+    assert 0 < document["model_flops_utilisation"]["step"] <= document["model_flops_utilisation"]["steady"] < 1
+    stages = document["plan"]["stages"]
+    assert sum(len(stage["operators"]) for stage in stages) == document["model"]["layers"]
+    assert "transformer.wte" in stages[0]["modules"]
+    assert {f"transformer.h.{i}" for i in range(8)} <= {name for stage in stages for name in stage["modules"]}
+    assert all(stage["memory_bytes"] <= document["memory_limit_bytes"] for stage in stages)
+    spent = document["limits"]["device_time"]
+    assert sum(spent.values()) == pytest.approx(8 * document["objective"], rel=1e-9)
+    assert json.loads(output.read_text())["plan"] == document["plan"]
+    problem = pt.read_problem(problem_file)
+    assert pt.solve(problem).objective == pytest.approx(document["objective"], rel=1e-6)
+    again = partita("evaluate", problem_file, output, "--json").document
+    assert again["feasible"]
+    assert again["objective"] == pytest.approx(document["objective"], rel=1e-9)
+
+
+def test_no_recipe_is_better(partita: Callable[..., Any], small: Path) -> None:
+    document = partita("plan", small, "--cluster", "8xL4", "--json").document
+    rows = {row["name"]: row for row in document["baselines"]}
+    assert {"pure data parallel", "Megatron's recipe", "equal stages", "no tensor parallelism"} <= set(rows)
+    for row in rows.values():
+        assert row["feasible"] or row["reason"]
+        if row["feasible"]:
+            assert row["objective"] >= document["objective"] * (1 - 1e-6)
+            assert sum(row["device_time"].values()) == pytest.approx(8 * row["objective"], rel=1e-9)
+            assert row["step"]["time_per_sample"] >= row["objective"] * (1 - 1e-9)
+
+
+def test_tables_say_what_the_plan_is(partita: Callable[..., Any], small: Path) -> None:
+    run = partita("plan", small, "--cluster", "8xL4", "--microbatches", "16")
+    assert run.code == 0
+    assert run.out == ""
+    for text in (
+        "Stages: ",
+        "16 microbatches take",
+        "FLOPs utilisation",
+        "Compared with",
+        "Megatron",
+        "transformer.h.",
+    ):
+        assert text in run.err
+
+
+def test_the_shortest_step_is_no_longer(partita: Callable[..., Any], small: Path, tmp_path: Path) -> None:
+    steady = partita("plan", small, "--cluster", "2x(4xL4)", "--microbatches", "16", "--json").document
+    output, problem_file = tmp_path / "r.json", tmp_path / "p.json"
+    arguments = ("--microbatches", "16", "--minimise", "step", "--output", output, "--problem-output", problem_file)
+    step = partita("plan", small, "--cluster", "2x(4xL4)", *arguments, "--json").document
+    assert step["minimised"] == "step"
+    assert step["step"]["time"] <= steady["step"]["time"] * (1 + 1e-9)
+    assert step["objective"] >= steady["objective"] * (1 - 1e-6)
+    assert step["bound"] == pytest.approx(steady["bound"], rel=1e-9)
+    assert step["faster_step"] is None
+    if steady["faster_step"] is not None:
+        assert step["step"]["time"] == pytest.approx(steady["faster_step"]["step"]["time"], rel=1e-9)
+    for row in step["baselines"]:
+        if row["feasible"]:
+            assert row["step"]["time"] >= step["step"]["time"] * (1 - 1e-9)
+    assert evaluate(pt.read_problem(problem_file), pt.solve(pt.read_problem(problem_file)).plan).feasible
+
+
+def test_of_several_batches_the_best_step_is_chosen(partita: Callable[..., Any], small: Path) -> None:
+    document = partita("plan", small, "--cluster", "4xL4", "--microbatches", "4:16", "--json").document
+    tried = {row["microbatches"]: row["step"]["time_per_sample"] for row in document["batches"]}
+    assert list(tried) == [4, 8, 16]
+    assert document["microbatches"] == min(tried, key=lambda number: tried[number])
+    assert document["step"]["time_per_sample"] == pytest.approx(min(tried.values()), rel=1e-9)
+
+
+def test_options_reach_the_plan(partita: Callable[..., Any], small: Path) -> None:
+    options = ("--tensor-parallel-degrees", "2", "--recompute-options", "none", "--no-sequence-parallel")
+    document = partita("plan", small, "--cluster", "4xL4", *options, "--json").document
+    stages = document["plan"]["stages"]
+    assert {stage["tensor_parallel"] for stage in stages} == {2}
+    assert {name for stage in stages for name in stage["configurations"].values()} == {"none"}
+
+
+def test_what_does_not_fit_says_what_would_do(partita: Callable[..., Any], tmp_path: Path) -> None:
+    fields = {"n_layer": "8", "n_embd": "8192", "n_head": "64", "vocab_size": "2000"}
+    path = tmp_path / "large.json"
+    pt.write_graph(path, pt.load_model("hf:gpt2", sequence_length=64, set_fields=fields, training=True))
+    run = partita("plan", path, "--cluster", "2xT4", "--json")
+    assert run.code == 1
+    document = run.document
+    assert (document["status"], document["objective"], document["plan"]) == ("infeasible", None, None)
+    assert "needs" in document["reason"]
+    assert "smallest" in document["reason"]
+
+
+def test_throughput_stays_there(partita: Callable[..., Any], small: Path) -> None:
+    options = ("--cluster", "4xL4", "--objective", "throughput", "--microbatches", "8", "--json")
+    document = partita("plan", small, *options).document
+    assert [device["name"] for device in document["plan"]["devices"]]
+    mixed = partita("plan", small, "--cluster", "1xL4+1xT4", "--microbatches", "8", "--json")
+    assert mixed.code == 0
+    assert mixed.document["plan"]["devices"]
+    assert "several kinds of devices" in mixed.err
+    assert any("several kinds of devices" in note for note in mixed.document["notes"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--contiguity", "free"), "--contiguity is an option of objective throughput"),
+        (("--recompute",), "--recompute is an option of objective throughput"),
+        (("--max-replicas", "2"), "--objective throughput"),
+        (("--solver", "free"), "solver 'free' does not make hybrid plans"),
+        (("--objective", "throughput", "--minimise", "step"), "--minimise is an option of objective hybrid"),
+        (("--objective", "throughput", "--microbatches", "4,8"), "takes one"),
+        (("--microbatches", "9:3"), "low end"),
+        (("--microbatches", "0"), "at least 1"),
+        (("--microbatches", "4,4"), "twice"),
+        (("--microbatches", "many"), "8:64"),
+        (("--recompute-options", "some"), "some"),
+        (("--tensor-parallel-degrees", "64"), "64"),
+    ],
+)
+def test_what_makes_no_sense_gets_one_line(
+    partita: Callable[..., Any], small: Path, options: tuple[str, ...], message: str
+) -> None:
+    run = partita("plan", small, "--cluster", "4xL4", *options)
+    assert run.code == 2
+    assert message in run.err
+    assert "Traceback" not in run.err
+
+
+def test_hybrid_needs_training_and_devices_of_one_kind(partita: Callable[..., Any], small: Path) -> None:
+    run = partita("plan", small, "--cluster", "1xL4+1xT4", "--objective", "hybrid")
+    assert run.code == 2
+    assert "several kinds of devices" in run.err
+    run = partita("plan", "hf:gpt2", "--cluster", "2xL4", "--objective", "hybrid", "--set", "n_layer=2")
+    assert run.code == 2
+    assert "--training" in run.err
+
+
+def test_counts() -> None:
+    read = Counts().convert
+    assert read("32", None, None) == (32,)
+    assert read("8,16,3", None, None) == (8, 16, 3)
+    assert read("8:64", None, None) == (8, 16, 32, 64)
+    assert read("8:40", None, None) == (8, 16, 32, 40)
+    assert read("8:24:8,100", None, None) == (8, 16, 24, 100)
