@@ -5,7 +5,7 @@ from what S must hold, and ends in a *sink* of every node, an array instead of a
 way. A larger net has two nodes: S reaches the first with any pin, the arc to the second costs the net, and from the
 second S takes all pins. Nets that are known to be cut cost their transfer as soon as the first node is reached.
 
-Source for the net gadget: Lawler, "Cutsets and Partitions of Hypergraphs" (Networks 3, 1973); for the flow: Dinic (1970).
+Sources: Lawler, "Cutsets and Partitions of Hypergraphs" (Networks 3, 1973) for the nets; Dinic (1970) for the flow.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def cheapest_block(
                         return np.inf
                     flow += room
                     if flow > limit:
-                        return flow
+                        return float(flow)
                     sink[u] -= room
                     back = depth
                     for i in range(depth - 1, -1, -1):
@@ -208,7 +208,7 @@ def cheapest_block(
                 else:
                     level[u] = -2
                     depth -= 1
-    return flow
+    return float(flow)
 
 
 @compiled

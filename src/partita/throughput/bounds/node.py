@@ -1,7 +1,7 @@
 """The node bound: the cheapest block with an item, for the item where that is most.
 
-f(S) = work + cut nets is submodular as long as S need not be convex, so the minimum over all S with an item is a minimum
-cut. Of convexity one half fits in: what lies between the item and another one of the block.
+f(S) = work + cut nets is submodular as long as S need not be convex, so the minimum over all S with an item is a
+minimum cut. Of convexity one half fits in: what lies between the item and another one of the block.
 """
 
 from __future__ import annotations
