@@ -14,6 +14,7 @@ from partita.errors import DisagreementError, InputError, UnsupportedError
 from partita.hybrid.problem import HybridProblem
 from partita.hybrid_pipeline import HybridResult, bound_hybrid, solve_hybrid
 from partita.interrupt import interruptible
+from partita.proving import Proof, prove
 from partita.result import (
     OPTIMALITY_GAP,
     Bound,
@@ -26,6 +27,7 @@ from partita.result import (
 from partita.throughput.bounds import DEFAULT_BOUNDS
 from partita.throughput.diagnose import explain_infeasible
 from partita.throughput.evaluate import Evaluation, evaluate
+from partita.throughput.peak import ordered_plan
 from partita.throughput.plan import Contiguity, Plan
 from partita.throughput.problem import ThroughputProblem
 from partita.throughput.solvers import DEFAULT_FOR, DEFAULT_SOLVERS
@@ -44,6 +46,7 @@ __all__ = [
     "compare",
     "find_solver",
     "plan",
+    "proof",
     "solve",
 ]
 
@@ -189,6 +192,8 @@ def _judge(
         bound = Bound(outcome.bound, solver.name, options.contiguity, monitor.elapsed_s)
     evaluation = None
     plan = outcome.plan
+    if plan is not None and solver in DEFAULT_BASELINES:
+        plan = ordered_plan(problem, plan)
     status, reason = Status.UNKNOWN, ""
     if plan is not None:
         evaluation = evaluate(problem, plan)
@@ -245,7 +250,7 @@ def bound(
     problem
         The problem.
     method
-        A bound's name, or a solver's that proves one; None takes the default solver's.
+        A bound's name, or a solver's that proves one; None takes the hierarchy of bounds and the default solver's.
     time_limit_s
         Wall time; the bound reached by then is returned.
 
@@ -257,6 +262,8 @@ def bound(
     _check_options(time_limit_s, "acyclic", 1)
     if isinstance(problem, HybridProblem):
         return bound_hybrid(problem, method, time_limit_s=time_limit_s)
+    if method is None:
+        return proof(problem, time_limit_s=time_limit_s).best
     started = time.perf_counter()
     methods = {component.name: component for component in DEFAULT_BOUNDS}
     monitor = Monitor(time_limit_s)
@@ -268,7 +275,7 @@ def bound(
                 raise UnsupportedError(f"bound {component.name}: {refusal}")
             return component.bound(problem, monitor)
         solvers = {solver.name: solver for solver in DEFAULT_SOLVERS}
-        if method is not None and method not in solvers:
+        if method not in solvers:
             raise InputError(f"there is no bound {method!r}; known are {', '.join([*methods, *solvers])}")
         chosen = find_solver(method)
         outcome = chosen.solve(problem, Options(), monitor)
@@ -277,6 +284,30 @@ def bound(
     if outcome.bound is None:
         raise InputError(f"{chosen.name} proves no bound; use one of {', '.join(methods)}")
     return Bound(outcome.bound, chosen.name, "acyclic", time.perf_counter() - started)
+
+
+def proof(problem: ThroughputProblem, *, time_limit_s: float | None = 60.0) -> Proof:
+    """What all methods prove together about acyclic splits: the best bound, and the share of each.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    time_limit_s
+        Wall time; what is proven by then is returned.
+
+    Raises
+    ------
+    InputError
+        If the problem is infeasible.
+    """
+    _check_options(time_limit_s, "acyclic", 1)
+    monitor = Monitor(time_limit_s)
+    with interruptible(monitor):
+        found = prove(problem, find_solver(None), monitor)
+    if found.infeasible:
+        raise InputError(f"problem {problem.name!r} is infeasible, so it has no finite bound")
+    return found
 
 
 @dataclass(frozen=True)

@@ -137,9 +137,10 @@ def scale_bandwidth(problem: ThroughputProblem, factor: float) -> ThroughputProb
 def relaxes(easier: ThroughputProblem, harder: ThroughputProblem) -> bool:
     """Whether every plan of ``harder`` is one of ``easier`` that is no worse, by the argument of the module."""
     a, b = easier, harder
-    if (a.communication, a.streaming, a.weight_sync_per_batch) != (
+    if (a.communication, a.streaming, a.working_memory, a.weight_sync_per_batch) != (
         b.communication,
         b.streaming,
+        b.working_memory,
         b.weight_sync_per_batch,
     ):
         return False

@@ -43,7 +43,8 @@ class Lines(NamedTuple):
     flights
         (replicas + 1, devices + 1) microbatches in flight by replicas and devices from the stage to the end.
     switches
-        [memory has a hard limit, recompute, backwards, synchronising at the same time as work, groups]
+        [memory has a hard limit, recompute, backwards, synchronising at the same time as work, groups,
+        memory is a peak]
     """
 
     can: Bytes

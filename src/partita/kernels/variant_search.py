@@ -11,6 +11,7 @@ import numpy as np
 
 from partita.kernels.arrays import Arrays, Floats, Longs, Words
 from partita.kernels.compiled import compiled
+from partita.kernels.peak import PeakArrays, PeakScratch
 from partita.kernels.variant_arrays import Lines, VariantScratch, VariantStore, VariantWeights
 from partita.kernels.variant_ideals import (
     CURSOR,
@@ -40,6 +41,7 @@ from partita.kernels.variant_stage import (
     OPEN,
     SPACE,
     SYNC,
+    orderable,
     pay,
     reaches,
     replaceable,
@@ -57,6 +59,8 @@ def _expand(
     w: VariantWeights,
     s: VariantStore,
     x: VariantScratch,
+    peaks: PeakArrays,
+    y: PeakScratch,
     limits: Floats,
     inner: Floats,
     use_dominance: bool,
@@ -162,6 +166,9 @@ def _expand(
             # Everything is decided.
             need = x.held[p0, MEM] + x.held[p0, SPACE] + (flights * x.held[p0, ENTER] if recompute else 0.0)
             keep = here > 0 and within(b, kind, replicas, x.value[p0], need, x.held[p0, SYNC], memory, limits)
+            if keep and b.switches[5] != 0:
+                held, sync = x.held[p0, MEM], x.held[p0, SYNC]
+                keep = orderable(b, x, peaks, y, kind, replicas, count, x.value[p0], held, sync, memory, limits, False)
             if keep and here + inside == n:
                 s.counters[LAST_PARENT] = state
                 s.counters[LAST_KIND] = kind
@@ -173,7 +180,22 @@ def _expand(
             if keep and use_dominance:
                 for i in range(queue_len):
                     if x.decision[i] == 0 and replaceable(
-                        a, b, w, x, kind, replicas, p0, x.queue[i], remaining, memory, inner, cuts, rest
+                        a,
+                        b,
+                        w,
+                        x,
+                        peaks,
+                        y,
+                        kind,
+                        replicas,
+                        count,
+                        p0,
+                        x.queue[i],
+                        remaining,
+                        memory,
+                        inner,
+                        cuts,
+                        rest,
                     ):
                         keep = False
                         break
@@ -333,6 +355,8 @@ def search_variant(
     w: VariantWeights,
     s: VariantStore,
     x: VariantScratch,
+    peaks: PeakArrays,
+    y: PeakScratch,
     limits: Floats,
     inner: Floats,
     use_dominance: bool,
@@ -392,6 +416,8 @@ def search_variant(
                     w,
                     s,
                     x,
+                    peaks,
+                    y,
                     limits,
                     inner,
                     use_dominance,

@@ -12,9 +12,34 @@ import numpy as np
 
 from partita.kernels.arrays import Arrays, Bytes, Floats, Ints, Longs
 from partita.kernels.compiled import compiled
+from partita.kernels.peak import PeakArrays
 from partita.kernels.variant_arrays import Lines
 
 __all__ = ["slice_variant", "stage_values"]
+
+
+@compiled
+def _extend(k: PeakArrays, item: int, turn: int, end: int, near: Ints, met: Ints, held: Floats) -> float:
+    """Put the operators of an item before those that run so far; most memory held by any that it changes.
+
+    ``held[i]`` is what the i-th operator from the end needs, ``end`` their number. A tensor met in this ``turn`` is
+    held back to its operator nearest to the front, ``near``. In a search from the outputs all is turned round.
+    """
+    peak = 0.0
+    first, size = k.item_ptr[item], k.item_ptr[item + 1] - k.item_ptr[item]
+    for i in range(size):
+        v = k.item_ops[first + size - 1 - i]
+        here = end + i
+        held[here] = k.scratch[v]
+        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
+            t = k.op_tensors[p]
+            start = near[t] + 1 if met[t] == turn else here
+            met[t], near[t] = turn, here
+            for q in range(start, here + 1):
+                held[q] += k.size[t]
+                peak = max(peak, held[q])
+        peak = max(peak, held[here])
+    return peak
 
 
 @compiled
@@ -52,6 +77,7 @@ def _prefix_cuts(a: Arrays, b: Lines, order: Ints, limits: Floats, fits: Bytes) 
 def slice_variant(
     a: Arrays,
     b: Lines,
+    peaks: PeakArrays,
     order: Ints,
     limits: Floats,
     stride: Longs,
@@ -89,6 +115,9 @@ def slice_variant(
     alive = np.zeros(kinds, np.bool_)
     reached = np.zeros(n + 1, np.bool_)
     reached[0] = True
+    is_peak = b.switches[5] != 0
+    near, met = np.zeros(peaks.size.shape[0], np.int32), np.full(peaks.size.shape[0], -1, np.int32)
+    peak_held = np.zeros(peaks.scratch.shape[0])
     for r in range(n):
         v = order[r]
         for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
@@ -146,6 +175,7 @@ def slice_variant(
         for k in range(kinds):
             alive[k] = a.devices[k] > 0
         fixed, active, enter, space, sync = 0.0, 0.0, 0.0, 0.0, 0.0
+        ops = 0
         for left in range(r, -1, -1):
             u = order[left]
             any_alive = False
@@ -154,6 +184,9 @@ def slice_variant(
             enter += diff_enter[left]
             sync += diff_sync[left]
             space = max(space, a.workspace[u])
+            if is_peak:
+                space = max(space, _extend(peaks, u, r, ops, near, met, peak_held))
+                ops += peaks.item_ptr[u + 1] - peaks.item_ptr[u]
             for k in range(kinds):
                 if not alive[k]:
                     continue
@@ -215,16 +248,26 @@ def slice_variant(
 
 @compiled
 def stage_values(
-    a: Arrays, b: Lines, label: Ints, kind_of: Ints, flights: Longs, values: Floats, extra: Floats, links: Floats
+    a: Arrays,
+    b: Lines,
+    label: Ints,
+    kind_of: Ints,
+    flights: Longs,
+    space: Floats,
+    values: Floats,
+    extra: Floats,
+    links: Floats,
 ) -> None:
-    """Lines of every stage, bytes over its memory and bytes it synchronises (``extra``), and lines of the groups."""
+    """Lines of every stage, bytes over its memory and bytes it synchronises (``extra``), and lines of the groups.
+
+    ``space`` is what stages need while they run, or 0 for the largest workspace of their items.
+    """
     stages = values.shape[0]
     n, m = label.shape[0], a.net_ptr.shape[0] - 1
     recompute = b.switches[1] != 0
     values[:] = 0.0
     extra[:] = 0.0
     links[:] = 0.0
-    space = np.zeros(stages)
     for v in range(n):
         i = label[v]
         values[i] += b.work[kind_of[i], v]

@@ -6,12 +6,16 @@ import numpy as np
 
 from partita.kernels.arrays import Arrays, Floats, Longs, Words
 from partita.kernels.compiled import compiled
+from partita.kernels.peak import FITS, OVER, PeakArrays, PeakScratch, fit
 from partita.kernels.variant_arrays import Lines, VariantScratch, VariantWeights
 
-__all__ = ["pay", "reaches", "replaceable", "room", "within"]
+__all__ = ["orderable", "pay", "reaches", "replaceable", "room", "within"]
 
 #: Status of an item during an expansion: out of reach (or in the ideal), open, in the stage, excluded, about to be.
 AWAY, OPEN, CHOSEN, EXCLUDED, LISTED = 0, 1, 2, 3, 4
+
+#: States tried when the order of a stage is searched for, beside two for each of its operators.
+FIT_NODES = 400
 
 #: Columns of ``held``: memory, workspace, entering bytes, bytes to synchronise.
 MEM, SPACE, ENTER, SYNC = 0, 1, 2, 3
@@ -57,6 +61,50 @@ def within(
 
 
 @compiled
+def orderable(
+    b: Lines,
+    x: VariantScratch,
+    k: PeakArrays,
+    y: PeakScratch,
+    kind: int,
+    replicas: int,
+    reached: int,
+    values: Floats,
+    held: float,
+    sync: float,
+    memory: float,
+    limits: Floats,
+    strict: bool,
+) -> bool:
+    """Whether the chosen items of ``x.reach`` can run in an order whose peak respects the limits.
+
+    Undecided counts as true, or as false if ``strict``; so does what is within rounding.
+    """
+    if b.reload_time[kind] == 0.0 or memory == np.inf:
+        return True
+    over = np.inf
+    together = (replicas - 1) * sync * b.sync_time[kind]
+    for line in range(values.shape[0]):
+        if b.with_reload[line] > 0.0:
+            left = replicas * limits[line] - values[line] - b.with_sync[line] * together
+            over = min(over, left / b.with_reload[line])
+    if over == np.inf:
+        return True
+    most = memory + over / b.reload_time[kind] - held
+    margin = 1e-11 * (memory + abs(most) + held)
+    most = most - margin if strict else most + margin
+    count = 0
+    for i in range(reached):
+        v = x.reach[i]
+        if x.status[v] == CHOSEN:
+            for p in range(k.item_ptr[v], k.item_ptr[v + 1]):
+                y.members[count] = k.item_ops[p]
+                count += 1
+    answer = fit(k, y, count, most, FIT_NODES + 2 * count)
+    return answer == FITS if strict else answer != OVER
+
+
+@compiled
 def room(w: VariantWeights, x: VariantScratch, place: int, rest: int) -> bool:
     """Whether what surely remains fits on the devices that remain."""
     for c in range(w.choice.shape[0]):
@@ -98,8 +146,11 @@ def replaceable(
     b: Lines,
     w: VariantWeights,
     x: VariantScratch,
+    k: PeakArrays,
+    y: PeakScratch,
     kind: int,
     replicas: int,
+    reached: int,
     place: int,
     v: int,
     remaining: Longs,
@@ -112,11 +163,11 @@ def replaceable(
     lines = b.work.shape[2]
     # What a later device without v pays more on a line must be no more than v's work there.
     other_group = False
-    for k in range(remaining.shape[0]):
-        if remaining[k] == 0:
+    for other in range(remaining.shape[0]):
+        if remaining[other] == 0:
             continue
-        other_group = other_group or b.phase[k] != b.phase[kind]
-        if b.can[k, v] == 0:
+        other_group = other_group or b.phase[other] != b.phase[kind]
+        if b.can[other, v] == 0:
             continue
         for line in range(lines):
             more = 0.0
@@ -126,11 +177,11 @@ def replaceable(
                 if a.net_ptr[e + 1] - a.net_ptr[e] - placed < 2:
                     continue
                 if b.maker[e] == v:
-                    back = b.cost_out[k, e, line] if placed > 0 else 0.0
-                    more += max(0.0, b.cost_in[k, e, line] - back)
+                    back = b.cost_out[other, e, line] if placed > 0 else 0.0
+                    more += max(0.0, b.cost_in[other, e, line] - back)
                 elif placed == 0:
-                    more += b.cost_out[k, e, line]
-            if more > b.work[k, v, line]:
+                    more += b.cost_out[other, e, line]
+            if more > b.work[other, v, line]:
                 return False
     if other_group and cuts.shape[0] > 0:
         # The later device is in this group unless the group can end without v.
@@ -165,4 +216,12 @@ def replaceable(
         if x.cover_here[a.item_covers[p]] == 0:
             need += x.cover_memory[a.item_covers[p]]
             sync += b.cover_sync[a.item_covers[p]]
-    return within(b, kind, replicas, x.trial, need, sync, memory, inner)
+    if not within(b, kind, replicas, x.trial, need, sync, memory, inner):
+        return False
+    if b.switches[5] == 0:
+        return True
+    x.status[v] = CHOSEN
+    held = need - max(x.held[place, SPACE], a.workspace[v])
+    fits = orderable(b, x, k, y, kind, replicas, reached, x.trial, held, sync, memory, inner, True)
+    x.status[v] = EXCLUDED
+    return fits

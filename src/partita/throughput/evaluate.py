@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 import rustworkx
 
@@ -16,6 +17,7 @@ from partita.errors import InputError
 from partita.throughput.contiguity import Ints, colocation_classes, order_pairs
 from partita.throughput.evaluation import Evaluation, GroupEvaluation, Memory, StageEvaluation
 from partita.throughput.load import Transfers, device_load, group_load, synchronisation
+from partita.throughput.peak import order_violation, peak_of_order
 from partita.throughput.plan import Plan
 from partita.throughput.problem import DeviceGroup, DeviceKind, ThroughputProblem
 from partita.units import format_bytes, leq
@@ -72,6 +74,9 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
         for i in range(len(plan.stages))
     ]
     memories = _memories(problem, stage_of, kind_of, in_flight, entering)
+    if problem.working_memory == "peak":
+        memories, wrong = _with_peaks(problem, plan, memories)
+        violations += wrong
     weights = _synchronised(problem, stage_of, len(plan.stages))
     stages = []
     for i, entry in enumerate(plan.stages):
@@ -123,6 +128,18 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
         stages=tuple(stages),
         groups=tuple(links),
     )
+
+
+def _with_peaks(problem: ThroughputProblem, plan: Plan, memories: list[Memory]) -> tuple[list[Memory], list[str]]:
+    """Memories with the peak of the order in which a stage lists its operators, and what is wrong with the orders."""
+    wrong = []
+    for number, stage in enumerate(plan.stages):
+        pair = order_violation(problem, stage.operators)
+        if pair is not None:
+            wrong.append(f"stage {number} runs operator {pair[1]} before operator {pair[0]}, whose tensor it reads")
+    peaks = [peak_of_order(problem, stage.operators) for stage in plan.stages]
+    found = [msgspec.structs.replace(memory, workspace=peak) for memory, peak in zip(memories, peaks, strict=True)]
+    return found, wrong
 
 
 def _objective(problem: ThroughputProblem, stages: list[StageEvaluation], links: list[GroupEvaluation]) -> float:

@@ -22,7 +22,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     kind
         Name of its device kind.
     operators
-        Ids, in the problem's order.
+        Ids: in the order in which they run if the problem's ``working_memory`` is ``peak``, otherwise in any.
     replicas
         Further devices of the same kind that run the same operators, each on its share of the samples.
     """

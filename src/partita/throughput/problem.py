@@ -27,10 +27,14 @@ __all__ = [
     "Schedule",
     "Tensor",
     "ThroughputProblem",
+    "WorkingMemory",
 ]
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
 Communication = Literal["sum", "overlap", "duplex"]
+
+#: What a stage needs while it runs: the largest workspace of its operators, or the peak of its order.
+WorkingMemory = Literal["largest", "peak"]
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -196,6 +200,10 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         Devices behind slower links, which pay for what crosses their boundary; none for a flat machine.
     streaming
         Whether memory over the limit is allowed, and fetched again for every sample.
+    working_memory
+        What a stage needs while it runs, with ``streaming``. ``largest``: the largest workspace of its operators.
+        ``peak``: the most that workspace and tensors take while its operators run in the plan's order; tensor sizes are
+        bytes then (``partita.throughput.peak``).
 
     Raises
     ------
@@ -220,6 +228,7 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     weight_sync_per_batch: bool = False
     groups: tuple[DeviceGroup, ...] = ()
     streaming: bool = False
+    working_memory: WorkingMemory = "largest"
 
     def __post_init__(self) -> None:
         validate(self)
@@ -302,6 +311,13 @@ def validate(problem: ThroughputProblem) -> None:
     check_groups(where, problem.kinds, problem.groups)
     if problem.max_replicas < 1:
         raise InputError(f"{where}: max_replicas is {problem.max_replicas}; it must be at least 1")
+    if problem.working_memory == "peak":
+        if not problem.streaming:
+            raise InputError(f"{where}: working_memory 'peak' is for memory over the limit at a price; set streaming")
+        if problem.training:
+            raise InputError(
+                f"{where}: working_memory 'peak' is for inference, and there are backward operators; use 'largest'"
+            )
     if problem.schedule.microbatches < 1:
         raise InputError(f"{where}: microbatches is {problem.schedule.microbatches}; it must be at least 1")
     index: dict[int, int] = {}

@@ -15,7 +15,7 @@ __all__ = ["ALL_VARIANTS", "Variant", "reload_at", "refuse_variants", "split_eve
 #: Seconds per time unit.
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
-Variant = Literal["overlap", "duplex", "gpipe", "replicas", "groups", "streaming"]
+Variant = Literal["overlap", "duplex", "gpipe", "replicas", "groups", "streaming", "peak"]
 
 _WORDS: dict[Variant, str] = {
     "overlap": "communication that overlaps with work (communication=overlap)",
@@ -24,6 +24,7 @@ _WORDS: dict[Variant, str] = {
     "replicas": "replicated stages (max_replicas above 1)",
     "groups": "groups of devices behind slower links",
     "streaming": "memory over the limit at a price (streaming)",
+    "peak": "memory that depends on the order in which operators run (working_memory=peak)",
 }
 
 ALL_VARIANTS: frozenset[Variant] = frozenset(_WORDS)
@@ -42,6 +43,8 @@ def variants_of(problem: ThroughputProblem) -> tuple[Variant, ...]:
         used.append("groups")
     if problem.streaming:
         used.append("streaming")
+    if problem.working_memory == "peak":
+        used.append("peak")
     return tuple(used)
 
 

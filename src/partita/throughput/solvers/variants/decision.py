@@ -80,11 +80,16 @@ class VariantDecision:
     """
 
     def __init__(self, searcher: VariantSearcher, limits: tuple[float, float, float]) -> None:
+        from partita.kernels.peak import peak_scratch
+        from partita.kernels.variant_stage import FIT_NODES
+
         self.searcher = searcher
         prepared, cap = searcher.prepared, searcher.capacity
         self.limits: Floats = prepared.shape.limits(*limits)
         self.store = new_store(prepared)
         self.scratch = new_scratch(prepared, searcher.zobrist, len(cap.place))
+        k = prepared.peak_arrays
+        self.peak_scratch = peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch))
         self.cuts = np.zeros((0, self.store.words.shape[1]), dtype=np.uint64)
         beyond = np.zeros((cap.item.shape[0], 0))
         if searcher.cuts is not None:
@@ -121,6 +126,8 @@ class VariantDecision:
                     self.weights,
                     self.store,
                     self.scratch,
+                    p.peak_arrays,
+                    self.peak_scratch,
                     self.limits * (1 + SLACK),
                     # Smaller by more than rounding, so that what replaces a stage is surely kept.
                     self.limits * (1 - 1e-12),

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from partita.throughput.peak import PeakTable
 from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
 from partita.throughput.solvers.protocol import Options, Outcome
@@ -84,7 +85,8 @@ class VariantDriver:
 
     def _start(self) -> tuple[VariantIncumbent, LowerBounds] | None:
         """Contract, bound and slice; None if the answer is already known."""
-        views = [prepare_variant(self.problem, first=first) for first in _first_groups(self.problem)]
+        peaks = PeakTable(self.problem) if self.problem.working_memory == "peak" else None
+        views = [prepare_variant(self.problem, first=first, peaks=peaks) for first in _first_groups(self.problem)]
         low = lower_bounds(views[0])
         if low.both == float("inf"):
             self.infeasible = True
@@ -126,11 +128,14 @@ class _Proof:
             row = [view]
             if not view.instance.positional:
                 first = _first_groups(driver.problem)[place]
-                row.append(prepare_variant(driver.problem, backwards=not view.backwards, first=first))
+                other = not view.backwards
+                row.append(prepare_variant(driver.problem, backwards=other, first=first, peaks=view.peaks))
             self.rows.append(row)
         self.searchers: list[list[VariantSearcher]] = []
         self.nodes = self.rounds = 0
         self.step = 1.0 / 16
+        #: The lowest target met only by splits for which no order was found that is good enough; infinite for none.
+        self.ceiling = float("inf")
 
     def _scale(self, top: float) -> None:
         self.searchers = [[VariantSearcher(view, top, MAX_BYTES) for view in row] for row in self.rows]
@@ -170,6 +175,10 @@ class _Proof:
         effort, stop = FIRST, self.driver.stop
         target: Target | None = None
         while stop[0] == 0 and not self._proved():
+            if self.ceiling < self.incumbent.value:
+                # Nothing is to be found there: prove what can be proven below.
+                self._below(effort)
+                return
             just_under = self.incumbent.value * (1 - CLOSE)
             if target is None or target.value > just_under:
                 target = self._target(just_under)
@@ -189,7 +198,7 @@ class _Proof:
         """Push a target and use its answer: whether it has one, None if it ran out of memory."""
         from partita.kernels.variant_ideals import FOUND, REFUTED
 
-        before = target.nodes
+        before, driver = target.nodes, self.driver
         status = target.run(effort)
         self._count(target, before)
         if target.near is not None:
@@ -197,12 +206,24 @@ class _Proof:
         if status == REFUTED:
             self.low = max(self.low, target.value)
             if not self._proved():
-                self.driver.raise_bound(self.low)
+                driver.raise_bound(self.low)
             return True
         if status == FOUND:
             self._accept(target)
+            if driver.problem.working_memory == "peak" and self.incumbent.value > target.value * (1 + CLOSE):
+                self.ceiling = min(self.ceiling, target.value)
             return True
         return None if status == FULL else False
+
+    def _below(self, effort: int) -> None:
+        """Halve the way between what is proven and the lowest target that orders leave open."""
+        while self.driver.stop[0] == 0 and not self._proved() and self.low < self.ceiling * (1 - 1e-5):
+            high = min(self.ceiling, self.incumbent.value)
+            target = self._target((self.low + high) / 2)
+            if self._answer(target, effort) is None:
+                return
+            if target.found is None and self.low < target.value:
+                effort *= 2
 
     def _accept(self, target: Target) -> None:
         assert target.found is not None

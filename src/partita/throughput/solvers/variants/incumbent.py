@@ -60,7 +60,7 @@ class VariantIncumbent:
         over = (p.arrays.fixed.sum() + p.arrays.cover_fixed.sum()) + lines.flights.max() * (
             p.arrays.active.sum() + p.arrays.cover_active.sum() + p.arrays.net_entering.sum()
         )
-        over += p.arrays.workspace.max(initial=0.0)
+        over += p.peaks.most if p.ordered else p.arrays.workspace.max(initial=0.0)
         sync = float((lines.sync.sum() + lines.cover_sync.sum()) * lines.sync_time.max(initial=0.0))
         most = float((lines.work * able[:, :, None]).sum(axis=1).max())
         most += float(lines.cost_in.sum(axis=1).max() + lines.cost_out.sum(axis=1).max())
@@ -117,6 +117,7 @@ class VariantIncumbent:
         if not slice_variant(
             p.arrays,
             p.lines,
+            p.peak_arrays,
             order,
             p.shape.limits(*limits) * (1 + SLACK),
             p.stride,
@@ -136,7 +137,8 @@ class VariantIncumbent:
         while end > 0:
             kind, start = int(back_kind[end, code]), int(back_from[end, code])
             replicas = int(back_replicas[end, code])
-            stages.append((kind, replicas, np.sort(order[start:end])))
+            items = order[start:end]
+            stages.append((kind, replicas, items.copy() if p.ordered else np.sort(items)))
             code -= int(p.stride[kind]) * replicas
             end = start
         return stages[::-1]

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.kernels.arrays import Arrays, Floats, Ints, Longs, as_arrays
+from partita.kernels.peak import PeakArrays
 from partita.kernels.variant_arrays import Lines, as_lines
 from partita.throughput.absorb import absorb
 from partita.throughput.instance import Instance, build_instance, csr
+from partita.throughput.peak import PeakTable
 from partita.throughput.plan import Plan, Stage
 from partita.throughput.problem import DeviceGroup, ThroughputProblem
 from partita.throughput.solvers.variants.shape import Shape, shape_of
@@ -50,6 +52,8 @@ class VariantPrepared:
     stride, digits, digit_sum, phases
         Mixed radix code of the counts of the pools from 1 on: ``digits[code, pool]``, their sum, and whether devices of
         the group that is filled second are among them.
+    peaks, peak_arrays
+        Orders of operators, and what the kernels read to find them; of an empty problem unless memory is a peak.
     """
 
     problem: ThroughputProblem
@@ -64,6 +68,8 @@ class VariantPrepared:
     digits: Longs
     digit_sum: Longs
     phases: Longs
+    peaks: PeakTable
+    peak_arrays: PeakArrays
 
     @property
     def items(self) -> int:
@@ -83,6 +89,11 @@ class VariantPrepared:
         operators: list[list[int]] = [[] for _ in split]
         for op, item in zip(self.problem.operators, self.instance.group, strict=True):
             operators[place_of[item]].append(op.id)
+        if self.ordered:
+            operators = [
+                [self.problem.operators[v].id for v in self.peaks.known(self._places(items)).operators]
+                for _, _, items in split
+            ]
         used = [0] * len(self.devices)
         stages = []
         for number in range(len(split) - 1, -1, -1) if self.backwards else range(len(split)):
@@ -99,6 +110,26 @@ class VariantPrepared:
             )
         return Plan(stages=tuple(stages), contiguity="acyclic")
 
+    @property
+    def ordered(self) -> bool:
+        """Whether memory depends on the order of operators."""
+        return bool(self.lines.switches[5] != 0)
+
+    def _places(self, items: Ints) -> Ints:
+        """Places of the operators of items, in an order in which they can run."""
+        k = self.peak_arrays
+        row = np.concatenate([k.item_ops[k.item_ptr[v] : k.item_ptr[v + 1]] for v in items])
+        return row[::-1].copy() if self.backwards else row
+
+    def _space(self, split: Split) -> Floats:
+        """What each stage needs while it runs, where that depends on its order; otherwise 0."""
+        space = np.zeros(len(split))
+        if self.ordered:
+            for number, (_, _, items) in enumerate(split):
+                places = self._places(items)
+                space[number] = self.peaks.order(places, places.tolist()).peak
+        return space
+
     def value(self, split: Split) -> tuple[float, float, float]:
         """Objective, largest forward load and largest backward load of a split."""
         from partita.kernels.variant_slicing import stage_values
@@ -113,7 +144,7 @@ class VariantPrepared:
         lines = len(self.shape.limit)
         values, extra, links = np.zeros((len(split), lines)), np.zeros((len(split), 2)), np.zeros((2, lines))
         flights = self.lines.flights[replicas, to_end]
-        stage_values(self.arrays, self.lines, label, kinds, flights, values, extra, links)
+        stage_values(self.arrays, self.lines, label, kinds, flights, self._space(split), values, extra, links)
         share = (replicas - 1) / replicas
         loads = self.shape.loads(
             values,
@@ -130,7 +161,7 @@ class VariantPrepared:
 def _contracted(problem: ThroughputProblem) -> Instance:
     """The items; those that some optimum keeps together are one where a load is a single sum."""
     instance = build_instance(problem, directed=problem.communication == "duplex")
-    if problem.communication != "sum" or problem.gpipe or problem.groups:
+    if problem.communication != "sum" or problem.gpipe or problem.groups or problem.working_memory == "peak":
         return instance
     batch = problem.schedule.microbatches if problem.weight_sync_per_batch else 1
     rates = np.array([kind.sync_time_per_byte for kind in problem.kinds])
@@ -178,7 +209,9 @@ def _codes(count: Sequence[int]) -> tuple[Longs, Longs]:
     return stride, digits
 
 
-def prepare_variant(problem: ThroughputProblem, *, backwards: bool | None = None, first: int = 0) -> VariantPrepared:
+def prepare_variant(
+    problem: ThroughputProblem, *, backwards: bool | None = None, first: int = 0, peaks: PeakTable | None = None
+) -> VariantPrepared:
     """Arrays for the contiguous search of a variant.
 
     Parameters
@@ -189,6 +222,8 @@ def prepare_variant(problem: ThroughputProblem, *, backwards: bool | None = None
         Search from the outputs; None for where memory depends on the position, which needs it.
     first
         The group that the pipeline starts with.
+    peaks
+        Orders of operators that other views of the problem have found.
     """
     shape = shape_of(problem)
     instance = _contracted(problem)
@@ -205,6 +240,14 @@ def prepare_variant(problem: ThroughputProblem, *, backwards: bool | None = None
     stride, digits = _codes(count)
     order = np.arange(n, dtype=np.int32)
     original = order[::-1].copy() if back else order
+    ordered = problem.working_memory == "peak"
+    peaks = (peaks or PeakTable(problem)) if ordered else PeakTable.empty()
+    if ordered:
+        # The largest need of a single operator: what every order of every set with it needs at least.
+        np.maximum.at(instance.workspace, instance.group, peaks.own)
+    members: list[list[int]] = [[] for _ in range(n)]
+    for place, item in enumerate(np.argsort(original)[instance.group] if ordered else ()):
+        members[item].append(place)
     arrays = _arrays(problem, instance, original, back, kinds, count)
     groups = [problem.groups[g] for g in (filled, 1 - filled)] if several else []
     lines = _lines(problem, instance, shape, arrays, original, kinds, phase, count)
@@ -224,6 +267,8 @@ def prepare_variant(problem: ThroughputProblem, *, backwards: bool | None = None
         digits=digits,
         digit_sum=digits.sum(axis=1),
         phases=(digits @ np.array(phase) > 0).astype(np.int64),
+        peaks=peaks,
+        peak_arrays=peaks.arrays(members, backwards=back),
     )
 
 
@@ -328,6 +373,7 @@ def _lines(
                     int(bool(arrays.limits[2])),
                     int(most > 1 and not shape.with_sync.any()),
                     int(len(set(phase)) > 1),
+                    int(problem.working_memory == "peak"),
                 ]
             ),
         }
