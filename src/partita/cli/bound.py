@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from partita.cli.common import emit_json, file_options, positive, read_file, weight_sync_option
 from partita.cli.variants import schedule_option, variant_options
+
+if TYPE_CHECKING:
+    from partita.result import Bound
 
 __all__ = ["bound"]
 
@@ -19,16 +23,23 @@ __all__ = ["bound"]
 @variant_options
 @schedule_option
 @weight_sync_option
-@click.option("--method", metavar="NAME", help="See `partita bounds`; the default solver's if not given.")
+@click.option("--method", metavar="NAME", help="See `partita bounds`; all that fit if not given.")
 @click.option("--time-limit", type=positive, default=60.0, show_default=True, help="Seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def bound(file: str, method: str | None, time_limit: float, as_json: bool, **reading: Any) -> int:
     """Prove a lower bound on the best objective of the problem in FILE."""
+    from partita.hybrid.problem import HybridProblem
     from partita.pipeline import bound as run
+    from partita.pipeline import proof
     from partita.units import format_time
 
     problem = read_file(file, **reading)
-    found = run(problem, method, time_limit_s=time_limit)
+    if method is None and not isinstance(problem, HybridProblem):
+        proven = proof(problem, time_limit_s=time_limit)
+        found, parts = proven.best, proven.methods
+    else:
+        found = run(problem, method, time_limit_s=time_limit)
+        parts = (found,)
     if as_json:
         emit_json(
             {
@@ -41,11 +52,35 @@ def bound(file: str, method: str | None, time_limit: float, as_json: bool, **rea
                 "method": found.method,
                 "valid_for": found.valid_for,
                 "runtime_s": found.runtime_s,
+                "methods": [
+                    {"method": b.method, "bound": b.value, "valid_for": b.valid_for, "runtime_s": b.runtime_s}
+                    for b in parts
+                ],
                 "problem": {"name": problem.name},
             }
         )
         return 0
+    if len(parts) > 1:
+        _show(parts, problem.unit)
     stream = sys.stdout if sys.stdout.isatty() else sys.stderr
     value = format_time(found.value, problem.unit)
     print(f"no {found.valid_for} split is better than {value} ({found.method}, {found.runtime_s:.2f} s)", file=stream)
     return 0
+
+
+def _show(parts: Sequence[Bound], unit: str) -> None:
+    """A table of what was proven by the end of each method."""
+    from rich.table import Table
+
+    from partita.cli.common import console
+    from partita.units import format_time
+
+    table = Table(box=None)
+    for title in ("method", "proven", "holds for", "time"):
+        table.add_column(title, justify="right" if title in ("proven", "time") else "left")
+    best = 0.0
+    for part in parts:
+        value = format_time(part.value, unit) if part.value > best else "no more"
+        table.add_row(part.method, value, f"{part.valid_for} splits", f"{part.runtime_s:.2f} s")
+        best = max(best, part.value)
+    console().print(table)

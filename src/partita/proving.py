@@ -1,0 +1,141 @@
+"""Proves a lower bound on a throughput problem with all that fits it: the hierarchy of bounds, and the exact search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from partita.result import Bound, Monitor
+from partita.throughput.bounds import HIERARCHY
+from partita.throughput.bounds.knowledge import Knowledge
+from partita.throughput.bounds.scheduler import run_hierarchy
+from partita.throughput.bounds.uniform import Ints, uniform, uniform_refusal
+from partita.throughput.evaluate import evaluate
+from partita.throughput.instance import build_instance
+from partita.throughput.plan import Plan
+from partita.throughput.problem import ThroughputProblem
+from partita.throughput.solvers.protocol import Options, Outcome, Solver
+
+__all__ = ["Proof", "prove"]
+
+#: Share of the time for a first search, and most seconds of it: it tells the bounds when to stop.
+FIRST_SHARE, FIRST_S = 0.2, 3.0
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proven, and by whom.
+
+    Attributes
+    ----------
+    best
+        The largest bound.
+    methods
+        What was proven by the end of each method (its own bound, for the search), with the time of the method alone.
+    objective
+        Of the best split that was met, None for none.
+    infeasible
+        Whether there is no plan at all; then ``best`` is infinite.
+    """
+
+    best: Bound
+    methods: tuple[Bound, ...]
+    objective: float | None = None
+    infeasible: bool = False
+
+
+class _Part(Monitor):
+    """The clock of a part of a run; it stops when the whole run does."""
+
+    def __init__(self, whole: Monitor, seconds: float) -> None:
+        super().__init__(None if np.isinf(seconds) else seconds)
+        self.whole = whole
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the part or the whole should return what it has."""
+        return super().stopping or self.whole.stopping
+
+
+def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof:
+    """A bound for acyclic splits by all means, cheapest first, within the monitor's time.
+
+    Problems with identical devices get a short search, whose split tells the bounds where to stop, the hierarchy of
+    bounds, and the rest of the time for the search's own proof. Others get the search alone.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    search
+        The exact search.
+    monitor
+        Clock and stop button.
+    """
+    refused = uniform_refusal(problem) is not None
+    limit = monitor.remaining_s
+    first_s = limit if refused else min(FIRST_SHARE * limit, FIRST_S)
+    found, bound = _search(problem, search, monitor, first_s)
+    if refused or found.infeasible:
+        best = bound or Bound(0.0, search.name, "acyclic", monitor.elapsed_s)
+        return Proof(best, (best,), _objective(problem, found.plan), found.infeasible)
+    value = _objective(problem, found.plan)
+    knowledge = Knowledge(uniform(problem), stop=lambda: monitor.stopping)
+    if found.plan is not None and value is not None:
+        knowledge.value = value
+        knowledge.label = _labels(problem, found.plan, knowledge)
+    parts = []
+    if bound is not None:
+        knowledge.raise_bound(bound.value, search.name)
+        parts.append(bound)
+    if not knowledge.done:
+        left = monitor.remaining_s
+        run_hierarchy(knowledge, HIERARCHY, None if np.isinf(left) else left)
+        valid = {method.name: method.valid_for for method in HIERARCHY}
+        merged = _contracted(problem, knowledge)
+        for name, proven, seconds in knowledge.proven:
+            parts.append(Bound(proven, name, "acyclic" if merged else valid[name], seconds))
+    if not knowledge.done:
+        again, better = _search(problem, search, monitor, monitor.remaining_s)
+        if again.infeasible:
+            return Proof(Bound(float("inf"), search.name, "acyclic", monitor.elapsed_s), tuple(parts), None, True)
+        if better is not None:
+            parts.append(better)
+            knowledge.raise_bound(better.value, search.name)
+        reached = _objective(problem, again.plan)
+        value = reached if value is None or (reached is not None and reached < value) else value
+    best = Bound(knowledge.bound, knowledge.method, "acyclic", monitor.elapsed_s)
+    return Proof(best, tuple(parts), value)
+
+
+def _search(
+    problem: ThroughputProblem, search: Solver, monitor: Monitor, seconds: float
+) -> tuple[Outcome, Bound | None]:
+    """A run of the search and the bound it proves."""
+    own = _Part(monitor, seconds)
+    outcome = search.solve(problem, Options(), own)
+    bound = None if outcome.bound is None else Bound(outcome.bound, search.name, "acyclic", own.elapsed_s)
+    return outcome, bound
+
+
+def _objective(problem: ThroughputProblem, plan: Plan | None) -> float | None:
+    if plan is None:
+        return None
+    evaluation = evaluate(problem, plan)
+    return evaluation.objective if evaluation.feasible and evaluation.acyclic else None
+
+
+def _labels(problem: ThroughputProblem, plan: Plan, knowledge: Knowledge) -> Ints | None:
+    """Blocks of the relaxation's items in a plan, None if they fall somewhere along the order."""
+    stage_of = {identity: j for j, stage in enumerate(plan.stages) for identity in stage.operators}
+    label = np.zeros(knowledge.uniform.items, dtype=np.int32)
+    label[build_instance(problem).group] = [stage_of[op.id] for op in problem.operators]
+    counts = np.diff(knowledge.uniform.succ_ptr)
+    falls = np.repeat(label, counts) > label[knowledge.uniform.succ]
+    return None if falls.any() else label
+
+
+def _contracted(problem: ThroughputProblem, knowledge: Knowledge) -> bool:
+    """Whether the relaxation keeps together what free splits may part."""
+    return knowledge.uniform.items < uniform(problem, free=True).items
