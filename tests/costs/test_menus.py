@@ -102,8 +102,9 @@ def test_exchanges(t: int) -> None:
     # The forward ones once more.
     assert menus().layers[1].entry(t, "full").communication_bytes == 1.5 * ring
     assert menus().layers[1].entry(t, "selective").communication_bytes == ring
-    # Norms see some of the tokens on each device: their 4·h gradients are added up once per batch.
-    assert sum(c.bytes for c in sequence.collectives if c.phase == "batch") == 2 * 4 * H
+    # Norms and the biases of rows see some of the tokens on each device: 6·h gradients are added up once per batch.
+    assert sum(c.bytes for c in sequence.collectives if c.phase == "batch") == 2 * 6 * H
+    assert all(c.phase != "batch" for c in tensor.collectives)
 
 
 @pytest.mark.parametrize("t", DEGREES[1:])

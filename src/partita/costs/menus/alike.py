@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from partita.costs.menus.exchanges import holding
-from partita.costs.menus.modes import Modes
+from partita.costs.menus.modes import Modes, holding
 from partita.costs.menus.pricing import LayerPricer
 
 __all__ = ["signatures"]

@@ -9,24 +9,11 @@ from __future__ import annotations
 
 from partita.costs.menus.entries import Collective
 from partita.costs.menus.forward import View, numel
-from partita.costs.menus.modes import Mode, Modes, Splits
+from partita.costs.menus.modes import Mode, Modes, Splits, holding, parameter_share
 from partita.costs.menus.targets import LOSSES
 from partita.graph import Tensor
 
-__all__ = ["exchanges", "holding"]
-
-
-def holding(view: View, place: int, modes: Modes) -> Mode:
-    """How the group holds a forward tensor: SPLIT, TOKENS or WHOLE."""
-    producer = view.graph.tensors[place].producer
-    if producer is None:
-        return Mode.WHOLE
-    mode = modes.mode[producer]
-    if mode is Mode.COLUMN:
-        return Mode.SPLIT
-    if mode is Mode.ROW:
-        return Mode.TOKENS if modes.sequence else Mode.WHOLE
-    return mode
+__all__ = ["exchanges"]
 
 
 def exchanges(splits: Splits, layer: int, modes: Modes) -> tuple[Collective, ...]:
@@ -48,14 +35,20 @@ def exchanges(splits: Splits, layer: int, modes: Modes) -> tuple[Collective, ...
                 result += _leaving(graph.tensors[place], place in view.trained, modes)
         elif mode is Mode.SPLIT and view.names[v] in LOSSES:
             result += _loss(view, v)
-        elif mode is Mode.TOKENS:
-            trained = (graph.parameters[p] for p in view.parameters[v])
-            result += [
-                Collective("all-reduce", "batch", float(parameter.bytes), parameter.name)
-                for parameter in trained
-                if parameter.trainable and not parameter.buffer
-            ]
+        if mode in (Mode.TOKENS, Mode.SPLIT) or (mode is Mode.ROW and modes.sequence):
+            result += _partial_gradients(splits, v, modes)
     return tuple(result)
+
+
+def _partial_gradients(splits: Splits, v: int, modes: Modes) -> list[Collective]:
+    """Gradients of weights that all devices hold, but use for their own tokens or heads."""
+    places = splits.view.parameters[v]
+    held = [splits.view.graph.parameters[p] for p in places if parameter_share(splits, v, p, modes) == 1.0]
+    return [
+        Collective("all-reduce", "batch", float(parameter.bytes), parameter.name)
+        for parameter in held
+        if parameter.trainable and not parameter.buffer
+    ]
 
 
 def _entering(view: View, place: int, users: set[Mode], modes: Modes) -> list[Collective]:
@@ -64,18 +57,19 @@ def _entering(view: View, place: int, users: set[Mode], modes: Modes) -> list[Co
     held = holding(view, place, modes)
     size, name, trained = float(tensor.bytes), tensor.name, place in view.trained
     result = []
+    # Each device has its part of a sum, over features or heads, for the gradient of what these read.
+    parts = bool(users & {Mode.COLUMN, Mode.SPLIT}) and trained
     if held is Mode.TOKENS and users & {Mode.COLUMN, Mode.WHOLE, Mode.SPLIT}:
         result.append(Collective("all-gather", "forward", size, name))
-        if Mode.COLUMN in users:
-            if trained:
-                result.append(Collective("reduce-scatter", "backward", size, name))
-            if place in view.saved:
-                # Only a share of the tokens is kept; it is put together again beside the backward arithmetic.
-                result.append(Collective("all-gather", "overlapped", size, name))
-    elif held is Mode.WHOLE and trained:
-        if Mode.COLUMN in users:
+        if parts:
+            result.append(Collective("reduce-scatter", "backward", size, name))
+        if place in view.saved and Mode.WHOLE not in users:
+            # Only a share of the tokens is kept; it is put together again beside the backward arithmetic.
+            result.append(Collective("all-gather", "overlapped", size, name))
+    elif held is Mode.WHOLE:
+        if parts:
             result.append(Collective("all-reduce", "backward", size, name))
-        if Mode.TOKENS in users:
+        if Mode.TOKENS in users and trained:
             result.append(Collective("all-gather", "backward", size, name))
     return result
 

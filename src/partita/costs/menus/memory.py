@@ -2,58 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 
 import numpy as np
 
-from partita.costs.menus.exchanges import holding
-from partita.costs.menus.modes import Mode, Modes, Splits
+from partita.costs.menus.modes import Mode, Modes, Splits, holding, parameter_share, seen_share
 
-__all__ = [
-    "activation_bytes",
-    "kept_inputs",
-    "parameter_share",
-    "parameter_shares",
-    "saved_tensors",
-    "seen_share",
-    "workspace_bytes",
-]
-
-
-def seen_share(splits: Splits, v: int, place: int, modes: Modes, *, writes: bool) -> float:
-    """The part of a tensor that a device reads or writes when it runs an operator."""
-    mode, share = modes.mode[v], modes.share[v]
-    if mode not in (Mode.COLUMN, Mode.ROW):
-        return share
-    view = splits.view
-    # The side of a product that is split: its result for columns, its source for rows.
-    split_result = mode is Mode.COLUMN
-    if not view.backward[v]:
-        return share if writes == split_result else 1.0
-    if place in view.weight_gradients:
-        return share
-    product = view.graph.operators[v].flops > 0
-    linear = splits.linears.get(view.roots[v])
-    source = linear is not None and (place == linear.source or (product and writes))
-    return share if source != split_result else 1.0
-
-
-def parameter_share(splits: Splits, v: int, place: int, modes: Modes) -> float:
-    """The part of a parameter that a device needs for an operator."""
-    mode, share, root = modes.mode[v], modes.share[v], splits.view.roots[v]
-    if mode is Mode.COLUMN:
-        return share
-    if mode is Mode.ROW:
-        linear = splits.linears.get(root)
-        table = splits.embeddings[root].table if linear is None else linear.weight
-        return share if place == table else 1.0
-    if mode is Mode.SPLIT:
-        # One number for each feature is split; one for each feature of a head is not.
-        region = next(r for r in splits.regions if root in r.operators)
-        features = min(splits.linears[c].outputs for c in region.columns)
-        return share if math.prod(splits.view.graph.parameters[place].shape) >= features else 1.0
-    return 1.0
+__all__ = ["activation_bytes", "kept_inputs", "parameter_shares", "saved_tensors", "workspace_bytes"]
 
 
 def parameter_shares(splits: Splits, layer: int, modes: Modes) -> dict[int, float]:

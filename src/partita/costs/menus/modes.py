@@ -16,7 +16,7 @@ from partita.costs.menus.regions import Embedding, Linear, Region
 from partita.costs.menus.targets import ELEMENTWISE, EMBEDDINGS, LOSSES, NORMS, REDUCTIONS, SLICES
 from partita.graph import Tensor
 
-__all__ = ["Mode", "Modes", "Splits", "assign_modes"]
+__all__ = ["Mode", "Modes", "Splits", "assign_modes", "holding", "parameter_share", "seen_share"]
 
 
 class Mode(Enum):
@@ -116,6 +116,54 @@ def assign_modes(splits: Splits, degree: int, sequence: bool) -> Modes:
         if view.backward[v]:
             mode[v], share[v] = mode[view.roots[v]], share[view.roots[v]]
     return Modes(degree, sequence and degree > 1, tuple(mode), tuple(share))
+
+
+def holding(view: View, place: int, modes: Modes) -> Mode:
+    """How the group holds a forward tensor: SPLIT, TOKENS or WHOLE."""
+    producer = view.graph.tensors[place].producer
+    if producer is None:
+        return Mode.WHOLE
+    mode = modes.mode[producer]
+    if mode is Mode.COLUMN:
+        return Mode.SPLIT
+    if mode is Mode.ROW:
+        return Mode.TOKENS if modes.sequence else Mode.WHOLE
+    return mode
+
+
+def seen_share(splits: Splits, v: int, place: int, modes: Modes, *, writes: bool) -> float:
+    """The part of a tensor that a device reads or writes when it runs an operator."""
+    mode, share = modes.mode[v], modes.share[v]
+    if mode not in (Mode.COLUMN, Mode.ROW):
+        return share
+    view = splits.view
+    # The side of a product that is split: its result for columns, its source for rows.
+    split_result = mode is Mode.COLUMN
+    if not view.backward[v]:
+        return share if writes == split_result else 1.0
+    if place in view.weight_gradients:
+        return share
+    product = view.graph.operators[v].flops > 0
+    linear = splits.linears.get(view.roots[v])
+    source = linear is not None and (place == linear.source or (product and writes))
+    return share if source != split_result else 1.0
+
+
+def parameter_share(splits: Splits, v: int, place: int, modes: Modes) -> float:
+    """The part of a parameter that a device needs for an operator."""
+    mode, share, root = modes.mode[v], modes.share[v], splits.view.roots[v]
+    if mode is Mode.COLUMN:
+        return share
+    if mode is Mode.ROW:
+        linear = splits.linears.get(root)
+        table = splits.embeddings[root].table if linear is None else linear.weight
+        return share if place == table else 1.0
+    if mode is Mode.SPLIT:
+        # One number for each feature is split; one for each feature of a head is not.
+        region = next(r for r in splits.regions if root in r.operators)
+        features = min(splits.linears[c].outputs for c in region.columns)
+        return share if math.prod(splits.view.graph.parameters[place].shape) >= features else 1.0
+    return 1.0
 
 
 def _by_token(splits: Splits, v: int, degree: int) -> bool:

@@ -17,13 +17,11 @@ from partita.costs.menus.forward import View
 from partita.costs.menus.memory import (
     activation_bytes,
     kept_inputs,
-    parameter_share,
     parameter_shares,
     saved_tensors,
-    seen_share,
     workspace_bytes,
 )
-from partita.costs.menus.modes import Mode, Modes, Splits
+from partita.costs.menus.modes import Mode, Modes, Splits, parameter_share, seen_share
 from partita.costs.optimizer import optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.graph import Operator

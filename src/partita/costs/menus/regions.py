@@ -258,7 +258,7 @@ def _heads(view: View, v: int) -> int:
 
 def _finish(view: View, linears: dict[int, Linear], layer: list[int], part: _Found) -> Region | None:
     """The region of a set of tensors; None where it cannot be split."""
-    if part.broken or not part.columns:
+    if part.broken or not part.columns or set(part.columns) & set(part.rows):
         return None
     everything = [*part.columns, *part.rows, *part.operators]
     if len({layer[v] for v in everything}) > 1:
