@@ -22,7 +22,7 @@ EQUAL = 1e-6
 
 
 def check_against_everything(problem: HybridProblem) -> None:
-    outcome = exact.HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
+    outcome = exact.HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
     expected = best_objective(problem)
     if expected is None:
         assert outcome.plan is None
@@ -66,7 +66,7 @@ def test_a_plan_from_a_few_orders_changes_nothing(problem: HybridProblem) -> Non
 @settings(max_examples=40)
 def test_too_many_sets_give_a_plan_with_a_valid_bound(problem: HybridProblem) -> None:
     with mock.patch.object(exact, "MOST_SETS", 1):
-        outcome = exact.HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
+        outcome = exact.HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
     expected = best_objective(problem)
     assert expected is None or not outcome.infeasible
     if outcome.plan is not None:

@@ -23,7 +23,7 @@ EQUAL = 1e-6
 
 
 def check_against_everything(problem: HybridProblem) -> None:
-    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
     expected = best_objective_on_machines(problem)
     if expected is None:
         assert outcome.plan is None
@@ -74,8 +74,8 @@ def test_times_that_are_not_remembered_change_nothing(problem: HybridProblem, fe
 @settings(max_examples=40)
 def test_one_machine_is_the_flat_problem(problem: HybridProblem) -> None:
     machine = Hierarchy(devices_per_machine=problem.devices, machine_bandwidth_bytes_per_unit=1e-3)
-    flat = HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
-    nested = HybridExact().solve(problem.replace(hierarchy=machine), HybridOptions(), Monitor(60.0))
+    flat = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
+    nested = HybridExact().solve(problem.replace(hierarchy=machine), HybridOptions(), Monitor(600.0))
     assert flat.infeasible == nested.infeasible
     if flat.plan is not None:
         assert nested.plan is not None

@@ -31,7 +31,7 @@ def test_every_entry_is_what_a_search_finds(problem: HybridProblem) -> None:
         # Once per batch, N is in the formula as well, so only its own column can be searched.
         for s in [width] if problem.weight_sync_per_batch else range(1, width + 1):
             changed = problem.replace(devices=devices, microbatches=problem.microbatches if s == width else s)
-            outcome = HybridExact().solve(changed, HybridOptions(), Monitor(60.0))
+            outcome = HybridExact().solve(changed, HybridOptions(), Monitor(600.0))
             if outcome.plan is None:
                 assert outcome.infeasible
                 assert math.isinf(table[devices, s])

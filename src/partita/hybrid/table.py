@@ -37,7 +37,7 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
         If there are too many suffix sets, or configurations of one degree differ in weights or synchronisation.
     """
     from partita.kernels.hybrid import NONE
-    from partita.kernels.hybrid_table import fill_times, fill_with_least
+    from partita.kernels.hybrid_stages import fill_times
 
     model = build_model(problem)
     table = np.full((problem.devices + 1, model.width + 1), math.inf)
@@ -60,9 +60,7 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
     columns = np.arange(model.width + 1)
     target = math.inf
     while True:
-        fill_with_least(
-            family.arrays, family.known, family.scratch, target, problem.devices, family.fewest, least, stop
-        )
+        family.fill(target, least)
         fewest, times = family.fewest[-1], least[-1]
         found = fewest < NONE
         if not found.any():

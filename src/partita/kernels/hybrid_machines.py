@@ -15,8 +15,9 @@ import numpy as np
 
 from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.hybrid import NONE, ROUNDING, jumping, learn, plain_boundary, reach, subset
+from partita.kernels.hybrid import NONE
 from partita.kernels.hybrid_arrays import HybridArrays, HybridKnown, HybridScratch
+from partita.kernels.hybrid_stages import ROUNDING, jumping, learn, plain_boundary, reach, subset
 
 __all__ = ["MachineArrays", "MachineTables", "decide_machines", "fill_group"]
 

@@ -6,8 +6,10 @@ import numpy as np
 
 from partita.kernels.arrays import Ints, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.hybrid import (
-    NONE,
+from partita.kernels.hybrid import NONE
+from partita.kernels.hybrid_arrays import HybridArrays, HybridScratch
+from partita.kernels.hybrid_knapsack import cheapest, fill_items
+from partita.kernels.hybrid_stages import (
     ROUNDING,
     boundary,
     first_replicas,
@@ -16,8 +18,6 @@ from partita.kernels.hybrid import (
     subset,
     sync_factor,
 )
-from partita.kernels.hybrid_arrays import HybridArrays, HybridScratch
-from partita.kernels.hybrid_knapsack import cheapest, fill_items
 
 __all__ = ["STEP", "choose", "trace"]
 

@@ -28,7 +28,7 @@ class Megatron:
     summary: ClassVar[str] = "tensor parallel in a machine, as few pipeline stages as fit, the rest data parallel"
 
     def plan(self, problem: HybridProblem, options: RecipeOptions, monitor: Monitor) -> RecipeOutcome:
-        """The first number of stages that fits, with the most replicas."""
+        """The first number of stages that fits and leaves no device idle; without one, the first that fits."""
         layouts = Layouts(problem)
         blocks = find_blocks(layouts)
         shared = set.intersection(*(set(layer.configurations) for layer in layouts.order))
@@ -37,6 +37,7 @@ class Megatron:
         if degree is None:
             return RecipeOutcome(None, f"the layers share no tensor-parallel degree up to {most}")
         reason = ""
+        first: RecipeOutcome | None = None
         for stages in divisors(blocks.count):
             replicas = replica_degrees(
                 problem, min(problem.devices // (stages * degree), problem.microbatches // stages), every=1
@@ -46,7 +47,10 @@ class Megatron:
                 reason = reason or f"{stages} stages of {degree} devices are more than there are"
                 break
             outcome = layouts.best([rows], monitor)
-            if outcome.plan is not None:
+            if outcome.plan is None:
+                reason = outcome.reason
+            elif outcome.plan.devices == problem.devices:
                 return outcome
-            reason = outcome.reason
-        return RecipeOutcome(None, reason)
+            else:
+                first = first or outcome
+        return first or RecipeOutcome(None, reason)

@@ -40,7 +40,7 @@ class Family:
         self.known = remember(model, self.arrays, self.sets)
         size = len(self.sets)
         self.fewest = np.empty((size, model.width + 1), dtype=np.int32)
-        self._low, self._high = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
+        self.ahead = np.zeros(size, dtype=np.int32)
 
     def __len__(self) -> int:
         return len(self.sets)
@@ -63,17 +63,12 @@ class Family:
         return None if found < 0 or found >= NONE else found
 
     def _fill(self, target: float) -> int:
-        return decide(
-            self.arrays,
-            self.scratch,
-            self.known,
-            target,
-            self.model.problem.devices,
-            self.fewest,
-            self._low,
-            self._high,
-            self.stop,
-        )
+        return self.fill(target, np.empty((1, 1)))
+
+    def fill(self, target: float, least: npt.NDArray[np.float64]) -> int:
+        """Decide, and fill ``least`` if it has the shape of ``fewest``; as the kernel ``decide``."""
+        devices = self.model.problem.devices
+        return decide(self.arrays, self.scratch, self.known, target, devices, self.fewest, least, self.ahead, self.stop)
 
     def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
         steps = np.empty((len(self.model.order) + 1, STEP), dtype=np.int32)

@@ -13,8 +13,8 @@ from partita.errors import DisagreementError
 from partita.hybrid.instance import Model
 from partita.hybrid.plan import HybridPlan, HybridStage
 from partita.hybrid.solvers.decision import Family
-from partita.kernels.hybrid import ROUNDING
 from partita.kernels.hybrid_machines import MachineArrays, MachineTables, decide_machines, fill_group
+from partita.kernels.hybrid_stages import ROUNDING
 from partita.kernels.hybrid_trace import choose
 
 __all__ = ["MachineFamily"]

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.hybrid.instance import Model
-from partita.kernels.hybrid import lay_out
 from partita.kernels.hybrid_arrays import HybridArrays, HybridKnown
+from partita.kernels.hybrid_stages import lay_out
 
 __all__ = ["remember"]
 
