@@ -51,11 +51,9 @@ def _signature(pricer: LayerPricer, layer: int, modes: dict[int, Modes]) -> obje
         trained = place in view.trained
         maker = None if tensor.producer is None else operators.get(tensor.producer, -1)
         weight = place in view.weight_gradients
-        # Whether anyone saves it matters, too: what is put together again beside the backward pass is not sent twice.
-        kept = place in view.saved
+        # A source of columns that anyone keeps is gathered once more.
+        kept = place in view.saved and bool(inside)
         parts.append((tensor.shape, tensor.dtype, tensor.bytes, inside, saved, held, trained, maker, weight, kept))
-        readers = len(tensor.consumers) - len(inside)
-        parts.append(readers > 0)
     for place in parameters:
         parameter = graph.parameters[place]
         parts.append((parameter.shape, parameter.dtype, parameter.bytes, parameter.trainable, parameter.buffer))
