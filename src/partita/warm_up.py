@@ -41,7 +41,9 @@ def _problems() -> list[ThroughputProblem]:
     forward = tuple(Operator(id=op.id, times=op.times, colocation=op.id, memory_bytes=10.0) for op in plain.operators)
     training = plain.replace(operators=forward + backward, schedule=Schedule(name="1f1b", microbatches=4))
     gpipe = training.replace(schedule=Schedule(name="gpipe", microbatches=4))
-    return [plain, training, gpipe, plain.replace(communication="overlap"), plain.replace(max_replicas=2)]
+    tight = tuple(DeviceKind(name=name, count=2, memory_bytes=15.0, reload_time_per_byte=0.1) for name in "ab")
+    peak = plain.replace(kinds=tight, streaming=True, working_memory="peak")
+    return [plain, training, gpipe, plain.replace(communication="overlap"), plain.replace(max_replicas=2), peak]
 
 
 def _run(solvers: tuple[Solver, ...], problems: list[ThroughputProblem]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_graphs import training_graphs
-from partita.costs.workspace import colocation_roots, lives, saved_readers, workspace_bytes
+from cost_graphs import make_graph, training_graphs
+from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
 from partita.graph import Graph
 
 
@@ -52,3 +52,11 @@ def test_a_stage_never_needs_more_than_its_operators_say(graph: Graph, data: st.
                 continue
             held += tensor.bytes * (touches[0] <= running <= touches[-1])
         assert held <= max(workspace[v] for v in stage)
+
+
+def test_own_bytes_leave_out_tensors_between_operators() -> None:
+    own = own_bytes(make_graph())
+    # x is read by 0, labels by 2; the loss is read by nobody.
+    assert own[0] == 4
+    assert own[1] == 5
+    assert own[2] == 3 + 1

@@ -166,7 +166,7 @@ def read_file(
     """
     import msgspec
 
-    from partita.formats.detect import read_problem
+    from partita.formats.detect import detect_format, read_problem
     from partita.hybrid.problem import HybridProblem
 
     problem = read_problem(path, file_format, problem_kind, scale_communication=scale_communication)
@@ -190,6 +190,11 @@ def read_file(
         changes["schedule"] = msgspec.structs.replace(problem.schedule, microbatches=microbatches)
     if devices is not None or cpus is not None or memory is not None or changes:
         problem = problem.replace(accelerators=devices, cpus=cpus, memory_bytes=memory, **changes)
+    if variants.get("working_memory") == "peak" and (file_format or detect_format(path)) == "dnn-partitioning":
+        raise UnsupportedError(
+            f"{path} gives transfer times instead of bytes of tensors, so peaks of memory mean nothing; "
+            "leave out --working-memory peak"
+        )
     problem = apply_variants(problem, weight_sync_per_batch=bool(weight_sync_per_batch), **variants)
     print_notes(problem.notes, path, file_format)
     return problem

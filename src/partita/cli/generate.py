@@ -36,6 +36,13 @@ def generate() -> None:
 )
 @click.option("--parameter-bytes", type=Positive(allow_zero=True), default=0.0, help="Mean parameter size; none if 0.")
 @click.option("--memory", type=Positive(allow_zero=True), help="Bytes per device; more is streamed.")
+@click.option(
+    "--working-memory",
+    type=click.Choice(["largest", "peak"]),
+    default="largest",
+    show_default=True,
+    help="With --memory: peak adds the tensors of the operators that run.",
+)
 @click.option("--output", required=True, type=click.Path(), metavar="P.json", help="Write the problem.")
 def regal(output: str, memory: float | None, **options: Any) -> int:
     """A graph like the synthetic ones of REGAL, with work and tensors of the same unit (docs/instances.md)."""

@@ -22,6 +22,7 @@ VARIANT_OPTIONS = (
     "groups",
     "group_bandwidth",
     "streaming",
+    "working_memory",
     "reload_bandwidth",
 )
 
@@ -38,6 +39,11 @@ def variant_options(command: Command) -> Command:
     for option in (
         click.option(
             "--reload-bandwidth", type=positive, metavar="BYTES_PER_S", help="With --streaming; default the file's."
+        ),
+        click.option(
+            "--working-memory",
+            type=click.Choice(["largest", "peak"]),
+            help="With --streaming: the largest workspace, or the peak of the order in which operators run.",
         ),
         click.option(
             "--streaming", is_flag=True, help="Memory over the limit is allowed, and fetched for each sample."
@@ -81,6 +87,7 @@ def apply_variants(
     groups: int | None = None,
     group_bandwidth: float = 0.1,
     streaming: bool = False,
+    working_memory: str | None = None,
     reload_bandwidth: float | None = None,
     weight_sync_per_batch: bool = False,
 ) -> ThroughputProblem:
@@ -98,6 +105,8 @@ def apply_variants(
         changes["max_replicas"] = max_replicas
     if streaming:
         changes["streaming"] = True
+    if working_memory is not None:
+        changes["working_memory"] = working_memory
     if weight_sync_per_batch:
         changes["weight_sync_per_batch"] = True
     if changes:

@@ -13,7 +13,7 @@ from partita.costs.hierarchy import inside_paths, machine_groups
 from partita.costs.optimizer import OPTIMIZERS, dtype_bytes, optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
-from partita.costs.workspace import colocation_roots, lives, saved_readers, workspace_bytes
+from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
 from partita.errors import InputError
 from partita.graph import Graph
 from partita.graph import Parameter as GraphParameter
@@ -25,6 +25,7 @@ from partita.throughput.problem import (
     Schedule,
     Tensor,
     ThroughputProblem,
+    WorkingMemory,
 )
 from partita.units import format_bytes, format_time
 
@@ -45,6 +46,7 @@ def price(
     costs: CostSource | None = None,
     name: str | None = None,
     hierarchy: bool = False,
+    working_memory: WorkingMemory = "largest",
 ) -> ThroughputProblem:
     """The throughput problem of a graph on a cluster, in seconds and bytes.
 
@@ -77,6 +79,10 @@ def price(
     hierarchy
         Price devices at the links inside their machine, and make each machine a group that pays for what crosses the
         network; otherwise every transfer is priced at the slowest way its device may have to use.
+    working_memory
+        ``largest``: an operator's workspace is all that is alive in the whole graph while it runs. ``peak``: only what
+        is not a tensor between operators, for stages whose memory is the peak of an order; what exceeds it is streamed
+        (inference).
 
     Raises
     ------
@@ -111,11 +117,15 @@ def price(
     notes += parameter_notes
     if training:
         notes += _tied_notes(graph, roots, paths)
+    tensors = _tensors(graph, roots)
+    workspace = workspace_bytes(graph, spans).tolist()
+    if working_memory == "peak":
+        workspace = own_bytes(graph).tolist()
     return ThroughputProblem(
         name=name if name is not None else f"{graph.name} on {cluster.name}",
         kinds=kinds,
-        operators=_operators(graph, groups, source, roots, workspace_bytes(graph, spans).tolist()),
-        tensors=_tensors(graph, roots),
+        operators=_operators(graph, groups, source, roots, workspace),
+        tensors=tensors,
         parameters=parameters,
         saved=tuple(
             SavedTensor(name=graph.tensors[place].name, users=readers, bytes=float(graph.tensors[place].bytes))
@@ -125,6 +135,8 @@ def price(
         groups=machine_groups(cluster, groups) if hierarchy else (),
         unit="s",
         notes=tuple(notes),
+        streaming=working_memory == "peak",
+        working_memory=working_memory,
     )
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from partita.costs.gradients import parameter_gradients
 from partita.graph import Graph
 
-__all__ = ["colocation_roots", "lives", "saved_readers", "workspace_bytes"]
+__all__ = ["colocation_roots", "lives", "own_bytes", "saved_readers", "workspace_bytes"]
 
 
 def colocation_roots(graph: Graph) -> list[int]:
@@ -83,3 +83,19 @@ def workspace_bytes(graph: Graph, spans: list[tuple[int, int, int]]) -> npt.NDAr
         np.subtract.at(change, table[:, 1] + 1, table[:, 2])
     scratch = np.array([op.workspace_bytes for op in graph.operators], dtype=np.int64)
     return np.cumsum(change[:-1]) + scratch
+
+
+def own_bytes(graph: Graph) -> npt.NDArray[np.int64]:
+    """For each operator its scratch memory, the graph's inputs that it reads, and what it makes for nobody.
+
+    These are no tensors between operators. An input that several operators read counts while each of them runs, not
+    between them.
+    """
+    own = np.array([op.workspace_bytes for op in graph.operators], dtype=np.int64)
+    for tensor in graph.tensors:
+        if tensor.producer is None:
+            for reader in tensor.consumers:
+                own[reader] += tensor.bytes
+        elif not tensor.consumers:
+            own[tensor.producer] += tensor.bytes
+    return own

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from partita.errors import InputError
 from partita.generators.graphs import FAMILIES, REGAL_FAMILIES, Edges, random_dag
-from partita.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
+from partita.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem, WorkingMemory
 
 __all__ = ["FAMILIES", "NODES", "REGAL_FAMILIES", "Noise", "regal_problem"]
 
@@ -40,6 +40,7 @@ def regal_problem(
     noise: Noise = "graph",
     parameter_bytes: float = 0.0,
     memory_bytes: float | None = None,
+    working_memory: WorkingMemory = "largest",
 ) -> ThroughputProblem:
     """A random throughput problem: identical devices, one tensor per operator, work and sizes in the same unit.
 
@@ -65,6 +66,8 @@ def regal_problem(
         Mean size of a parameter that each operator gets: N(mean, mean / 5), rounded, at least 0. With 0 there are none.
     memory_bytes
         Memory of each device; what exceeds it is streamed, and takes its size in time. None for no limit.
+    working_memory
+        ``peak``: beside parameters, devices hold the tensors of the operators they run (needs ``memory_bytes``).
 
     Raises
     ------
@@ -111,6 +114,7 @@ def regal_problem(
             if parameter_bytes > 0
         ),
         streaming=memory_bytes is not None,
+        working_memory=working_memory,
         notes=(
             f"made by `partita generate regal`: family {family}, {nodes} operators, seed {seed}, noise of the {noise}",
         ),
