@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -108,6 +108,7 @@ def plan_hybrid(
     threads: int = 1,
     progress: Progress | None = None,
     recipes: bool = True,
+    change: Callable[[HybridProblem], HybridProblem] | None = None,
     **pricing: Any,
 ) -> HybridModelPlan:
     """Price a model's layers on a cluster, plan its training, and compare the plan with what people do by hand.
@@ -130,6 +131,8 @@ def plan_hybrid(
         As for ``solve``.
     recipes
         Whether to compare with recipes.
+    change
+        Applied to the priced problem: another memory limit, for example.
     pricing
         Further arguments of ``hybrid_problem``: optimizer, degrees, memory_options, and so on.
 
@@ -149,6 +152,8 @@ def plan_hybrid(
     for place, number in enumerate(numbers):
         left = None if time_limit_s is None else max(0.1, clock.remaining_s / (len(numbers) - place))
         problem = menus.problem.replace(microbatches=number)
+        if change is not None:
+            problem = change(problem)
         found = solve_hybrid(
             problem, time_limit_s=left, seed=seed, solver=solver, threads=threads, progress=progress, explain=False
         )

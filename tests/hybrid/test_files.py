@@ -177,7 +177,7 @@ def test_bound(piper: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("compare", "{file}"), "hybrid problem"),
+        (("compare", "{file}", "--max-replicas", "2"), "hybrid problem"),
         (("solve", "{file}", "--cpus", "2"), "no CPUs"),
         (("solve", "{file}", "--solver", "slicing"), "no solver 'slicing' for hybrid"),
         (("solve", "{file}", "--scale-communication", "0"), "scale"),

@@ -74,10 +74,12 @@ def compare(
     """
     from pathlib import Path
 
+    from partita.cli.hybrid import compare_hybrid_file
     from partita.comparison import adopt_better, judge_plan
     from partita.comparison import compare as run_baselines
     from partita.formats.detect import read_any_plan
     from partita.formats.native import result_document
+    from partita.hybrid.problem import HybridProblem
     from partita.pipeline import solve as run
     from partita.reports.model_plan import comparison_documents
     from partita.reports.tables import comparison_table
@@ -104,9 +106,18 @@ def compare(
         # Models have a default schedule; a file keeps its own.
         source = click.get_current_context().get_parameter_source("schedule")
         variants["schedule"] = pricing["schedule"] if source is click.core.ParameterSource.COMMANDLINE else None
-        problem = apply_variants(
-            read_file(what, microbatches=microbatches, **reading), weight_sync_per_batch=per_batch, **variants
-        )
+        problem = read_file(what, microbatches=microbatches, weight_sync_per_batch=per_batch, **reading, **variants)
+        if isinstance(problem, HybridProblem):
+            return compare_hybrid_file(
+                problem,
+                experts,
+                solver=solver,
+                time_limit=time_limit,
+                seed=seed,
+                threads=threads,
+                output=output,
+                as_json=as_json,
+            )
     # Splits are read first: a mistake there should not cost the time of the search.
     splits = [(f"expert {Path(path).stem}", path, read_any_plan(path, problem)) for path in experts]
     expert_rows = [judge_plan(problem, name, f"the split in {path}", split, 0.0) for name, path, split in splits]

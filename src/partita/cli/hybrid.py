@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.cli.common import check_writable, console, emit_json, exit_code, progress_line, write_result
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from partita.hybrid.problem import HybridProblem
     from partita.hybrid_pipeline import HybridResult
 
-__all__ = ["evaluate_hybrid", "hybrid_summary", "solve_hybrid_file"]
+__all__ = ["compare_hybrid_file", "evaluate_hybrid", "hybrid_summary", "solve_hybrid_file"]
 
 
 def solve_hybrid_file(
@@ -44,6 +45,53 @@ def solve_hybrid_file(
             _show(problem, result.plan, result.evaluation)
         for line in hybrid_summary(result):
             print(line, file=sys.stdout if result.plan is not None and sys.stdout.isatty() else sys.stderr)
+    return exit_code(result)
+
+
+def compare_hybrid_file(
+    problem: HybridProblem,
+    experts: Sequence[str],
+    *,
+    solver: str | None,
+    time_limit: float,
+    seed: int,
+    threads: int,
+    output: str | None,
+    as_json: bool,
+) -> int:
+    """Put every recipe, and the plans of result files, beside the plan."""
+    from pathlib import Path
+
+    from partita.formats.hybrid import hybrid_result_document, read_hybrid_plan
+    from partita.hybrid.step_time import step_time
+    from partita.hybrid_comparison import adopt_better_hybrid, compare_hybrid, judge_hybrid
+    from partita.hybrid_pipeline import solve_hybrid
+    from partita.reports.hybrid_comparison import hybrid_comparison_table, recipe_documents, step_document
+    from partita.result import StopReason
+
+    # Plans are read first: a mistake there should not cost the time of the search.
+    expert_rows = [
+        judge_hybrid(problem, f"expert {Path(path).stem}", f"the plan in {path}", read_hybrid_plan(path))
+        for path in experts
+    ]
+    with progress_line(problem.unit, "planning") as progress:
+        result = solve_hybrid(
+            problem, time_limit_s=time_limit, seed=seed, solver=solver, threads=threads, progress=progress
+        )
+    rows = [] if result.stop_reason is StopReason.INTERRUPTED else compare_hybrid(problem, seed=seed, threads=threads)
+    rows += expert_rows
+    result = adopt_better_hybrid(result, rows)
+    step = None
+    if result.plan is not None and result.evaluation is not None:
+        step = step_time(problem, result.plan, result.evaluation)
+    document = hybrid_result_document(result, step=step_document(step), baselines=recipe_documents(result, rows))
+    write_result(output, document)
+    if as_json:
+        emit_json(document)
+    else:
+        console().print(hybrid_comparison_table(result, step, rows))
+        for line in hybrid_summary(result):
+            print(line, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
     return exit_code(result)
 
 

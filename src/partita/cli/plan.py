@@ -22,10 +22,9 @@ from partita.cli.model import model_options, pricing_arguments, read_cluster, re
 from partita.cli.plan_hybrid import (
     HYBRID_OPTIONS,
     Counts,
-    check_objective_options,
+    choose_objective,
     hybrid_options,
     hybrid_pricing,
-    hybrid_refusal,
     plan_hybrid_model,
     single_count,
 )
@@ -89,22 +88,11 @@ def plan(
     hybrid = {name: options.pop(name) for name in HYBRID_OPTIONS}
     variants = {name: options.pop(name) for name in VARIANT_OPTIONS if name != "schedule"}
     variants["weight_sync_per_batch"] = options.pop("weight_sync_per_batch")
-    refusal = hybrid_refusal(machines)
-    if objective == "hybrid" and refusal is not None:
-        raise UnsupportedError(
-            f"cluster {machines.name} {refusal}; hybrid plans need machines that are alike, with devices of one kind: "
-            "use --objective throughput"
-        )
-    if objective is not None or options["training"]:
-        check_objective_options(objective or ("hybrid" if refusal is None else "throughput"), solver)
+    chosen, notes = choose_objective(objective, machines, options["training"], solver)
     graph = read_model(model, **options)
-    notes = []
-    if objective is None:
-        objective = "hybrid" if graph.training and refusal is None else "throughput"
-        check_objective_options(objective, solver)
-        if graph.training and refusal is not None:
-            notes.append(f"Planned with objective throughput: the cluster {refusal}, and hybrid plans need one kind.")
-    if objective == "hybrid" and not graph.training:
+    if chosen is None:
+        chosen, notes = choose_objective(objective, machines, graph.training, solver, known=True)
+    if chosen == "hybrid" and not graph.training:
         raise InputError("objective hybrid plans training; add --training, or use --objective throughput")
 
     from partita.formats.native import write_graph, write_problem
@@ -113,7 +101,7 @@ def plan(
 
     if graph_output is not None:
         write_graph(graph_output, graph)
-    if objective == "hybrid":
+    if chosen == "hybrid":
         return plan_hybrid_model(
             graph,
             machines,
@@ -128,9 +116,11 @@ def plan(
             as_json=as_json,
             pricing=hybrid_pricing(pricing, hybrid),
         )
-    number = single_count(microbatches, objective)
+    number = single_count(microbatches, chosen or "throughput")
     for note in notes:
         print(f"partita: note: {note}", file=sys.stderr)
+    # Peaks count tensors by themselves, so workspaces are priced without them.
+    pricing["working_memory"] = variants.pop("working_memory") or "largest"
     with progress_line("s", "splitting") as progress:
         answer = run(
             graph,

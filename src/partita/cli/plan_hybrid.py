@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from partita.cli.common import Listed, console, emit_json, exit_code, progress_line, write_result
-from partita.errors import InputError
+from partita.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
@@ -20,6 +20,7 @@ __all__ = [
     "THROUGHPUT_OPTIONS",
     "Counts",
     "check_objective_options",
+    "choose_objective",
     "hybrid_options",
     "hybrid_pricing",
     "hybrid_refusal",
@@ -117,14 +118,55 @@ def hybrid_options(command: Command) -> Command:
     return command
 
 
-def check_objective_options(objective: str, solver: str | None) -> None:
-    """Refuse options on the command line that the objective does not know."""
+def choose_objective(
+    objective: str | None, cluster: Cluster, training: bool, solver: str | None, *, known: bool = False
+) -> tuple[str | None, list[str]]:
+    """What to plan for, and what a reader should know about the choice; options that do not fit it are refused.
+
+    Parameters
+    ----------
+    objective
+        What was asked for; None to choose.
+    cluster
+        The devices.
+    training
+        Whether the model is traced for training.
+    solver
+        The solver asked for.
+    known
+        Whether ``training`` is certain: a graph file may hold a backward part without being asked for one. If it is
+        not, the answer may be None.
+    """
+    refusal = hybrid_refusal(cluster)
+    if objective == "hybrid" and refusal is not None:
+        raise UnsupportedError(
+            f"cluster {cluster.name} {refusal}; hybrid plans need machines that are alike, with devices of one kind: "
+            "use --objective throughput"
+        )
+    if objective is None and not training and not known:
+        return None, []
+    chosen = objective or ("hybrid" if training and refusal is None else "throughput")
+    check_objective_options(chosen, solver)
+    if objective is None and training and refusal is not None:
+        return chosen, [f"Planned with objective throughput: the cluster {refusal}, and hybrid plans need one kind."]
+    return chosen, []
+
+
+def check_objective_options(objective: str, solver: str | None, *, planned: bool = True) -> None:
+    """Refuse options on the command line that the objective does not know.
+
+    With ``planned`` false the objective is that of a file, which has no other, and options of models are not looked at.
+    """
     from partita.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
 
     context = click.get_current_context()
-    foreign = THROUGHPUT_OPTIONS if objective == "hybrid" else HYBRID_OPTIONS
+    foreign: tuple[str, ...] = THROUGHPUT_OPTIONS if objective == "hybrid" else HYBRID_OPTIONS
+    if not planned:
+        foreign = (*HYBRID_OPTIONS, "contiguity") if objective == "hybrid" else HYBRID_OPTIONS
     given = [name for name in foreign if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
     flags = {p.name: p.opts[0] for p in context.command.params if isinstance(p, click.Option)}
+    if given and not planned:
+        raise InputError(f"{flags[given[0]]} means nothing for a file of a {objective} problem; leave it out")
     if given and objective == "hybrid":
         raise InputError(
             f"{flags[given[0]]} is an option of objective throughput, and training is planned with objective hybrid, "
@@ -139,7 +181,7 @@ def check_objective_options(objective: str, solver: str | None) -> None:
     if objective == "hybrid" and solver is not None and solver not in known:
         raise InputError(
             f"solver {solver!r} does not make hybrid plans, with which training is planned; known are "
-            f"{', '.join(known)}; for other solvers add --objective throughput"
+            f"{', '.join(known)}" + ("; for other solvers add --objective throughput" if planned else "")
         )
 
 

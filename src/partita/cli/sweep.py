@@ -18,9 +18,12 @@ from partita.cli.common import (
     progress_line,
     read_file,
     reading_options,
+    weight_sync_option,
     write_result,
 )
 from partita.cli.model import is_model, model_options, pricing_arguments, read_cluster, read_model, take_pricing
+from partita.cli.plan_hybrid import HYBRID_OPTIONS, check_objective_options, choose_objective, hybrid_options
+from partita.cli.sweep_hybrid import HybridRun, SweepSource, sweep_hybrid_points
 from partita.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -46,7 +49,14 @@ EXIT_INTERRUPTED = 130
     "--bandwidth", type=Listed(positive), default=[], metavar="X,X,…", help="Factors on every bandwidth, e.g. 0.5,1,2."
 )
 @click.option("--cluster", metavar="CLUSTER", help="For a model: a device such as A100-80GB, or any cluster.")
+@click.option(
+    "--objective",
+    type=click.Choice(["throughput", "hybrid"]),
+    help="For a model; default: hybrid for training on devices of one kind, otherwise throughput.",
+)
 @model_options
+@hybrid_options
+@weight_sync_option
 @reading_options
 @click.option("--contiguity", type=click.Choice(["acyclic", "free"]), default="acyclic", show_default=True)
 @click.option("--solver", metavar="NAME", help="See `partita solvers`.")
@@ -63,6 +73,7 @@ def sweep(
     memory: list[float],
     bandwidth: list[float],
     cluster: str | None,
+    objective: str | None,
     contiguity: str,
     solver: str | None,
     time_limit: float,
@@ -76,6 +87,9 @@ def sweep(
 ) -> int:
     """Split FILE or MODEL at every combination of the values given.
 
+    Training on devices of one kind, and files of hybrid problems, are planned with data, tensor and pipeline
+    parallelism at once. With --cluster 8xA100-80GB --devices 8,16,64 devices are added in machines of eight.
+
     Values that are not given stay as the file or the cluster has them. For a model, --devices replaces the count of
     the cluster: --cluster A100-80GB --devices 2,4,8. Points that have no plan are rows, too. Ctrl-C writes the rows so
     far and ends with status 130.
@@ -88,10 +102,18 @@ def sweep(
         check_writable(path)
     if plot_path is not None:
         _check_plotting()
-    problem_at, name, unit = _problems(what, cluster, options)
+    points = grid(devices, memory, bandwidth)
+    hybrid = {option: options.pop(option) for option in HYBRID_OPTIONS}
+    source = _read(what, cluster, objective, solver, options)
+    if source.hybrid:
+        run_options = HybridRun(time_limit, seed, solver, threads, hybrid)
+        return sweep_hybrid_points(
+            source, points, run_options, csv_path=csv_path, plot_path=plot_path, output=output, as_json=as_json
+        )
+    problem_at, name, unit = _problems(source)
     with progress_line(unit, "sweeping") as progress:
         found = run(
-            grid(devices, memory, bandwidth),
+            points,
             problem_at,
             time_limit_s=time_limit,
             seed=seed,
@@ -127,36 +149,63 @@ def _check_plotting() -> None:
         raise MissingExtraError("matplotlib", "plot")
 
 
-def _problems(
-    what: str, cluster: str | None, options: dict[str, Any]
-) -> tuple[Callable[[Point], ThroughputProblem], str, str]:
-    """The problem at a point, a name for the whole, and the time unit; reads or traces once."""
-    from partita.sweep import scale_bandwidth
-
+def _read(
+    what: str, cluster: str | None, objective: str | None, solver: str | None, options: dict[str, Any]
+) -> SweepSource:
+    """Read the file, or trace the model: once for all points."""
     pricing = take_pricing(options)
+    per_batch = options.pop("weight_sync_per_batch")
     reading = {name: options.pop(name) for name in ("file_format", "problem_kind", "cpus", "scale_communication")}
     microbatches = options.pop("microbatches")
     if not is_model(what):
-        base = read_file(what, devices=None, memory=None, microbatches=microbatches, **reading)
-
-        def from_file(point: Point) -> ThroughputProblem:
-            changed = base
-            if point.devices is not None or point.memory_bytes is not None:
-                changed = base.replace(accelerators=point.devices, memory_bytes=point.memory_bytes)
-            return scale_bandwidth(changed, point.bandwidth)
-
-        return from_file, base.name, base.unit
-    from partita.costs.price import price
-
+        if objective is not None:
+            raise InputError(f"{what} is a file, which states its own objective; leave --objective out")
+        problem = read_file(
+            what, devices=None, memory=None, microbatches=microbatches, weight_sync_per_batch=per_batch, **reading
+        )
+        found = SweepSource(problem=problem, microbatches=microbatches)
+        check_objective_options("hybrid" if found.hybrid else "throughput", solver, planned=False)
+        return found
     if cluster is None:
         raise InputError(f"{what} is a model; say what to split it over with --cluster, for example A100-80GB")
-    # A mistake in the cluster should not cost the time of tracing.
-    read_cluster(cluster)
+    # A mistake in the cluster or the options should not cost the time of tracing.
+    machines = read_cluster(cluster)
+    chosen, notes = choose_objective(objective, machines, options["training"], solver)
     graph = read_model(what, **options)
+    if chosen is None:
+        chosen, notes = choose_objective(objective, machines, graph.training, solver, known=True)
+    if chosen == "hybrid" and not graph.training:
+        raise InputError("objective hybrid plans training; add --training, or use --objective throughput")
+    for note in notes:
+        print(f"partita: note: {note}", file=sys.stderr)
+    return SweepSource(
+        graph=graph, cluster=machines, text=cluster, pricing=pricing, microbatches=microbatches, objective=chosen
+    )
+
+
+def _problems(source: SweepSource) -> tuple[Callable[[Point], ThroughputProblem], str, str]:
+    """The throughput problem at a point, a name for the whole, and the time unit."""
+    from partita.sweep import scale_bandwidth
+
+    base = source.problem
+    if base is not None:
+        stated: ThroughputProblem = base
+
+        def from_file(point: Point) -> ThroughputProblem:
+            changed = stated
+            if point.devices is not None or point.memory_bytes is not None:
+                changed = stated.replace(accelerators=point.devices, memory_bytes=point.memory_bytes)
+            return scale_bandwidth(changed, point.bandwidth)
+
+        return from_file, stated.name, stated.unit
+    from partita.costs.price import price
+
+    graph, text = source.graph, source.text
+    assert graph is not None
 
     def from_model(point: Point) -> ThroughputProblem:
-        machines = read_cluster(cluster if point.devices is None else _counted(cluster, point.devices))
-        problem = price(graph, machines, **pricing_arguments(pricing, graph, machines, microbatches))
+        machines = read_cluster(text if point.devices is None else _counted(text, point.devices))
+        problem = price(graph, machines, **pricing_arguments(source.pricing, graph, machines, source.microbatches))
         if point.memory_bytes is not None:
             problem = problem.replace(memory_bytes=point.memory_bytes)
         return scale_bandwidth(problem, point.bandwidth)
