@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import partita as pt
 from hybrid.brute_force import best_objective
 from hybrid.independent_evaluator import judge, stage_cost
-from hybrid.strategies import hybrid_problems
+from hybrid.strategies import hybrid_problems, machine_problems
 from partita.hybrid.evaluate import evaluate
 from partita.hybrid.plan import HybridPlan
 from partita.hybrid.problem import Configuration, Edge, HybridProblem, Layer
@@ -20,6 +21,8 @@ from partita.hybrid.recipes import DEFAULT_RECIPES
 from partita.hybrid.recipes.choices import fastest_choices
 from partita.hybrid.recipes.layouts import Layouts, find_blocks
 from partita.hybrid.recipes.protocol import Recipe, RecipeOptions
+from partita.hybrid_comparison import compare_hybrid
+from partita.reports.hybrid_limits import device_time
 from partita.result import Monitor
 from partita.units import GIB
 
@@ -66,6 +69,27 @@ def test_a_recipe_makes_a_plan_of_its_kind_or_says_why(recipe: Recipe, problem: 
     best = best_objective(problem)
     assert best is not None
     assert value >= best - 1e-9 * max(1.0, best)
+
+
+@given(problem=st.one_of(machine_problems(), hybrid_problems()))
+@settings(max_examples=60)
+def test_no_recipe_beats_the_planner(problem: HybridProblem) -> None:
+    best = pt.solve(problem, explain=False)
+    assert best.objective == 0 or best.status in (pt.Status.OPTIMAL, pt.Status.INFEASIBLE)
+    for row in compare_hybrid(problem):
+        if row.feasible:
+            assert row.plan is not None
+            assert row.step is not None
+            value, broken = judge(problem, row.plan)
+            assert broken == []
+            assert best.objective is not None
+            assert value >= best.objective * (1 - 1e-6) - 1e-9
+            assert row.step.per_sample >= value * (1 - 1e-9)
+            spent = device_time(problem, row.plan, evaluate(problem, row.plan))
+            assert spent.total == pytest.approx(problem.devices * value, rel=1e-9, abs=1e-9)
+            assert min(spent.parts().values()) >= -1e-9 * max(1.0, value)
+        else:
+            assert row.note
 
 
 def restricted(problem: HybridProblem, name: str) -> HybridProblem | None:
