@@ -1,8 +1,8 @@
 """Anneal a partition into blocks: labels never fall along the order, and one item at a time changes its block.
 
-An item may go anywhere between the largest label of its predecessors and the smallest of its successors. Pins per (net,
-block) tell what a move changes, and only two blocks change. The energy is Σ (cost / best)^power, which follows the
-best partition met.
+An item may go anywhere between the largest label of its predecessors and the smallest of its successors; two may change
+places. Pins per (net, block) tell what a move changes, and only two blocks change. The energy is Σ (cost / best)^power,
+which follows the best partition met.
 """
 
 from __future__ import annotations
@@ -46,6 +46,57 @@ def _reload(a: BlockArrays, held: float, space: float) -> float:
 
 
 @compiled
+def _gains(a: BlockArrays, pins: Ints, k: int, v: int, old: int, new: int) -> tuple[float, float]:
+    """What the costs of two blocks, apart from memory, change by when v moves from one to the other."""
+    gain_old, gain_new = -a.work[v], a.work[v]
+    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        e = a.item_nets[p]
+        size = a.net_ptr[e + 1] - a.net_ptr[e]
+        here, there = pins[e * k + old], pins[e * k + new]
+        if here == 1:
+            gain_old -= a.cost[e]
+        elif here == size:
+            gain_old += a.cost[e]
+        if there == 0:
+            gain_new += a.cost[e]
+        elif there + 1 == size:
+            gain_new -= a.cost[e]
+    return gain_old, gain_new
+
+
+@compiled
+def _shift(a: BlockArrays, pins: Ints, k: int, v: int, old: int, new: int) -> None:
+    """Move v's pins."""
+    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        pins[a.item_nets[p] * k + old] -= 1
+        pins[a.item_nets[p] * k + new] += 1
+
+
+@compiled
+def _window(a: BlockArrays, label: Ints, v: int, k: int) -> tuple[int, int]:
+    """Blocks that v can be in while the others stay."""
+    low, high = 0, k - 1
+    for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
+        low = max(low, label[a.pred[p]])
+    if low < k - 1:
+        for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
+            high = min(high, label[a.succ[p]])
+    return low, high
+
+
+@compiled
+def _adjacent(a: BlockArrays, v: int, u: int) -> bool:
+    """Whether one of two items precedes the other directly."""
+    for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
+        if a.succ[p] == u:
+            return True
+    for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):  # noqa: SIM110 (compiled code knows no generators)
+        if a.pred[p] == u:
+            return True
+    return False
+
+
+@compiled
 def anneal_blocks(
     a: BlockArrays,
     label: Ints,
@@ -55,6 +106,7 @@ def anneal_blocks(
     power: int,
     start: float,
     end: float,
+    swaps: float,
     trials: int,
     seed: int,
     stop: Longs,
@@ -62,8 +114,9 @@ def anneal_blocks(
     """Anneal ``label``, a partition into k blocks, in place; returns the largest cost of the best partition met.
 
     ``best`` is that of ``kept``, the best partition before, and ``kept`` is changed with it. So a long run can be made
-    of short ones. Temperatures fall geometrically from ``start`` to ``end``. A partition that breaks a hard limit has
-    infinite cost, and is left as it is.
+    of short ones. Temperatures fall geometrically from ``start`` to ``end``; a share ``swaps`` of the trials exchange
+    two items (none where memory is limited). A partition that breaks a hard limit has infinite cost, and is left as
+    it is.
     """
     np.random.seed(seed)
     n, m = label.shape[0], a.cost.shape[0]
@@ -107,31 +160,30 @@ def anneal_blocks(
                 break
         v = np.random.randint(0, n)
         old = label[v]
-        low, high = 0, k - 1
-        for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-            low = max(low, label[a.pred[p]])
-        if low == k - 1:
-            continue
-        for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-            high = min(high, label[a.succ[p]])
+        low, high = _window(a, label, v, k)
         if low >= high:
             continue
-        new = np.random.randint(low, high)
-        if new >= old:
-            new += 1
-        cost_old, cost_new = costs[old] - a.work[v], costs[new] + a.work[v]
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[p]
-            size = a.net_ptr[e + 1] - a.net_ptr[e]
-            here, there = pins[e * k + old], pins[e * k + new]
-            if here == 1:
-                cost_old -= a.cost[e]
-            elif here == size:
-                cost_old += a.cost[e]
-            if there == 0:
-                cost_new += a.cost[e]
-            elif there + 1 == size:
-                cost_new -= a.cost[e]
+        u = -1
+        if swaps > 0.0 and not limited and np.random.random() < swaps:
+            # Exchange two items, where loads are a matter of few large ones.
+            u = np.random.randint(0, n)
+            new = label[u]
+            if new == old or new < low or new > high:
+                continue
+            first, second = _window(a, label, u, k)
+            if old < first or old > second or _adjacent(a, v, u):
+                continue
+        else:
+            new = np.random.randint(low, high)
+            if new >= old:
+                new += 1
+        gain_old, gain_new = _gains(a, pins, k, v, old, new)
+        cost_old, cost_new = costs[old] + gain_old, costs[new] + gain_new
+        if u >= 0:
+            _shift(a, pins, k, v, old, new)
+            gain_new, gain_old = _gains(a, pins, k, u, new, old)
+            cost_old += gain_old
+            cost_new += gain_new
         if limited:
             before_old, before_new = _reload(a, held[old], space[old]), _reload(a, held[new], space[new])
             held_old, held_new = held[old] - a.held[v], held[new] + a.held[v]
@@ -151,11 +203,14 @@ def anneal_blocks(
         energy_old, energy_new = _power(cost_old / best, power), _power(cost_new / best, power)
         change = energy_old + energy_new - energy[old] - energy[new]
         if change > 0.0 and (change > 20.0 * temperature or np.random.random() >= np.exp(-change / temperature)):
+            if u >= 0:
+                _shift(a, pins, k, v, new, old)
             continue
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[p]
-            pins[e * k + old] -= 1
-            pins[e * k + new] += 1
+        if u >= 0:
+            _shift(a, pins, k, u, new, old)
+            label[u] = old
+        else:
+            _shift(a, pins, k, v, old, new)
         if limited:
             held[old], held[new], space[new] = held_old, held_new, space_new
             if a.workspace[v] > 0.0 and a.workspace[v] >= space[old]:
@@ -171,10 +226,10 @@ def anneal_blocks(
             top = costs.max()
             if top < best * (1 - 1e-12):
                 kept[:] = label
-                # Costs are kept up by differences, so rounding adds up: start afresh.
-                best = block_costs(a, label, costs)
+                best = top
                 high_blocks = 0
                 for b in range(k):
                     energy[b] = _power(costs[b] / best, power)
                     high_blocks += costs[b] >= best
-    return best
+    # Costs are kept up by differences, and rounding adds up.
+    return block_costs(a, kept, costs)

@@ -66,8 +66,11 @@ class Cutter:
             return None
         return self._labels(order, self._back, fewest)
 
-    def best(self, order: Ints, below: float = math.inf) -> tuple[float, Ints] | None:
-        """The best cut of an order if it is below ``below``, otherwise None: one decision rejects most orders."""
+    def best(self, order: Ints, below: float = math.inf, tolerance: float = 0.0) -> tuple[float, Ints] | None:
+        """The best cut of an order if it is below ``below``, otherwise None: one decision rejects most orders.
+
+        With a ``tolerance`` a cut of a large problem may be worse than the best by so much (relative).
+        """
         self.orders += 1
         if below == math.inf:
             found = self._first(order)
@@ -80,7 +83,7 @@ class Cutter:
             return None
         if self.blocks.items <= TABLE_ITEMS:
             return self._by_table(order, value, found)
-        return self._by_decisions(order, value, found)
+        return self._by_decisions(order, value, found, tolerance)
 
     def _first(self, order: Ints) -> Ints | None:
         """Some cut: feel the way up from what is surely too low."""
@@ -114,9 +117,9 @@ class Cutter:
         # With rounding, the sums along an order may differ from those of the blocks.
         return float(self.blocks.costs(label).max()), label
 
-    def _by_decisions(self, order: Ints, value: float, label: Ints) -> tuple[float, Ints]:
+    def _by_decisions(self, order: Ints, value: float, label: Ints, tolerance: float = 0.0) -> tuple[float, Ints]:
         low = self.blocks.low
-        while value > low and self.stop[0] == 0:
+        while value > low * (1 + tolerance) and self.stop[0] == 0:
             # Halve the range until it is narrow; then one decision just under the value ends it, or lowers it.
             narrow = value - low <= 1e-4 * value
             target = value * (1 - CLOSE) if narrow else (low + value) / 2

@@ -24,14 +24,20 @@ __all__ = ["PartitionSearch"]
 #: (power, first temperature, last temperature) of rounds that take turns. A low power moves load between all blocks; a
 #: high one sees the largest only.
 SCHEDULE = ((8, 0.6, 0.003), (12, 0.3, 0.003), (8, 0.2, 0.005), (30, 0.05, 0.002))
+#: Temperatures are lower where a move is small beside a block: by this times devices per item.
+COOLER = 22.0
 #: Most trials of one step.
 STEP = 1 << 18
 #: Trials per item of the first round: of small problems (up to a step's trials), and of large ones.
 FIRST_SMALL, FIRST_LARGE = 1500, 300
 #: Rounds grow by this, up to so many trials per item.
 GROWTH, MOST_PER_ITEM = 1.3, 1 << 19
+#: Share of trials that exchange two items.
+SWAPS = 0.5
 #: Every so many rounds one begins from a new order.
 FRESH = 8
+#: Cuts of large problems need not be better than this: annealing goes on with them.
+ROUGH = 0.003
 #: Stage-respecting orders cut after a round.
 CUTS = 6
 
@@ -129,7 +135,8 @@ class PartitionSearch:
         while True:
             label = self.label.copy()
             if number % FRESH == FRESH - 1:
-                found = self.cutter.best(self.cutter.order(self.random.random(n), int(self.random.integers(3))))
+                order = self.cutter.order(self.random.random(n), int(self.random.integers(3)))
+                found = self.cutter.best(order, tolerance=ROUGH)
                 label = self.label.copy() if found is None else found[1]
                 yield
             yield from self._round(label, SCHEDULE[number % len(SCHEDULE)], int(length))
@@ -144,7 +151,7 @@ class PartitionSearch:
         for number in range(orders):
             mode = (1, 2, 0)[number % 3]
             order = self.cutter.order(self.random.random(n), mode) if number else np.arange(n, dtype=np.int32)
-            found = self.cutter.best(order, self.value)
+            found = self.cutter.best(order, self.value, ROUGH)
             if found is not None:
                 self._take(*found)
             yield
@@ -154,6 +161,8 @@ class PartitionSearch:
         from partita.kernels.partition import anneal_blocks
 
         power, start, end = schedule
+        start *= min(1.0, COOLER * self.blocks.devices / self.blocks.items)
+        end *= min(1.0, COOLER * self.blocks.devices / self.blocks.items)
         kept, value = label.copy(), math.inf
         steps = -(-length // STEP)
         trials = -(-length // steps)
@@ -171,6 +180,7 @@ class PartitionSearch:
                 power,
                 hot,
                 hot * cool,
+                SWAPS,
                 trials,
                 seed,
                 self.stop,
@@ -190,7 +200,7 @@ class PartitionSearch:
                 width = 3 if number % 4 == 3 else 2
                 fused = (label + int(self.random.integers(width))) // width
             order = self.cutter.order(self.random.random(self.blocks.items), int(self.random.integers(3)), fused)
-            found = self.cutter.best(order, value)
+            found = self.cutter.best(order, value, ROUGH)
             if found is not None:
                 value, label = found
                 self._take(value, label)
