@@ -117,30 +117,34 @@ class Blocks:
         chosen = self.uniform.work if weights is None else weights
         return [self.inside(int(v), block, block, scale * float(chosen[v])) for v in np.flatnonzero(chosen)]
 
+    def cuts(self, block: int, scale: float = 1.0) -> dict[int, Expression]:
+        """What each net costs if a block cuts it, times ``scale``, with the variables and rows that takes."""
+        return {
+            net: self.cut(net, block, scale * float(self.uniform.cost[net]))
+            for net in range(self.uniform.nets)
+            if self.uniform.net_ptr[net + 1] - self.uniform.net_ptr[net] > 1
+        }
+
     def load(self, block: int, scale: float = 1.0) -> list[Expression]:
         """f of a block, its work and the nets that it cuts, times ``scale``."""
-        parts = self.work(block, scale=scale)
-        for net in range(self.uniform.nets):
-            if self.uniform.net_ptr[net + 1] - self.uniform.net_ptr[net] > 1:
-                parts += self.cut(net, block, scale * float(self.uniform.cost[net]))
-        return parts
+        return [*self.work(block, scale=scale), *self.cuts(block, scale).values()]
 
     def _indicator(self, net: int, first: int, last: int, what: int) -> Expression:
         variable = self.model.add_binary() if self.whole_cuts else self.model.add_continuous(0.0, 1.0)
         self._about.append((variable, first, last, net, what))
         return [(variable, 1.0)], 0.0
 
-    def cut(self, net: int, block: int, factor: float) -> list[Expression]:
+    def cut(self, net: int, block: int, factor: float) -> Expression:
         """factor · c with new variables and rows: whether a net is cut by a block; see the module."""
         pins = [int(v) for v in self.uniform.pins(net)]
         first, last = (0, block - 1) if block == self.count - 1 and block else (block, block)
         if self.split_nets[net]:
-            return [_times(self._touched(net, block, pins), factor)]
+            return _times(self._touched(net, block, pins), factor)
         if len(pins) == 2 and first > 0:
             cut = self._indicator(net, first, last, _CUT)
             for v, w in (pins, pins[::-1]):
                 self.row([cut, self.inside(v, first, last, -1.0), self.inside(w, first, last)], lower=0.0)
-            return [_times(cut, factor)]
+            return _times(cut, factor)
         # Unions of the first blocks are entered by what comes first in the order, and left whole by what comes last.
         maker = self.order.maker[net] if first == 0 else -1
         ender = self.order.ender[net] if first == 0 else -1
@@ -156,7 +160,8 @@ class Blocks:
             every = self._indicator(net, first, last, _EVERY)
             for v in pins:
                 self.row([every, self.inside(v, first, last, -1.0)], upper=0.0)
-        return [_times(some, factor), _times(every, -factor)]
+        some_, every_ = _times(some, factor), _times(every, -factor)
+        return some_[0] + every_[0], some_[1] + every_[1]
 
     def _touched(self, net: int, block: int, pins: list[int]) -> Expression:
         """Whether a net that is split in any case has a pin in a block; pins that are apart are not there together."""
@@ -181,7 +186,8 @@ class Blocks:
 
     def label(self, values: Floats) -> Ints:
         """(n,) block of every item at a point."""
-        return (self.count - 1 - (values[self.y] > 0.5).sum(axis=0)).astype(np.int32)
+        label: Ints = (self.count - 1 - (values[self.y] > 0.5).sum(axis=0)).astype(np.int32)
+        return label
 
     def point(self, label: Ints) -> Floats:
         """Values of all variables for (n,) blocks; what else there is than y and cuts is left at 0."""

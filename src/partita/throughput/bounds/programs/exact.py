@@ -1,0 +1,188 @@
+"""The exact program of acyclic splits, and the same with several blocks taken together.
+
+What every split with loads up to a cutoff has in common (``facts_at``) makes both much stronger than the paper's
+program, whose linear relaxation spreads every item evenly over the blocks and cuts nothing: windows fix variables; a
+net that is cut in any case costs every block with a pin of it, once for pins that are apart; and charged work bounds
+blocks. Charged work counts nets that are cut in any case only, so the nets that need not be cut are added to it:
+Σ charge(v)·x_vb + Σ cost(e)·c_eb over those <= the largest load.
+
+Source of the exact program: Archer et al., "Practical Performance Guarantees for Pipelined DNN Inference" (ICML 2024),
+§3.1, solved by branching on y as there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import threading
+import time
+
+import numpy as np
+
+from partita.mip.model import Floats
+from partita.mip.solve import available
+from partita.throughput.bounds.knowledge import Knowledge
+from partita.throughput.bounds.programs.blocks import Blocks
+from partita.throughput.bounds.programs.facts import Facts, add_distances, facts_at
+from partita.throughput.bounds.programs.member import ProgramMember, cutoff_of, settled
+from partita.throughput.bounds.programs.order import Order, order_of
+from partita.throughput.bounds.programs.run import Program, granularity, remaining, round_up, run
+from partita.throughput.bounds.uniform import Uniform
+
+__all__ = ["ExactBound", "MergedBound", "split_program"]
+
+#: Targets of the merged programs, as the part of the way from the bound to the best value.
+STEP = 0.5
+#: A target this close to the best value (relative) is replaced by it.
+NEAR = 2e-3
+#: Programs of at most this many items times blocks are done before a second backend has started.
+SMALL = 100
+
+
+def split_program(
+    uniform: Uniform,
+    sizes: list[int],
+    low: float,
+    cutoff: float,
+    grain: float,
+    *,
+    order: Order | None = None,
+    facts: Facts | None = None,
+) -> Program:
+    """Minimise the largest average load of superblocks with so many blocks each.
+
+    With sizes of 1 this is the exact program. Otherwise a superblock costs at most what its blocks cost together.
+    """
+    blocks = Blocks(uniform, len(sizes), order)
+    program = Program.over(blocks, low, cutoff, grain)
+    whole = max(sizes) == 1
+    if facts is not None:
+        place = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        blocks.keep_within(place[facts.first], place[facts.last])
+        if whole:
+            blocks.apart, blocks.split_nets = facts.apart, facts.split
+    for b, size in enumerate(sizes):
+        cuts = blocks.cuts(b, program.scale)
+        program.limit([*blocks.work(b, scale=program.scale), *cuts.values()], size)
+        if facts is not None and (facts.charge > uniform.work * (1 + 1e-9)).any():
+            others = [cost for net, cost in cuts.items() if not facts.split[net]]
+            program.limit([*blocks.work(b, facts.charge, program.scale), *others], size)
+    if facts is not None and whole:
+        add_distances(blocks, facts)
+    return program
+
+
+def compositions(devices: int) -> list[list[int]]:
+    """Sizes of two, three and four superblocks, those that are not single blocks already."""
+    found = []
+    for count in (2, 3, 4):
+        if devices > count:
+            bounds = [round(i * devices / count) for i in range(count + 1)]
+            found.append([b - a for a, b in itertools.pairwise(bounds)])
+    return found
+
+
+class MergedBound(ProgramMember):
+    """The exact program of two, three, four superblocks of several blocks each, whose average load is bounded.
+
+    A superblock of q blocks costs at most what they cost together: its work is theirs, and a net that it cuts is cut by
+    at least one of them. So the largest load is at least a q-th of its cost. Charged work of the blocks adds up, too.
+    Targets below the best value make the facts stronger and the program easier: what it proves holds up to the target.
+    """
+
+    name = "merged-mip"
+    summary = "exact program of a few superblocks of several blocks each, with charged work (needs HiGHS)"
+
+    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+        """Programs from small to large, each for rising targets as long as they are refuted."""
+        began = time.monotonic()
+        if settled(knowledge, self.name):
+            return
+        uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
+        order = order_of(uniform)
+        plans = compositions(uniform.devices)
+        for number, sizes in enumerate(plans):
+            refuted = True
+            while refuted and not knowledge.done:
+                left = remaining(began, deadline_s)
+                if left <= 0:
+                    return
+                top = cutoff_of(knowledge, grain)
+                target = knowledge.bound + STEP * (top - knowledge.bound)
+                target = top if top - target < NEAR * top else target
+                facts = facts_at(uniform, target, lambda: knowledge.stop() or remaining(began, deadline_s) <= 0)
+                if facts is None:
+                    knowledge.raise_bound(round_up(target, grain), self.name)
+                    refuted = target < top
+                    continue
+                program = split_program(uniform, sizes, knowledge.bound, target, grain, order=order, facts=facts)
+                share = 1.0 if number == len(plans) - 1 else 0.5
+                proven = run(
+                    program,
+                    knowledge,
+                    time_s=share * remaining(began, deadline_s),
+                    on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
+                )
+                knowledge.raise_bound(proven, self.name)
+                refuted = proven >= target and target < top
+
+
+class ExactBound(ProgramMember):
+    """The exact program, with a cutoff just below the best value known: its proof ends with no solution at all.
+
+    A start from the best split would be outside of that cutoff; it is given by the cutoff instead. Better splits that
+    turn up are evaluated anew and shared. Where two processors are free and SCIP is installed, HiGHS and SCIP run side
+    by side until one of them is done.
+    """
+
+    name = "exact-mip"
+    summary = "exact program of acyclic splits, branching on which items are in a block or before (needs HiGHS)"
+
+    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+        """One program; its bound counts as it rises. Without a deadline it ends with the optimum."""
+        began = time.monotonic()
+        if settled(knowledge, self.name):
+            return
+        uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
+        if not math.isfinite(knowledge.value):
+            # One block of everything: a split as good as any to begin with.
+            knowledge.offer(np.zeros(uniform.items, dtype=np.int32), uniform.load(np.ones(uniform.items, dtype=bool)))
+        if knowledge.done:
+            return
+        cutoff = cutoff_of(knowledge, grain)
+        facts = facts_at(uniform, cutoff, lambda: knowledge.stop() or remaining(began, deadline_s) <= 0)
+        if facts is None:
+            knowledge.raise_bound(round_up(cutoff, grain), self.name)
+            return
+        program = split_program(uniform, [1] * uniform.devices, knowledge.bound, cutoff, grain, facts=facts)
+        finished = threading.Event()
+
+        def offer(values: Floats) -> None:
+            label = program.blocks.label(values)
+            knowledge.offer(label, max(uniform.load(label == b) for b in range(uniform.devices)))
+
+        def go(backend: str) -> None:
+            proven = run(
+                program,
+                knowledge,
+                backend=backend,
+                time_s=remaining(began, deadline_s),
+                enough=lambda _: finished.is_set(),
+                on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
+                on_point=offer,
+            )
+            # No better split: the best one known before is optimal, up to the step below it.
+            knowledge.raise_bound(proven, self.name)
+            if not knowledge.stop() and remaining(began, deadline_s) > 0:
+                finished.set()
+
+        backends = ["highs"]
+        if available("scip") and len(os.sched_getaffinity(0)) > 1 and uniform.items * uniform.devices > SMALL:
+            backends.append("scip")
+        threads = [threading.Thread(target=go, args=(backend,), daemon=True) for backend in backends[1:]]
+        for thread in threads:
+            thread.start()
+        go(backends[0])
+        for thread in threads:
+            thread.join()
