@@ -58,6 +58,8 @@ class LayerPricer:
         By degree the link that a group talks over.
     training
         How the model is trained.
+    scaling
+        How much faster a part of an operator is than all of it.
     """
 
     splits: Splits
@@ -65,6 +67,7 @@ class LayerPricer:
     device: DeviceSpec
     paths: dict[int, LinkPath | None]
     training: Training
+    scaling: Roofline
 
     @property
     def view(self) -> View:
@@ -176,7 +179,7 @@ class LayerPricer:
         if modes.mode[v] is Mode.WHOLE or not whole:
             return whole
         op = self.view.graph.operators[v]
-        model = Roofline()
+        model = self.scaling
         return whole * model.time_s(self._part(v, op, modes), self.device) / model.time_s(op, self.device)
 
     def _part(self, v: int, op: Operator, modes: Modes) -> Operator:

@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from partita.cluster import Cluster, DeviceGroup, LinkPath
-from partita.costs.hierarchy import inside_paths
+from partita.catalogue.specs import DeviceSpec
+from partita.cluster import Cluster
 from partita.costs.menus.alike import signatures
 from partita.costs.menus.entries import LayerMenu, MenuEntry
 from partita.costs.menus.forward import View
 from partita.costs.menus.layers import assign_layers
+from partita.costs.menus.machines import find_machines
 from partita.costs.menus.modes import Modes, Splits, assign_modes
 from partita.costs.menus.pricing import LayerPricer, Training
 from partita.costs.menus.regions import find_embeddings, find_linears, find_regions
@@ -20,7 +21,7 @@ from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.errors import InputError, UnsupportedError
 from partita.graph import Graph
-from partita.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.units import format_bytes
 
 __all__ = ["MEMORY_OPTIONS", "LayerMenus", "Offload", "hybrid_problem", "layer_menus", "model_flops"]
@@ -154,9 +155,8 @@ def layer_menus(
 ) -> LayerMenus:
     """``hybrid_problem`` with what its numbers are made of; same parameters and errors."""
     _check(graph, microbatches, optimizer, optimizer_dtype, memory_options, zero1)
-    group = _group(cluster)
-    per_machine = _per_machine(cluster, group)
-    chosen = _degrees(degrees, len(group.indices), min(per_machine))
+    machines = find_machines(cluster)
+    chosen = machines.degrees(degrees)
     source: CostSource = Roofline() if costs is None else costs
 
     view = View(graph)
@@ -166,15 +166,13 @@ def layer_menus(
     for v, number in enumerate(layer):
         members[number].append(v)
     splits = Splits(view, layer, members, linears, find_embeddings(view), find_regions(view, linears, layer))
-    (inside,) = inside_paths(cluster, [group])
-    outside = cluster.slowest_path(group)
-    paths = {degree: inside if degree <= min(per_machine) else outside for degree in chosen}
     pricer = LayerPricer(
         splits,
-        _times(graph, source, group),
-        group.spec,
-        paths,
+        _times(graph, source, machines.device),
+        machines.device,
+        {degree: machines.path(degree) for degree in chosen},
         Training(microbatches, optimizer, optimizer_dtype, master_weights),
+        _scaling(source),
     )
     modes = {degree: assign_modes(splits, degree, sequence_parallel) for degree in chosen}
     menus = _menus(pricer, names, modes, memory_options)
@@ -183,21 +181,21 @@ def layer_menus(
     layers = tuple(_layer(menu, reserve, offload) for menu in menus)
     problem = HybridProblem(
         name=name if name is not None else f"{graph.name} on {cluster.name}",
-        devices=len(group.indices),
-        memory_bytes=max(float(group.spec.usable_bytes) - reserve, 0.0),
-        bandwidth_bytes_per_unit=_bandwidth(cluster, group, inside, outside),
+        devices=machines.count,
+        memory_bytes=max(float(machines.device.usable_bytes) - reserve, 0.0),
+        bandwidth_bytes_per_unit=machines.bandwidth_bytes_per_s,
         microbatches=microbatches,
         layers=layers,
         edges=_edges(view, layer),
         unit="s",
         weight_sync_per_batch=True,
-        hierarchy=_hierarchy(per_machine, inside, outside),
+        hierarchy=machines.hierarchy,
         notes=(*graph.notes, *source.notes(), *_notes(menus, modes, reserve, sequence_parallel)),
     )
     return LayerMenus(problem, tuple(menus), reserve)
 
 
-# -- checks and the cluster -----------------------------------------------------------------------------------------
+# -- checks and times -----------------------------------------------------------------------------------------------
 
 
 def _check(graph: Graph, microbatches: int, optimizer: str, dtype: str, options: Sequence[str], zero1: bool) -> None:
@@ -232,67 +230,26 @@ def _check_offload(offload: Offload | None, names: list[str], degrees: list[int]
                 )
 
 
-def _group(cluster: Cluster) -> DeviceGroup:
-    """The devices to train on."""
-    groups = cluster.groups()
-    accelerators = [group for group in groups if group.spec.accelerator]
-    usable = accelerators or groups
-    if len(usable) > 1:
-        kinds = ", ".join(group.spec.name for group in usable)
-        raise UnsupportedError(
-            f"cluster {cluster.name} has several kinds of devices ({kinds}); hybrid plans need devices of one kind"
-        )
-    return usable[0]
-
-
-def _per_machine(cluster: Cluster, group: DeviceGroup) -> list[int]:
-    machine = cluster.machine_of()
-    counts: dict[int, int] = {}
-    for device in group.indices:
-        counts[machine[device]] = counts.get(machine[device], 0) + 1
-    return list(counts.values())
-
-
-def _degrees(degrees: Sequence[int] | None, devices: int, per_machine: int) -> list[int]:
-    if degrees is None:
-        chosen = [1]
-        while chosen[-1] * 2 <= per_machine:
-            chosen.append(chosen[-1] * 2)
-        return chosen
-    if not degrees:
-        raise InputError("degrees is empty; give at least one tensor-parallel degree")
-    for degree in degrees:
-        if not 1 <= degree <= devices:
-            raise InputError(f"tensor-parallel degree {degree} must be between 1 and the cluster's {devices} devices")
-    return sorted(set(degrees))
-
-
-def _bandwidth(cluster: Cluster, group: DeviceGroup, inside: LinkPath | None, outside: LinkPath | None) -> float:
-    path = inside or outside
-    # A single device never transfers; its own link keeps the problem meaningful when the count is raised.
-    return cluster.links[group.spec.link].achievable_bytes_per_s if path is None else path.bandwidth_bytes_per_s
-
-
-def _hierarchy(per_machine: list[int], inside: LinkPath | None, outside: LinkPath | None) -> Hierarchy | None:
-    if len(per_machine) < 2 or inside is None or outside is None:
-        return None
-    if len(set(per_machine)) > 1:
-        raise UnsupportedError(
-            f"machines have {min(per_machine)} to {max(per_machine)} devices; hybrid plans need machines that are alike"
-        )
-    return Hierarchy(devices_per_machine=per_machine[0], machine_bandwidth_bytes_per_unit=outside.bandwidth_bytes_per_s)
-
-
-def _times(graph: Graph, source: CostSource, group: DeviceGroup) -> list[float]:
+def _times(graph: Graph, source: CostSource, device: DeviceSpec) -> list[float]:
     result = []
-    for op, time in zip(graph.operators, source.operator_times(graph, group.spec), strict=True):
+    for op, time in zip(graph.operators, source.operator_times(graph, device), strict=True):
         if time is None:
             raise InputError(
-                f"operator {op.name} cannot run on {group.spec.name} by the given costs; hybrid plans run every "
+                f"operator {op.name} cannot run on {device.name} by the given costs; hybrid plans run every "
                 "operator on the same kind of device"
             )
         result.append(time)
     return result
+
+
+def _scaling(source: CostSource) -> Roofline:
+    """The roofline that says how much faster a part of an operator is than all of it."""
+    while not isinstance(source, Roofline):
+        otherwise = getattr(source, "otherwise", None)
+        if otherwise is None:
+            return Roofline()
+        source = otherwise
+    return source
 
 
 # -- layers ---------------------------------------------------------------------------------------------------------

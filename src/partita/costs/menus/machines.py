@@ -1,0 +1,129 @@
+"""The devices of a cluster as hybrid plans see them: alike, in machines that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from partita.catalogue.specs import DeviceSpec
+from partita.cluster import Cluster, DeviceGroup, LinkPath, Machine
+from partita.costs.hierarchy import inside_paths
+from partita.errors import InputError, UnsupportedError
+from partita.hybrid.problem import Hierarchy
+
+__all__ = ["Machines", "find_machines"]
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Devices to train on.
+
+    Attributes
+    ----------
+    device, count
+        What each is, and how many there are.
+    per_machine
+        The fewest of them in a machine.
+    inside, outside
+        The slowest way between two devices of one machine, and between any two; None where there are none.
+    bandwidth_bytes_per_s
+        What each device moves per second; with a hierarchy inside its machine.
+    hierarchy
+        Machines of several devices; None where all ways are alike.
+    """
+
+    device: DeviceSpec
+    count: int
+    per_machine: int
+    inside: LinkPath | None
+    outside: LinkPath | None
+    bandwidth_bytes_per_s: float
+    hierarchy: Hierarchy | None
+
+    def path(self, degree: int) -> LinkPath | None:
+        """The slowest way in a tensor-parallel group."""
+        return self.inside if degree <= self.per_machine else self.outside
+
+    def degrees(self, asked: Sequence[int] | None) -> list[int]:
+        """Tensor-parallel degrees, ascending: those asked for, or powers of two up to the devices of a machine.
+
+        Raises
+        ------
+        InputError
+            If a degree is asked for that no group of the cluster can have.
+        """
+        if asked is None:
+            return [1 << k for k in range(self.per_machine.bit_length())]
+        if not asked:
+            raise InputError("degrees is empty; give at least one tensor-parallel degree")
+        most, where = (self.per_machine, "a machine's") if self.hierarchy is not None else (self.count, "the cluster's")
+        for degree in asked:
+            if not 1 <= degree <= most:
+                raise InputError(f"tensor-parallel degree {degree} must be between 1 and {where} {most} devices")
+        return sorted(set(asked))
+
+
+def find_machines(cluster: Cluster) -> Machines:
+    """The devices of a cluster.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are several kinds of accelerators, or several machines with different numbers of them.
+    """
+    group = _group(cluster)
+    machine = cluster.machine_of()
+    counts: dict[int, int] = {}
+    for device in group.indices:
+        counts[machine[device]] = counts.get(machine[device], 0) + 1
+    sample = _sample(cluster)
+    members = _group(sample)
+    (inside,), outside = inside_paths(sample, [members]), sample.slowest_path(members)
+    hierarchy = None
+    if len(counts) > 1 and inside is not None and outside is not None:
+        if len(set(counts.values())) > 1:
+            raise UnsupportedError(
+                f"machines of cluster {cluster.name} have {min(counts.values())} to {max(counts.values())} "
+                f"{group.spec.name}; hybrid plans need machines that are alike"
+            )
+        per_machine, bandwidth = min(counts.values()), outside.bandwidth_bytes_per_s
+        hierarchy = Hierarchy(devices_per_machine=per_machine, machine_bandwidth_bytes_per_unit=bandwidth)
+    path = inside or outside
+    # A single device never transfers; its own link keeps the problem meaningful when the count is raised.
+    link = cluster.links[group.spec.link].achievable_bytes_per_s
+    return Machines(
+        device=group.spec,
+        count=len(group.indices),
+        per_machine=min(counts.values()),
+        inside=inside,
+        outside=outside,
+        bandwidth_bytes_per_s=link if path is None else path.bandwidth_bytes_per_s,
+        hierarchy=hierarchy,
+    )
+
+
+def _group(cluster: Cluster) -> DeviceGroup:
+    """The devices to train on: accelerators, where there are any."""
+    groups = cluster.groups()
+    usable = [group for group in groups if group.spec.accelerator] or groups
+    if len(usable) > 1:
+        kinds = ", ".join(group.spec.name for group in usable)
+        raise UnsupportedError(
+            f"cluster {cluster.name} has several kinds of devices ({kinds}); hybrid plans need devices of one kind"
+        )
+    return usable[0]
+
+
+def _sample(cluster: Cluster) -> Cluster:
+    """Two machines of each make, which stand for all: ways between thousands of devices need not be looked at."""
+    if cluster.matrix_bytes_per_s is not None:
+        return cluster
+    seen: dict[Machine, int] = {}
+    kept = []
+    for machine in cluster.machines:
+        seen[machine] = seen.get(machine, 0) + 1
+        if seen[machine] <= 2:
+            kept.append(machine)
+    return msgspec.structs.replace(cluster, machines=tuple(kept))
