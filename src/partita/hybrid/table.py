@@ -17,7 +17,7 @@ __all__ = ["best_times"]
 
 #: Most suffix sets: a table takes thousands of decisions.
 MOST_SETS = 1000
-#: The next target is this much below the largest time of the last.
+#: A target this much below a time excludes it.
 _BELOW = 1e-9
 
 
@@ -28,15 +28,14 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
     s; infinite where there is no plan. k goes to ``problem.devices``, s to the smaller of devices and microbatches; the
     other fields, the microbatches of a batch among them, stay as they are. Values are exact to 1e-9, relative.
 
-    Targets sweep downwards: a decision gives, for each s, the fewest devices and the smallest bottleneck they reach,
-    and the next target is just under the largest of these.
+    Decisions about a few targets each fill one entry of every column s, the fewest devices and the smallest bottleneck
+    they reach; see ``_cover`` for how the targets are chosen.
 
     Raises
     ------
     UnsupportedError
         If there are too many suffix sets, or configurations of one degree differ in weights or synchronisation.
     """
-    from partita.kernels.hybrid import NONE
     from partita.kernels.hybrid_stages import fill_times
 
     model = build_model(problem)
@@ -56,17 +55,35 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
             f"problem {problem.name!r} has too many stages for a table; solve it for one size at a time"
         )
     fill_times(family.arrays, family.scratch, family.known, stop)
-    least = np.empty(family.fewest.shape)
-    columns = np.arange(model.width + 1)
-    target = math.inf
-    while True:
-        family.fill(target, least)
-        fewest, times = family.fewest[-1], least[-1]
-        found = fewest < NONE
-        if not found.any():
-            break
-        np.minimum.at(table, (fewest[found], columns[found]), times[found])
-        target = float(times[found].max()) * (1 - _BELOW)
-        if target <= 0:
-            break
+    _cover(family, table)
     return np.minimum.accumulate(np.minimum.accumulate(table, axis=0), axis=1)
+
+
+def _cover(family: Family, table: npt.NDArray[np.float64]) -> None:
+    """Decide targets until every number of devices that some column of the table needs has been seen.
+
+    The fewest devices of a column rise as the target falls. A decision tells, for all columns, the least target at
+    which they stay what they are. Between two decisions a column may hide something only where its devices differ by
+    two or more; the next target is just under the median of those columns' least targets, and the decision looks only
+    for plans that those columns may hide.
+    """
+    devices, columns = len(table) - 1, np.arange(table.shape[1])
+    least = np.empty(family.fewest.shape)
+    nothing = np.full(len(columns), math.inf)
+    pending = [(np.full(len(columns), -1), nothing, 0.0, np.full(len(columns), devices + 1))]
+    while pending:
+        fewest, times, low, most = pending.pop()
+        hides = (most > fewest + 1) & (times * (1 - _BELOW) > low)
+        if not hides.any():
+            continue
+        above = np.sort(times[hides])
+        target = float(above[len(above) // 2]) * (1 - _BELOW)
+        # A column's plan goes through sets with at most its sum.
+        limits = np.maximum.accumulate(np.where(hides, most - 1, -1)[::-1])[::-1].astype(np.int32)
+        family.fill(target, limits, least)
+        found = hides & (family.fewest[-1] < most)
+        between, value = np.where(hides, most, fewest), times.copy()
+        between[found], value[found] = family.fewest[-1][found], least[-1][found]
+        table[between[found], columns[found]] = np.minimum(table[between[found], columns[found]], value[found])
+        pending.append((fewest, times, target, between))
+        pending.append((between, value, low, most))

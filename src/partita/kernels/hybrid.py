@@ -34,7 +34,7 @@ def decide(
     s: HybridScratch,
     known: HybridKnown,
     target: float,
-    devices: int,
+    limits: Ints,
     fewest: Ints,
     least: Floats,
     ahead: Ints,
@@ -42,8 +42,9 @@ def decide(
 ) -> int:
     """Fill ``fewest`` (Z, S + 1): the fewest devices that run each set with degrees summing to at most s.
 
-    ``target`` is the largest time per sample of a stage. Entries that cannot be completed within ``devices`` may stay
-    at NONE. ``ahead`` (Z,) is filled with the devices that the layers outside need at least. If ``least`` has the shape
+    ``target`` is the largest time per sample of a stage. Only plans are of interest that have at most ``limits[s]``
+    devices, which never rises, for all layers if the degrees of some sets inside add up to s: other entries may stay at
+    NONE. ``ahead`` (Z,) is filled with the devices that the layers outside need at least. If ``least`` has the shape
     of ``fewest`` it becomes the smallest bottleneck of the plans that attain it: a plan with the fewest devices for a
     set and a sum has the fewest for the sets inside it, too, so that the bottleneck follows the same recursion; this
     needs every degree uniform and ``fill_times`` first. Returns the fewest devices for the whole model, NONE if there
@@ -60,28 +61,31 @@ def decide(
     if carry:
         least[:] = np.inf
         least[0, :] = 0.0
+    devices = limits[0]
     if look_ahead(h, target, devices, ahead, stop) > devices:
         return -1 if stop[0] != 0 else NONE
     for i in range(sets - 1):
         if stop[0] != 0:
             return -1
-        points = close(fewest[i], least[i if carry else 0], carry, devices - ahead[i], at, held, slowest)
+        points = close(fewest[i], least[i if carry else 0], carry, limits, ahead[i], at, held, slowest)
         if points > 0:
             best = held[points - 1]
-            count = supersets(h.work, ahead, h.members, i, target, devices - best, outers)
+            count = supersets(h.work, ahead, h.members, i, target, limits[at[0]] - best, outers)
             reached = outers[:count]
-            extend(h, s, known, i, reached, target, devices, fewest, least, at, held, slowest, points, ahead, stop)
-    close(fewest[sets - 1], least[sets - 1 if carry else 0], carry, devices, at, held, slowest)
+            extend(h, s, known, i, reached, target, limits, fewest, least, at, held, slowest, points, ahead, stop)
+    close(fewest[sets - 1], least[sets - 1 if carry else 0], carry, limits, 0, at, held, slowest)
     return int(fewest[sets - 1, width - 1])
 
 
 @compiled
-def close(row: Ints, times: Floats, carry: bool, most: int, at: Ints, held: Ints, slowest: Floats) -> int:
-    """Make a row fall, drop entries above ``most``, and list where it falls; returns their number."""
+def close(
+    row: Ints, times: Floats, carry: bool, limits: Ints, ahead: int, at: Ints, held: Ints, slowest: Floats
+) -> int:
+    """Make a row fall, drop entries beyond the limits, and list where it falls; returns their number."""
     best, worst, count = NONE, np.inf, 0
     for k in range(row.shape[0]):
         time = times[k] if carry else 0.0
-        if row[k] <= most and (row[k] < best or (row[k] == best and time < worst)):
+        if row[k] <= limits[k] - ahead and (row[k] < best or (row[k] == best and time < worst)):
             best, worst = row[k], time
             at[count], held[count], slowest[count] = k, best, worst
             count += 1
@@ -165,7 +169,7 @@ def extend(
     inner: int,
     outers: Ints,
     target: float,
-    devices: int,
+    limits: Ints,
     fewest: Ints,
     least: Floats,
     at: Ints,
@@ -195,7 +199,7 @@ def extend(
         uniform = h.uniform[r] != 0
         edge_enter, edge_leave = h.edge_enter[r], h.edge_leave[r]
         for outer in outers:
-            spare = devices - ahead[outer]
+            spare = limits[at[0]] - ahead[outer]
             if t > spare - best or missing[r, outer] != missing[r, inner]:
                 continue
             most = min((spare - best) // t, top - at[0])
@@ -215,7 +219,7 @@ def extend(
             falling = uniform and (not per_batch or 4.0 * weight < batch * target)
             for p in range(points):
                 begin, used = at[p], held[p]
-                most = min((spare - used) // t, top - begin)
+                most = min((limits[begin] - ahead[outer] - used) // t, top - begin)
                 if most < first:
                     continue
                 # Candidates: 1, then the least that time or the last place allows, then by bisection or one by one.
@@ -267,6 +271,8 @@ def extend(
                 if found == 0:
                     continue
                 cost = used + found * t
+                if cost > limits[begin + found] - ahead[outer]:
+                    continue
                 if not carry:
                     into[begin + found] = min(into[begin + found], cost)
                 elif cost <= into[begin + found]:

@@ -63,12 +63,12 @@ class Family:
         return None if found < 0 or found >= NONE else found
 
     def _fill(self, target: float) -> int:
-        return self.fill(target, np.empty((1, 1)))
+        limits = np.full(self.model.width + 1, self.model.problem.devices, dtype=np.int32)
+        return self.fill(target, limits, np.empty((1, 1)))
 
-    def fill(self, target: float, least: npt.NDArray[np.float64]) -> int:
-        """Decide, and fill ``least`` if it has the shape of ``fewest``; as the kernel ``decide``."""
-        devices = self.model.problem.devices
-        return decide(self.arrays, self.scratch, self.known, target, devices, self.fewest, least, self.ahead, self.stop)
+    def fill(self, target: float, limits: npt.NDArray[np.int32], least: npt.NDArray[np.float64]) -> int:
+        """As the kernel ``decide``."""
+        return decide(self.arrays, self.scratch, self.known, target, limits, self.fewest, least, self.ahead, self.stop)
 
     def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
         steps = np.empty((len(self.model.order) + 1, STEP), dtype=np.int32)
