@@ -254,6 +254,40 @@ def test_any_graph() -> None:
     assert pt.solve(found.problem).plan is not None
 
 
+def test_tokens_are_not_features() -> None:
+    class Mixer(nn.Module):  # type: ignore[misc]
+        """Products over features and, transposed, over tokens; the last pair mixes both."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(256)
+            self.up, self.down = nn.Linear(128, 512, bias=False), nn.Linear(512, 128, bias=False)
+            self.features, self.tokens = nn.Linear(256, 256, bias=False), nn.Linear(128, 128, bias=False)
+
+        def forward(self, x: Any) -> Any:
+            x = x + self.down(torch.relu(self.up(self.norm(x).transpose(1, 2)))).transpose(1, 2)
+            return x + self.tokens(torch.relu(self.features(self.norm(x))).transpose(1, 2)).transpose(1, 2)
+
+    class Two(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList(Mixer() for _ in range(2))
+
+        def forward(self, x: Any) -> Any:
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    found_graph = trace(Two(), torch.zeros(4, 128, 256))
+    found = layer_menus(found_graph, CLUSTER, microbatches=8, sequence_parallel=False)
+    for menu in found.layers[:2]:
+        assert [(region.kind, region.units) for region in menu.regions] == [("mlp", (512,))]
+    # With tokens shared out, the region's source is gathered, and what the lone product over tokens reads.
+    sequence = layer_menus(found_graph, CLUSTER, microbatches=8).layers[1].entry(4)
+    gathered = Counter(c.tensor for c in sequence.collectives if c.kind == "all-gather" and c.phase == "forward")
+    assert len(gathered) == 2
+
+
 def test_heads_that_a_degree_does_not_divide() -> None:
     found = layer_menus(graph(layers=2, heads=4), CLUSTER, microbatches=8)
     four, eight = (found.layers[1].entry(t) for t in (4, 8))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from partita.costs.menus.forward import View, numel
 from partita.costs.menus.regions import Embedding, Linear, Region
@@ -56,6 +57,26 @@ class Splits:
     linears: dict[int, Linear]
     embeddings: dict[int, Embedding]
     regions: list[Region]
+
+    @cached_property
+    def tokens(self) -> list[int]:
+        """Tokens of each layer: those of the largest tensor that enters it, or of what it looks up; 0 if unknown."""
+        graph = self.view.graph
+        result = []
+        for layer, members in enumerate(self.members):
+            forward = [v for v in members if not self.view.backward[v]]
+            entering = [
+                graph.tensors[place]
+                for v in forward
+                for place in self.view.inputs[v]
+                if (maker := graph.tensors[place].producer) is not None
+                and self.layer[maker] != layer
+                and self.view.state[maker]
+            ]
+            looked_up = [graph.tensors[p] for v in forward if v in self.embeddings for p in self.view.outputs[v]]
+            largest = max(entering or looked_up, key=numel, default=None)
+            result.append(0 if largest is None else _tokens(largest))
+        return result
 
 
 @dataclass(frozen=True)
@@ -174,7 +195,9 @@ def _by_token(splits: Splits, v: int, degree: int) -> bool:
     read = [graph.tensors[place] for place in view.inputs[v]]
     if v in splits.linears:
         linear = splits.linears[v]
-        return linear.experts == 1 and linear.tokens % degree == 0
+        # A transposed source may have tokens for features: then its rows are not the layer's tokens.
+        same = linear.tokens == splits.tokens[splits.layer[v]]
+        return same and linear.experts == 1 and linear.tokens % degree == 0
     if graph.operators[v].flops or name in LOSSES or not written:
         return False
     tokens = _tokens(written[0])

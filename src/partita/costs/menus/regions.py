@@ -272,9 +272,15 @@ def _finish(view: View, linears: dict[int, Linear], layer: list[int], part: _Fou
     if not all(_width(view, linears, v) for v in (*columns, *rows)):
         return None
     products = [v for v in operators if view.graph.operators[v].flops]
+    # What rows multiply must be the features that columns make, not tokens that a transposed reader takes for features.
+    if {linears[v].tokens for v in rows} - {linears[v].tokens for v in columns}:
+        return None
     if products:
         return _attention(view, linears, columns, rows, operators, products)
     if any(name in SOFTMAX | REDUCTIONS | NORMS for name in names):
+        return None
+    tokens = {linears[v].tokens for v in (*columns, *rows)}
+    if len(tokens) > 1 or not all(_in_rows(view.graph.tensors[place].shape, *tokens) for place in part.tensors):
         return None
     units = sorted({_features(view, linears, c, place) for c in columns for place in view.outputs[c]})
     units += [linears[v].inputs for v in rows]
@@ -289,6 +295,11 @@ def _width(view: View, linears: dict[int, Linear], v: int) -> bool:
 
 def _features(view: View, linears: dict[int, Linear], column: int, place: int) -> int:
     return numel(view.graph.tensors[place]) // linears[column].tokens
+
+
+def _in_rows(shape: tuple[int, ...], tokens: int) -> bool:
+    """Whether the first dimensions of a shape are so many tokens, and the last their features."""
+    return any(math.prod(shape[:k]) == tokens for k in range(len(shape) + 1))
 
 
 def _open(view: View, tensors: list[int]) -> bool:
@@ -335,6 +346,8 @@ def _attention(
             return None
         scores = graph.tensors[view.outputs[products[0]][0]]
         width = graph.operators[products[0]].flops // (2 * numel(scores))
+        if not width or linears[rows[0]].inputs % width:
+            return None
         heads = linears[rows[0]].inputs // width
     units = {heads}
     for column in columns:
