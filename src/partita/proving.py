@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.result import Bound, Monitor
-from partita.throughput.bounds import HIERARCHY
+from partita.throughput.bounds import HIERARCHY, STREAMING
 from partita.throughput.bounds.knowledge import Knowledge
 from partita.throughput.bounds.scheduler import run_hierarchy
 from partita.throughput.bounds.uniform import Ints, uniform, uniform_refusal
@@ -89,13 +89,19 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     if bound is not None:
         knowledge.raise_bound(bound.value, search.name)
         parts.append(bound)
+    streams = STREAMING.supports(problem) is None
     if not knowledge.done:
-        left = monitor.remaining_s
+        left = monitor.remaining_s / (2 if streams else 1)
         run_hierarchy(knowledge, HIERARCHY, None if np.isinf(left) else left)
         valid = {method.name: method.valid_for for method in HIERARCHY}
         merged = _contracted(problem, knowledge)
         for name, proven, seconds in knowledge.proven:
             parts.append(Bound(proven, name, "acyclic" if merged else valid[name], seconds))
+    if streams and not knowledge.done:
+        started = monitor.elapsed_s
+        proven = STREAMING.prove(problem, monitor, knowledge.value)
+        parts.append(Bound(proven, STREAMING.name, STREAMING.valid_for, monitor.elapsed_s - started))
+        knowledge.raise_bound(proven, STREAMING.name)
     if not knowledge.done:
         again, better = _search(problem, search, monitor, monitor.remaining_s)
         if again.infeasible:

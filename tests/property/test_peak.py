@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +17,7 @@ import partita as pt
 from partita.errors import InputError
 from partita.kernels.variant_ideals import FOUND, REFUTED
 from partita.result import Monitor, Status
+from partita.throughput.bounds import HIERARCHY, STREAMING
 from partita.throughput.evaluate import evaluate
 from partita.throughput.peak import best_order, order_violation, ordered_plan, peak_of_order
 from partita.throughput.plan import Plan, Stage
@@ -262,6 +264,30 @@ def test_groups(seed: int) -> None:
     assert outcome.plan is not None
     assert evaluate(problem, outcome.plan).objective == pytest.approx(best, rel=1e-8, abs=1e-9)
     assert outcome.bound == pytest.approx(best, rel=1e-8, abs=1e-9)
+
+
+@given(seed=st.integers(0, 10**6), peaks=st.booleans())
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_the_bound_of_streaming_problems(seed: int, peaks: bool) -> None:
+    problem = make_problem(seed)
+    kind = problem.kinds[0]
+    problem = problem.replace(
+        kinds=(DeviceKind(name="kind0", count=2, memory_bytes=kind.memory_bytes or 2.0, reload_time_per_byte=1.5),),
+        operators=tuple(msgspec.structs.replace(op, times=op.times[:1]) for op in problem.operators),
+        working_memory="peak" if peaks else "largest",
+    )
+    best = best_value(problem)
+    assert STREAMING.supports(problem) is None
+    assert STREAMING.bound(problem, Monitor(10.0)).value <= best * (1 + 1e-9)
+    assert pt.bound(problem, time_limit_s=10).value == pytest.approx(best, rel=1e-6, abs=1e-9)
+
+
+def test_the_bound_of_streaming_problems_counts_parameters() -> None:
+    problem = pt.regal_problem(0, nodes=50, devices=4, parameter_bytes=200, memory_bytes=100)
+    plain = max(method.bound(problem, Monitor(2.0)).value for method in HIERARCHY)
+    assert STREAMING.bound(problem, Monitor(5.0)).value > 1.2 * plain
+    assert STREAMING.supports(problem.replace(memory_bytes=float("inf"))) is not None
+    assert STREAMING.supports(problem.replace(streaming=False)) is not None
 
 
 def test_slicing_values_are_true() -> None:

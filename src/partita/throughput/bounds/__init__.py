@@ -8,10 +8,14 @@ from partita.throughput.bounds.covering_free import FreeCoveringBound
 from partita.throughput.bounds.node import FreeNodeBound, NodeBound
 from partita.throughput.bounds.protocol import BoundMethod, HierarchyBound
 from partita.throughput.bounds.simple import SimpleBound
+from partita.throughput.bounds.streaming import StreamingBound
 
-__all__ = ["DEFAULT_BOUNDS", "HIERARCHY"]
+__all__ = ["DEFAULT_BOUNDS", "HIERARCHY", "STREAMING"]
 
 #: Bounds of problems with identical devices, which tell each other what they find; see ``scheduler``.
 HIERARCHY: tuple[HierarchyBound, ...] = (SimpleBound(), NodeBound(), ChargeBound())
 
-DEFAULT_BOUNDS: tuple[BoundMethod, ...] = (CapacityBound(), *HIERARCHY, FreeNodeBound(), FreeCoveringBound())
+#: The hierarchy for problems in which memory costs time.
+STREAMING = StreamingBound(HIERARCHY)
+
+DEFAULT_BOUNDS: tuple[BoundMethod, ...] = (CapacityBound(), *HIERARCHY, STREAMING, FreeNodeBound(), FreeCoveringBound())
