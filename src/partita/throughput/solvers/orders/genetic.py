@@ -80,13 +80,14 @@ class Genetic:
             fresh[:children] = np.where(random.random((children, n)) < BIAS, elite, other)
         else:
             fresh = random.random((self.population, n))
+        before = self.fitness
         values = self._decode(fresh)
         keys = np.concatenate([self._keys[:keep], fresh[: len(values)]])
         merged = np.concatenate([self._values[:keep], values])
         rank = np.argsort(merged, kind="stable")
         self._keys, self._values = keys[rank], merged[rank]
         self.generations += 1
-        return bool(len(values)) and self.fitness in values
+        return self.fitness < before
 
     def _decode(self, fresh: Floats) -> Floats:
         """Fitness of new chromosomes, fewer than given where the run stops; remembers the best."""
