@@ -26,13 +26,16 @@ _LIMIT_S = 5.0
 
 
 def _problems() -> list[ThroughputProblem]:
-    """Small problems that between them reach every kernel: plain, training, and one variant of each search."""
+    """Small problems that between them reach every kernel: plain, identical devices, training, and one variant of each search."""
     times = (2.0, 3.0, 4.0, 1.0, 2.0, 3.0)
     plain = ThroughputProblem(
         name="warm-up",
         kinds=(DeviceKind(name="a", count=2, memory_bytes=50.0), DeviceKind(name="b", count=1, memory_bytes=60.0)),
         operators=tuple(Operator(id=i, times=(t, 2 * t), memory_bytes=10.0) for i, t in enumerate(times)),
         tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=1.0) for i in range(len(times) - 1)),
+    )
+    alike = plain.replace(
+        kinds=plain.kinds[:1], operators=tuple(Operator(id=i, times=(t,)) for i, t in enumerate(times))
     )
     backward = tuple(
         Operator(id=op.id + 10, times=op.times, backward=True, colocation=op.id, memory_bytes=1.0)
@@ -43,7 +46,7 @@ def _problems() -> list[ThroughputProblem]:
     gpipe = training.replace(schedule=Schedule(name="gpipe", microbatches=4))
     tight = tuple(DeviceKind(name=name, count=2, memory_bytes=15.0, reload_time_per_byte=0.1) for name in "ab")
     peak = plain.replace(kinds=tight, streaming=True, working_memory="peak")
-    return [plain, training, gpipe, plain.replace(communication="overlap"), plain.replace(max_replicas=2), peak]
+    return [plain, alike, training, gpipe, plain.replace(communication="overlap"), plain.replace(max_replicas=2), peak]
 
 
 def _run(solvers: tuple[Solver, ...], problems: list[ThroughputProblem]) -> None:
@@ -82,12 +85,12 @@ def main(arguments: list[str]) -> int:
     """Run every solver and baseline that takes them on over the small problems, the variants in a second process."""
     problems = _problems()
     if arguments == ["variants"]:
-        _run(DEFAULT_SOLVERS[:1], problems[2:])
+        _run(DEFAULT_SOLVERS[:1], problems[3:])
         _run_hybrid()
         return 0
     started = time.perf_counter()
     with subprocess.Popen([sys.executable, "-m", "partita.warm_up", "variants"]) as other:
-        _run((*DEFAULT_SOLVERS, *DEFAULT_BASELINES), problems[:2])
+        _run((*DEFAULT_SOLVERS, *DEFAULT_BASELINES), problems[:3])
         code = other.wait()
     print(f"kernels ready after {time.perf_counter() - started:.0f} s")
     return code
