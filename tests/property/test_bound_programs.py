@@ -64,7 +64,7 @@ def optimum(one: Uniform) -> float:
 
 
 @given(small)
-@examples(40)
+@examples(20)
 def test_no_program_exceeds_the_optimum_and_stronger_ones_prove_more(problem: ThroughputProblem) -> None:
     found = usable(problem)
     if found is None:

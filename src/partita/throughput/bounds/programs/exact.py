@@ -14,20 +14,17 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import threading
 import time
 
 import numpy as np
 
 from partita.mip.model import Floats
-from partita.mip.solve import available
 from partita.throughput.bounds.knowledge import Knowledge
 from partita.throughput.bounds.programs.blocks import Blocks
 from partita.throughput.bounds.programs.facts import Facts, add_distances, facts_at
 from partita.throughput.bounds.programs.member import ProgramMember, cutoff_of, settled
 from partita.throughput.bounds.programs.order import Order, order_of
-from partita.throughput.bounds.programs.run import Program, granularity, remaining, round_up, run
+from partita.throughput.bounds.programs.run import Program, granularity, race, remaining, round_up
 from partita.throughput.bounds.uniform import Uniform
 
 __all__ = ["ExactBound", "MergedBound", "split_program"]
@@ -36,8 +33,6 @@ __all__ = ["ExactBound", "MergedBound", "split_program"]
 STEP = 0.5
 #: A target this close to the best value (relative) is replaced by it.
 NEAR = 2e-3
-#: Programs of at most this many items times blocks are done before a second backend has started.
-SMALL = 100
 
 
 def split_program(
@@ -118,13 +113,12 @@ class MergedBound(ProgramMember):
                     continue
                 program = split_program(uniform, sizes, knowledge.bound, target, grain, order=order, facts=facts)
                 share = 1.0 if number == len(plans) - 1 else 0.5
-                proven = run(
+                proven = race(
                     program,
                     knowledge,
                     time_s=share * remaining(began, deadline_s),
                     on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
                 )
-                knowledge.raise_bound(proven, self.name)
                 refuted = proven >= target and target < top
 
 
@@ -132,8 +126,7 @@ class ExactBound(ProgramMember):
     """The exact program, with a cutoff just below the best value known: its proof ends with no solution at all.
 
     A start from the best split would be outside of that cutoff; it is given by the cutoff instead. Better splits that
-    turn up are evaluated anew and shared. Where two processors are free and SCIP is installed, HiGHS and SCIP run side
-    by side until one of them is done.
+    turn up are evaluated anew and shared. HiGHS and SCIP run side by side.
     """
 
     name = "exact-mip"
@@ -156,33 +149,16 @@ class ExactBound(ProgramMember):
             knowledge.raise_bound(round_up(cutoff, grain), self.name)
             return
         program = split_program(uniform, [1] * uniform.devices, knowledge.bound, cutoff, grain, facts=facts)
-        finished = threading.Event()
 
         def offer(values: Floats) -> None:
             label = program.blocks.label(values)
             knowledge.offer(label, max(uniform.load(label == b) for b in range(uniform.devices)))
 
-        def go(backend: str) -> None:
-            proven = run(
-                program,
-                knowledge,
-                backend=backend,
-                time_s=remaining(began, deadline_s),
-                enough=lambda _: finished.is_set(),
-                on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
-                on_point=offer,
-            )
-            # No better split: the best one known before is optimal, up to the step below it.
-            knowledge.raise_bound(proven, self.name)
-            if not knowledge.stop() and remaining(began, deadline_s) > 0:
-                finished.set()
-
-        backends = ["highs"]
-        if available("scip") and len(os.sched_getaffinity(0)) > 1 and uniform.items * uniform.devices > SMALL:
-            backends.append("scip")
-        threads = [threading.Thread(target=go, args=(backend,), daemon=True) for backend in backends[1:]]
-        for thread in threads:
-            thread.start()
-        go(backends[0])
-        for thread in threads:
-            thread.join()
+        # No better split: the best one known before is optimal, up to the step below it.
+        race(
+            program,
+            knowledge,
+            time_s=remaining(began, deadline_s),
+            on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
+            on_point=offer,
+        )

@@ -11,6 +11,8 @@ With HiGHS's feasibility tolerance of 1e-6 a row of loads near 1000 may be broke
 from __future__ import annotations
 
 import math
+import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.mip.model import Callbacks, Floats, ProgramStatus
-from partita.mip.solve import solve_program
+from partita.mip.solve import available, solve_program
 from partita.throughput.bounds.knowledge import Knowledge
 from partita.throughput.bounds.programs.blocks import Blocks, Expression
 from partita.throughput.bounds.uniform import Uniform
 
-__all__ = ["Program", "below", "granularity", "pool_bound", "remaining", "round_up", "run"]
+__all__ = ["Program", "below", "granularity", "pool_bound", "race", "remaining", "round_up", "run"]
 
 #: Largest load of interest inside of programs.
 UNIT = 1000.0
@@ -32,6 +34,8 @@ SLACK = 1e-6
 #: Numbers are tried to be multiples of 1 over these, and may add up to this much.
 FRACTIONS = (1, 2, 1024)
 LARGEST = 2.0**36
+#: Programs of at most this many items times boundaries are given to one backend.
+SMALL = 60
 
 
 def granularity(uniform: Uniform) -> float:
@@ -174,3 +178,47 @@ def run(
         return program.proven(math.inf)
     bounded(answer.bound)
     return proven
+
+
+def race(
+    program: Program,
+    knowledge: Knowledge,
+    *,
+    time_s: float,
+    on_bound: Callable[[float], None],
+    on_point: Callable[[Floats], None] | None = None,
+) -> float:
+    """``run`` by HiGHS, and by SCIP beside it, until one of them is done.
+
+    Which of the two gets further differs from graph to graph. HiGHS runs alone where SCIP is not installed, there is
+    only one processor, or the program is so small that it is solved before a second process has started.
+    """
+    uniform, ended = knowledge.uniform, threading.Event()
+    backends = ["highs"]
+    many = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    if available("scip") and many > 1 and uniform.items * (program.blocks.count - 1) > SMALL:
+        backends.append("scip")
+    proven = [0.0] * len(backends)
+
+    def go(place: int) -> None:
+        began = time.monotonic()
+        proven[place] = run(
+            program,
+            knowledge,
+            backend=backends[place],
+            time_s=time_s,
+            enough=lambda _: ended.is_set(),
+            on_bound=on_bound,
+            on_point=on_point,
+        )
+        on_bound(proven[place])
+        if time.monotonic() - began < time_s:
+            ended.set()
+
+    threads = [threading.Thread(target=go, args=(place,), daemon=True) for place in range(1, len(backends))]
+    for thread in threads:
+        thread.start()
+    go(0)
+    for thread in threads:
+        thread.join()
+    return max(proven)
