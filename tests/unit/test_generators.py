@@ -11,6 +11,7 @@ from partita.errors import InputError
 from partita.generators.graphs import FAMILIES, REGAL_FAMILIES, random_dag
 from partita.generators.plain import plain_problem
 from partita.generators.regal import regal_problem
+from partita.throughput.peak import best_order
 from partita.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
 
 
@@ -80,6 +81,13 @@ def test_problems_of_a_seed() -> None:
     assert len({regal_problem(s).name.split()[1] for s in range(60)}) == 4
 
 
+def test_hard_graphs() -> None:
+    problem = regal_problem(3, family="watts-strogatz", nodes=60, hard=0.1)
+    assert problem == regal_problem(3, family="watts-strogatz", nodes=60, hard=0.1)
+    ids = range(60)
+    assert best_order(problem, ids).peak <= 0.9 * best_order(problem, ids, nodes=1).peak
+
+
 def test_parameters_and_streaming() -> None:
     problem = regal_problem(1, nodes=60, parameter_bytes=100, memory_bytes=500)
     assert problem.streaming
@@ -97,6 +105,8 @@ def test_parameters_and_streaming() -> None:
         ({"devices": 0}, "devices is 0"),
         ({"parameter_bytes": float("nan")}, "parameter_bytes is nan"),
         ({"memory_bytes": -1.0}, "memory_bytes is -1"),
+        ({"hard": 1.0}, "hard is 1.0"),
+        ({"hard": 0.5, "family": "series-parallel", "nodes": 4}, "none of 100 graphs of seed 0 is hard enough"),
     ],
 )
 def test_bad_options(options: dict[str, Any], words: str) -> None:

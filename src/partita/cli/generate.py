@@ -37,6 +37,12 @@ def generate() -> None:
 @click.option("--parameter-bytes", type=Positive(allow_zero=True), default=0.0, help="Mean parameter size; none if 0.")
 @click.option("--memory", type=Positive(allow_zero=True), help="Bytes per device; more is streamed.")
 @click.option(
+    "--hard",
+    type=click.FloatRange(min=0, max=1, max_open=True),
+    default=0.0,
+    help="Draw until searching for an order with little memory gains this fraction.",
+)
+@click.option(
     "--working-memory",
     type=click.Choice(["largest", "peak"]),
     default="largest",

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from partita.errors import InputError
 from partita.generators.graphs import FAMILIES, REGAL_FAMILIES, Edges, random_dag
+from partita.throughput.peak import best_order
 from partita.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem, WorkingMemory
 
 __all__ = ["FAMILIES", "NODES", "REGAL_FAMILIES", "Noise", "regal_problem"]
@@ -30,6 +31,9 @@ SIZE_MEAN, SIZE_DEVIATION = 50.0, 10.0
 NOISE_DEVIATION = 0.1
 PARAMETER_DEVIATION = 0.2
 
+#: Most graphs drawn for one that is hard enough.
+ATTEMPTS = 100
+
 
 def regal_problem(
     seed: int,
@@ -41,6 +45,7 @@ def regal_problem(
     parameter_bytes: float = 0.0,
     memory_bytes: float | None = None,
     working_memory: WorkingMemory = "largest",
+    hard: float = 0.0,
 ) -> ThroughputProblem:
     """A random throughput problem: identical devices, one tensor per operator, work and sizes in the same unit.
 
@@ -60,7 +65,7 @@ def regal_problem(
         Number of devices.
     noise
         ``graph``: |r| times the sum of all tensor sizes of the graph with r from N(0, 0.1). Appendix C.2 says r; a
-        fraction is not negative, and half of all works would be. ``operator``: r times the sizes that the operator
+        fraction is not negative, and many works would be. ``operator``: r times the sizes that the operator
         reads and makes, so that work follows the graph closely; not below 0.
     parameter_bytes
         Mean size of a parameter that each operator gets: N(mean, mean / 5), rounded, at least 0. With 0 there are none.
@@ -68,11 +73,14 @@ def regal_problem(
         Memory of each device; what exceeds it is streamed, and takes its size in time. None for no limit.
     working_memory
         ``peak``: beside parameters, devices hold the tensors of the operators they run (needs ``memory_bytes``).
+    hard
+        Draw graphs of the seed until one is hard to run in little memory: until a search for an order of all operators
+        beats its own first attempt by this fraction. 0 takes the first graph.
 
     Raises
     ------
     InputError
-        If the family is unknown or a number is out of range.
+        If the family is unknown, a number is out of range, or no graph is hard enough.
     """
     if family is not None and family not in FAMILIES:
         raise InputError(f"there is no graph family {family!r}; known are {', '.join(FAMILIES)}")
@@ -86,12 +94,41 @@ def regal_problem(
         raise InputError(f"devices is {devices}; a problem needs at least one")
     if not (math.isfinite(parameter_bytes) and parameter_bytes >= 0):
         raise InputError(f"parameter_bytes is {parameter_bytes}; it must be finite and not negative")
-    rng = np.random.default_rng(seed)
+    if not 0 <= hard < 1:
+        raise InputError(f"hard is {hard}; it must be at least 0 and less than 1")
+
+    def drawn(attempt: int) -> ThroughputProblem:
+        rng = np.random.default_rng([seed, attempt] if attempt else seed)
+        return _draw(rng, seed, family, nodes, devices, noise, parameter_bytes, memory_bytes, working_memory)
+
+    for attempt in range(ATTEMPTS):
+        problem = drawn(attempt)
+        if hard == 0 or _hardness(problem) >= hard:
+            return problem
+    raise InputError(f"none of {ATTEMPTS} graphs of seed {seed} is hard enough; ask for less than {hard} (--hard)")
+
+
+def _hardness(problem: ThroughputProblem) -> float:
+    """By what fraction a search for an order of all operators beats its first, greedy attempt."""
+    operators = [op.id for op in problem.operators]
+    first = best_order(problem, operators, nodes=1).peak
+    return 1.0 - best_order(problem, operators).peak / first
+
+
+def _draw(
+    rng: np.random.Generator,
+    seed: int,
+    family: str | None,
+    nodes: int | None,
+    devices: int,
+    noise: Noise,
+    parameter_bytes: float,
+    memory_bytes: float | None,
+    working_memory: WorkingMemory,
+) -> ThroughputProblem:
     # Both are drawn in any case, so that naming what a seed draws anyway changes nothing.
-    drawn_family, drawn_nodes = (
-        REGAL_FAMILIES[int(rng.integers(len(REGAL_FAMILIES)))],
-        int(rng.integers(NODES[0], NODES[1] + 1)),
-    )
+    drawn_family = REGAL_FAMILIES[int(rng.integers(len(REGAL_FAMILIES)))]
+    drawn_nodes = int(rng.integers(NODES[0], NODES[1] + 1))
     family, nodes = family or drawn_family, nodes or drawn_nodes
     edges = random_dag(rng, family, nodes)
     sizes = np.maximum(1.0, np.round(rng.normal(SIZE_MEAN, SIZE_DEVIATION, nodes)))
