@@ -26,7 +26,7 @@ _LIMIT_S = 5.0
 
 
 def _problems() -> list[ThroughputProblem]:
-    """Small problems that between them reach every kernel: plain, identical devices, training, and one variant of each search."""
+    """Small problems that between them reach every kernel: plain, alike devices, training, a variant of each search."""
     times = (2.0, 3.0, 4.0, 1.0, 2.0, 3.0)
     plain = ThroughputProblem(
         name="warm-up",
