@@ -8,6 +8,7 @@ Four ways to hold a tensor, as in Korthikanti et al., "Reducing Activation Recom
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -60,7 +61,7 @@ class Splits:
 
     @cached_property
     def tokens(self) -> list[int]:
-        """Tokens of each layer: those of the largest tensor that enters it, or of what it looks up; 0 if unknown."""
+        """Tokens of each layer: those of what enters it or is looked up, as most of its products have; 0 if unknown."""
         graph = self.view.graph
         result = []
         for layer, members in enumerate(self.members):
@@ -74,8 +75,9 @@ class Splits:
                 and self.view.state[maker]
             ]
             looked_up = [graph.tensors[p] for v in forward if v in self.embeddings for p in self.view.outputs[v]]
-            largest = max(entering or looked_up, key=numel, default=None)
-            result.append(0 if largest is None else _tokens(largest))
+            products = Counter(self.linears[v].tokens for v in forward if v in self.linears)
+            found = max(entering or looked_up, key=lambda t: (products[_tokens(t)], numel(t)), default=None)
+            result.append(0 if found is None else _tokens(found))
         return result
 
 
