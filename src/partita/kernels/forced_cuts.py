@@ -14,7 +14,7 @@ import numpy as np
 
 from partita.kernels.arrays import Bytes, Floats, Ints, Words
 from partita.kernels.compiled import compiled
-from partita.kernels.mincut import Network, cheapest_block
+from partita.kernels.mincut import Network, cheapest_block, respect_rows
 
 __all__ = ["Order", "Parts", "closure_bits", "force_nets", "separate_pairs"]
 
@@ -204,6 +204,7 @@ def separate_pairs(
     next_arc = np.empty(nodes, np.int32)
     stack = np.empty(nodes + 1, np.int32)
     avoid = np.zeros(n, np.int8)
+    supply = np.full(n, np.inf)
     capacity = np.empty_like(network.capacity)
     sink = np.empty_like(network.sink)
     shared = np.zeros((n, words), np.uint64)
@@ -236,9 +237,11 @@ def separate_pairs(
                     for x in range(n):
                         avoid[x] = _has(out, x)
                     capacity[:] = network.capacity
+                    respect_rows(network, order.later[u], order.earlier[u], capacity)
+                    respect_rows(network, order.later[v], order.earlier[v], capacity)
                     sink[:] = network.sink
                     cost = cheapest_block(
-                        network, members[:size], avoid, limit, tiny, capacity, sink, level, next_arc, stack
+                        network, members[:size], supply, avoid, limit, tiny, capacity, sink, level, next_arc, stack
                     )
                     apart = cost > limit
                     if not apart:

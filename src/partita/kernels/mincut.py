@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.arrays import Bytes, Floats, Ints
+from partita.kernels.arrays import Bytes, Floats, Ints, Words
 from partita.kernels.compiled import compiled
 
-__all__ = ["Network", "block_network", "cheapest_block", "most_expensive_item"]
+__all__ = ["Network", "block_network", "cheapest_block", "most_expensive_item", "respect_order", "respect_rows"]
 
 
 class Network(NamedTuple):
@@ -117,13 +117,22 @@ def block_network(
 
 @compiled
 def _levels(
-    network: Network, capacity: Floats, sink: Floats, sources: Ints, tiny: float, level: Ints, queue: Ints
+    network: Network,
+    capacity: Floats,
+    sink: Floats,
+    sources: Ints,
+    supply: Floats,
+    tiny: float,
+    level: Ints,
+    queue: Ints,
 ) -> bool:
     """Distances from the sources in the residual network, up to the first node with room in its sink."""
     level[:] = -1
     filled = 0
     found = False
     for s in sources:
+        if supply[s] <= tiny:
+            continue
         level[s] = 0
         queue[filled] = s
         filled += 1
@@ -150,6 +159,7 @@ def _levels(
 def cheapest_block(
     network: Network,
     sources: Ints,
+    supply: Floats,
     avoid: Bytes,
     limit: float,
     tiny: float,
@@ -159,24 +169,25 @@ def cheapest_block(
     next_arc: Ints,
     stack: Ints,
 ) -> float:
-    """Least cost of a set with all of ``sources`` and nothing to ``avoid``; a lower bound above ``limit`` suffices.
+    """Least cost of a set with nothing to ``avoid``, plus ``supply`` of sources left out; over ``limit``, a bound.
 
-    ``capacity`` and ``sink`` are the residual network and are used up. Where the answer is at most ``limit``, the items
-    with ``level`` >= 0 afterwards are the smallest set of that cost. ``avoid`` may be empty for nothing.
+    Sources of infinite ``supply`` must be in the set. ``capacity``, ``sink``, ``supply`` are the residual network and
+    are used up. Where the answer is at most ``limit``, the items with ``level`` >= 0 afterwards are the smallest set of
+    that cost. ``avoid`` may be empty for nothing.
     """
     for v in range(avoid.shape[0]):
         if avoid[v]:
             sink[v] = np.inf
     flow = 0.0
-    while _levels(network, capacity, sink, sources, tiny, level, stack):
+    while _levels(network, capacity, sink, sources, supply, tiny, level, stack):
         next_arc[:] = network.ptr[:-1]
         for s in sources:
-            depth = 0
+            depth = 0 if supply[s] > tiny else -1
             stack[0] = s
             while depth >= 0:
                 u = stack[depth]
                 if sink[u] > tiny:
-                    room = sink[u]
+                    room = min(sink[u], supply[s])
                     for i in range(depth):
                         room = min(room, capacity[next_arc[stack[i]]])
                     if room == np.inf:
@@ -185,6 +196,7 @@ def cheapest_block(
                     if flow > limit:
                         return float(flow)
                     sink[u] -= room
+                    supply[s] -= room
                     back = depth
                     for i in range(depth - 1, -1, -1):
                         a = next_arc[stack[i]]
@@ -192,7 +204,7 @@ def cheapest_block(
                         capacity[network.pair[a]] += room
                         if capacity[a] <= tiny:
                             back = i
-                    depth = back
+                    depth = back if supply[s] > tiny else -1
                     continue
                 ahead = False
                 while next_arc[u] < network.ptr[u + 1]:
@@ -242,6 +254,18 @@ def respect_order(
 
 
 @compiled
+def respect_rows(network: Network, later: Words, earlier: Words, capacity: Floats) -> None:
+    """As ``respect_order`` for an item whose closures are known as rows of bits."""
+    one, zero = np.uint64(1), np.uint64(0)
+    for i in range(network.order.shape[0]):
+        u, v = network.order[i, 0], network.order[i, 1]
+        if (later[u // 64] >> np.uint64(u % 64)) & one != zero:
+            capacity[network.order_arc[i, 0]] = np.inf
+        elif (earlier[v // 64] >> np.uint64(v % 64)) & one != zero:
+            capacity[network.order_arc[i, 1]] = np.inf
+
+
+@compiled
 def most_expensive_item(
     network: Network,
     succ_ptr: Ints,
@@ -266,6 +290,7 @@ def most_expensive_item(
     stack = np.empty(nodes + 1, np.int32)
     nothing = np.zeros(0, np.int8)
     source = np.empty(1, np.int32)
+    supply = np.full(n, np.inf)
     capacity = np.empty_like(network.capacity)
     sink = np.empty_like(network.sink)
     inside = np.zeros(n, np.int8)
@@ -278,7 +303,7 @@ def most_expensive_item(
         sink[:] = network.sink
         if ordered:
             respect_order(network, succ_ptr, succ, pred_ptr, pred, v, capacity)
-        cost = cheapest_block(network, source, nothing, np.inf, tiny, capacity, sink, level, next_arc, stack)
+        cost = cheapest_block(network, source, supply, nothing, np.inf, tiny, capacity, sink, level, next_arc, stack)
         for u in range(n):
             inside[u] = level[u] >= 0
         best = max(best, cost)

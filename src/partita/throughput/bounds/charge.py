@@ -9,6 +9,7 @@ exceeds it, the windows of blocks that items can be in leave no block, or the it
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ import numpy as np
 
 from partita.kernels.charges import charge_nets, raise_shares, tighten_windows
 from partita.kernels.forced_cuts import Order, Parts, closure_bits, force_nets, separate_pairs
-from partita.kernels.mincut import block_network
+from partita.kernels.heaviest import heaviest_blocks
+from partita.kernels.mincut import Network, block_network
 from partita.throughput.bounds.knowledge import Charged, Knowledge
 from partita.throughput.bounds.node import SLACK, TINY
 from partita.throughput.bounds.protocol import HierarchyMember
@@ -37,8 +39,12 @@ ROUNDS = 12
 BUDGET = 300
 #: Items of which the pairs are looked at before the clock is read.
 BATCH = 64
+#: Times that shares are raised by minimum cuts, cuts for each item then, and the gain that makes another time worth it.
+RAISES, CUTS, GAIN = 5, 5, 0.002
 #: Targets are tried until the largest refuted one is this close to the smallest that is not.
 PRECISION = 1e-3
+#: First step above the bound where no value is known.
+FIRST_STEP = 0.02
 
 
 @dataclass
@@ -123,22 +129,24 @@ class Charges:
                 return False
             if moved and self.pairs:
                 moved = self._windows_apart(state)
-            if found + moved == 0 or self.stop():
+            if self.stop() or (found + moved == 0 and not self.pairs):
                 return True
+            if found + moved == 0:
+                # Nothing cheap is left to find.
+                needed = self._raise(state, limit)
+                if needed is None or needed > uniform.devices * (1 + TOLERANCE):
+                    return False
+                moved, refuted = tighten_windows(self.order, state.parts, state.share, uniform.devices)
+                if refuted:
+                    return False
+                if self.stop() or not moved or not self._windows_apart(state):
+                    return True
         return True
 
     def _separate(self, state: State, limit: float) -> int | None:
         """New pairs that are apart; None if an item costs too much in any block."""
         uniform = self.uniform
-        network = block_network(
-            uniform.work,
-            uniform.cost,
-            uniform.net_ptr,
-            uniform.net_pins,
-            state.parts.forced,
-            uniform.succ_ptr,
-            uniform.succ,
-        )
+        network = self._network(state)
         found = 0
         for start in range(uniform.items - 1, -1, -BATCH):
             new, _, refuted = separate_pairs(self.order, state.parts, limit, network, self.tiny, 1 << 30, start, BATCH)
@@ -148,6 +156,43 @@ class Charges:
             if self.stop():
                 break
         return found
+
+    def _network(self, state: State) -> Network:
+        uniform = self.uniform
+        return block_network(
+            uniform.work,
+            uniform.cost,
+            uniform.net_ptr,
+            uniform.net_pins,
+            state.parts.forced,
+            uniform.succ_ptr,
+            uniform.succ,
+        )
+
+    def _raise(self, state: State, limit: float) -> float | None:
+        """Divide shares by the most that a block with the item can hold; None if an item fits into no block."""
+        n = self.uniform.items
+        network = self._network(state)
+        total = float(state.share.sum())
+        rates = np.zeros(n)
+        for left in range(RAISES - 1, -1, -1):
+            most = np.ones(n)
+            for start in range(0, n, BATCH):
+                heaviest_blocks(
+                    self.order, state.parts, network, state.share, limit, self.tiny, CUTS, start, BATCH, rates, most
+                )
+                if self.stop():
+                    return total
+            rates *= np.maximum(most, state.share)
+            if np.any(most < state.share * (1 - 1e-6)):
+                return None
+            state.share /= np.maximum(most, state.share)
+            before, total = total, float(state.share.sum())
+            if total > self.uniform.devices * (1 + TOLERANCE):
+                break
+            if total * (total / before) ** left < self.uniform.devices or total < before * (1 + GAIN):
+                break
+        return total * (1 - SLACK)
 
     def _charge(self, state: State, limit: float) -> None:
         charge = np.empty_like(state.charge)
@@ -206,7 +251,7 @@ class ChargeBound(HierarchyMember):
     valid_for = "acyclic"
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
-        """Targets between the bound and the best value; without one, below what a single block costs."""
+        """Targets between the bound and the best value; without one, ever larger steps above the bound first."""
         began = time.perf_counter()
         uniform = knowledge.uniform
         knowledge.raise_bound(simple_bound(uniform), self.name)
@@ -217,16 +262,29 @@ class ChargeBound(HierarchyMember):
             return knowledge.done or (deadline_s is not None and time.perf_counter() - began > deadline_s)
 
         charges = Charges(uniform, stop)
-        # One block for everything costs all work; more than that is never needed.
-        high = min(knowledge.value, float(uniform.work.sum()))
-        known = charges.start(high)
-        while not stop():
-            low = knowledge.bound
-            if known.target <= low * (1 + PRECISION):
+        known = self._upper(charges, knowledge, stop)
+        while known is not None and not stop():
+            if known.target <= knowledge.bound * (1 + PRECISION):
                 return
-            state = known.at(0.5 * (low + known.target))
+            # Items need at least as many more blocks as the target is smaller.
+            low = max(knowledge.bound, known.target * float(known.share.sum()) / uniform.devices)
+            state = known.at(min(0.5 * (low + known.target), known.target * (1 - 0.9 * PRECISION)))
             if charges.settle(state):
                 known = state
                 knowledge.charged = state.charged()
             else:
                 knowledge.raise_bound(state.target, self.name)
+
+    def _upper(self, charges: Charges, knowledge: Knowledge, stop: Callable[[], bool]) -> State | None:
+        """A target to go down from: the best value known, or else the first above the bound that is not refuted."""
+        if math.isfinite(knowledge.value):
+            return charges.start(knowledge.value)
+        step = FIRST_STEP
+        while not stop() and knowledge.bound > 0:
+            state = charges.start(knowledge.bound * (1 + step))
+            if charges.settle(state):
+                knowledge.charged = state.charged()
+                return state
+            knowledge.raise_bound(state.target, self.name)
+            step *= 2
+        return None
