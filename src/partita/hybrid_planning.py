@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +18,7 @@ from partita.hybrid.recipes.equal_stages import shortest_step
 from partita.hybrid.step_time import StepTime, step_time
 from partita.hybrid_comparison import RECIPE_TIME_S, HybridRow, adopt_better_hybrid, compare_hybrid, judge_hybrid
 from partita.hybrid_pipeline import HybridResult, solve_hybrid
+from partita.interrupt import interruptible
 from partita.result import OPTIMALITY_GAP, Bound, Monitor, Progress, Status, StopReason, relative_gap
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from partita.graph import Graph
 
 __all__ = ["Aim", "BatchRow", "HybridModelPlan", "default_microbatches", "plan_hybrid", "update_times"]
+
+#: A device whose memory is this full may owe its stage to the limit.
+NEARLY_FULL = 0.8
 
 #: What is minimised: the objective, an endless row of microbatches, or one synchronous step with its bubble.
 Aim = Literal["steady", "step"]
@@ -65,6 +70,8 @@ class HybridModelPlan:
         By layer id the model's modules in it.
     faster_step
         A plan with a shorter step than the answer's, if one was found; for ``aim`` steady only.
+    without_memory
+        Objective reachable without memory limit, where that is nearly reached; None otherwise.
     """
 
     graph: Graph
@@ -79,6 +86,7 @@ class HybridModelPlan:
     peak_flops: float
     modules: dict[int, tuple[str, ...]]
     faster_step: HybridRow | None = None
+    without_memory: float | None = None
 
     @property
     def problem(self) -> HybridProblem:
@@ -175,7 +183,11 @@ def plan_hybrid(
         step = _step(menus, cluster, result.problem, result.plan)
     faster = None
     if result.plan is not None and step is not None and result.stop_reason is not StopReason.INTERRUPTED:
-        faster = _fastest_step(menus, cluster, result, rows, seed, threads)
+        monitor = Monitor(RECIPE_TIME_S)
+        with interruptible(monitor):
+            faster = _fastest_step(menus, cluster, result, rows, monitor, seed, threads)
+        if monitor.interrupted:
+            result = dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED)
         if faster is not None and faster.step is not None and faster.step.step >= step.step * (1 - 1e-6):
             faster = None
         if faster is not None and aim == "step":
@@ -193,6 +205,7 @@ def plan_hybrid(
         peak_flops=_peak(graph, cluster),
         modules=_modules(graph, menus),
         faster_step=faster,
+        without_memory=_without_memory(result, seed, threads) if aim == "steady" else None,
     )
 
 
@@ -236,7 +249,13 @@ def _with_update(menus: LayerMenus, cluster: Cluster, problem: HybridProblem, ro
 
 
 def _fastest_step(
-    menus: LayerMenus, cluster: Cluster, result: HybridResult, rows: Sequence[HybridRow], seed: int, threads: int
+    menus: LayerMenus,
+    cluster: Cluster,
+    result: HybridResult,
+    rows: Sequence[HybridRow],
+    monitor: Monitor,
+    seed: int,
+    threads: int,
 ) -> HybridRow | None:
     """The shortest step among recipes, equal stages, and the best plans with fewer replicas at once.
 
@@ -245,11 +264,10 @@ def _fastest_step(
     """
     problem = result.problem
     found = [row for row in rows if row.feasible]
-    monitor = Monitor(RECIPE_TIME_S)
     outcome = shortest_step(problem, monitor)
     plans = [("equal stages, by step", outcome.plan)]
     size = problem.microbatches
-    while size > 1 and monitor.remaining_s > 0:
+    while size > 1 and not monitor.stopping:
         size //= 2
         if problem.microbatches % size:
             continue
@@ -260,6 +278,8 @@ def _fastest_step(
             threads=threads,
             explain=False,
         )
+        if answer.stop_reason is StopReason.INTERRUPTED:
+            monitor.interrupt()
         if answer.status is Status.INFEASIBLE:
             break
         plans.append((f"the best plan with {size} replicas at most", answer.plan))
@@ -269,6 +289,17 @@ def _fastest_step(
             if row.feasible:
                 found.append(row)
     return min(found, key=lambda row: row.step.step if row.step else float("inf"), default=None)
+
+
+def _without_memory(result: HybridResult, seed: int, threads: int) -> float | None:
+    """Solve again without limit, if some device's memory is nearly full: only then may it have shaped the plan."""
+    limit = result.problem.memory_bytes
+    if result.evaluation is None or limit is None or result.stop_reason is StopReason.INTERRUPTED:
+        return None
+    if all(stage.memory_bytes < NEARLY_FULL * limit for stage in result.evaluation.stages):
+        return None
+    unlimited = result.problem.replace(memory_bytes=math.inf)
+    return solve_hybrid(unlimited, time_limit_s=5.0, seed=seed, threads=threads, explain=False).objective
 
 
 def _fewer_replicas(problem: HybridProblem, most: int) -> HybridProblem:

@@ -8,7 +8,7 @@ from partita.hybrid.evaluate import HybridEvaluation
 from partita.hybrid.plan import HybridPlan
 from partita.hybrid.problem import HybridProblem
 
-__all__ = ["DeviceTime", "device_time", "explain_slower", "hybrid_sentences"]
+__all__ = ["DeviceTime", "binding", "device_time", "explain_slower", "hybrid_sentences"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class DeviceTime:
 
     @property
     def binding(self) -> str:
-        """What takes most beyond the layers themselves: memory, bandwidth, balance or devices; else compute."""
+        """What takes most beyond the layers' own work, if that is a tenth: memory, bandwidth, balance or devices."""
         kinds = {
             "memory": self.recompute,
             "bandwidth": self.tensor + self.transfer + self.weight_sync + self.links,
@@ -61,8 +61,13 @@ class DeviceTime:
             "devices": self.idle,
         }
         name, most = max(kinds.items(), key=lambda item: item[1])
-        return name if most > 0.02 * self.total else "compute"
+        return name if most > _MUCH * self.total else "compute"
 
+
+#: Less than this share of the device time does not bind.
+_MUCH = 0.1
+#: A plan that is better by this share without memory limits owes that to them.
+_GAIN = 1e-3
 
 #: What each part is called in a sentence.
 _WORDS = {
@@ -119,15 +124,32 @@ def explain_slower(slower: DeviceTime, faster: DeviceTime) -> str:
     return ", ".join(f"{_WORDS[name]} {share:+.0%}" for share, name in found[:2])
 
 
-def hybrid_sentences(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> list[str]:
-    """What limits a plan, in words."""
+def binding(spent: DeviceTime, objective: float, without_memory: float | None) -> str:
+    """What binds: memory, if the plan would be better without its limit; else what takes the time."""
+    if without_memory is not None and without_memory < objective * (1 - _GAIN):
+        return "memory"
+    return spent.binding
+
+
+def hybrid_sentences(
+    problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, without_memory: float | None = None
+) -> list[str]:
+    """What limits a plan, in words.
+
+    Parameters
+    ----------
+    problem, plan, evaluation
+        The plan and what it is worth.
+    without_memory
+        Objective of a plan for the same problem without memory limit, if it was computed.
+    """
     spent = device_time(problem, plan, evaluation)
     total = spent.total
     if total <= 0:
         return []
     parts = sorted(((value / total, name) for name, value in spent.parts().items() if name in _WORDS), reverse=True)
     text = ", ".join(f"{share:.1%} {_WORDS[name]}" for share, name in parts if share > _SMALL)
-    reason = f"; {spent.binding} binds" if spent.binding != "compute" else "; compute binds"
+    reason = f"; {binding(spent, evaluation.objective, without_memory)} binds"
     sentences = [
         f"{spent.compute / total:.1%} of all device time is the layers' own work"
         + (f", {text}" if text else "")
@@ -135,7 +157,13 @@ def hybrid_sentences(problem: HybridProblem, plan: HybridPlan, evaluation: Hybri
     ]
     if problem.memory_bytes:
         fullest, where = max((worth.memory_bytes, number) for number, worth in enumerate(evaluation.stages))
-        sentences.append(
-            f"the fullest memory is that of stage {where}: {fullest / problem.memory_bytes:.0%} of its limit"
-        )
+        sentence = f"the fullest memory is that of stage {where}: {fullest / problem.memory_bytes:.0%} of its limit"
+        if without_memory is not None:
+            gain = 1 - without_memory / evaluation.objective
+            sentence += (
+                f"; without memory limit the plan would be {gain:.1%} faster"
+                if gain > _GAIN
+                else "; a plan without memory limit would not be faster"
+            )
+        sentences.append(sentence)
     return sentences

@@ -19,7 +19,7 @@ from partita.reports.hybrid_comparison import (
     recipe_documents,
     step_document,
 )
-from partita.reports.hybrid_limits import device_time, hybrid_sentences
+from partita.reports.hybrid_limits import binding, device_time, hybrid_sentences
 from partita.reports.modules import module_ranges
 from partita.units import format_bytes, format_count, format_time
 
@@ -117,9 +117,9 @@ def hybrid_model_document(answer: HybridModelPlan) -> dict[str, Any]:
     }
     spent = device_time(problem, result.plan, result.evaluation)
     document["limits"] = {
-        "binding": spent.binding,
+        "binding": binding(spent, result.evaluation.objective, answer.without_memory),
         "device_time": spent.parts(),
-        "sentences": hybrid_sentences(problem, result.plan, result.evaluation),
+        "sentences": hybrid_sentences(problem, result.plan, result.evaluation, answer.without_memory),
     }
     for entry, stage in zip(document["plan"]["stages"], result.plan.stages, strict=True):
         entry["modules"] = [name for identity in stage.operators for name in answer.modules[identity]]
@@ -140,7 +140,8 @@ def hybrid_model_tables(answer: HybridModelPlan) -> list[RenderableType]:
     if result.plan is not None and result.evaluation is not None:
         shown.append(hybrid_stage_table(problem, result.plan, result.evaluation))
         shown.append(_paragraphs("A training step", _step_sentences(answer)))
-        shown.append(_paragraphs("What limits the plan", hybrid_sentences(problem, result.plan, result.evaluation)))
+        sentences = hybrid_sentences(problem, result.plan, result.evaluation, answer.without_memory)
+        shown.append(_paragraphs("What limits the plan", sentences))
     if answer.recipes:
         shown.append(hybrid_comparison_table(result, answer.step, answer.recipes))
     if len(answer.batches) > 1:

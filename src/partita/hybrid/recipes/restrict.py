@@ -94,10 +94,7 @@ def solve_restricted(
     replicas
         False: a plan with data-parallel degrees above 1 is no answer.
     """
-    inner = Monitor(None if monitor.remaining_s == float("inf") else max(0.01, monitor.remaining_s))
-    outcome = HybridExact().solve(restricted, HybridOptions(seed=options.seed, threads=options.threads), inner)
-    if inner.interrupted:
-        monitor.interrupt()
+    outcome = HybridExact().solve(restricted, HybridOptions(seed=options.seed, threads=options.threads), monitor)
     plan: HybridPlan | None = outcome.plan
     if plan is not None and not replicas and any(stage.data_parallel > 1 for stage in plan.stages):
         plan = None
