@@ -14,6 +14,8 @@ from partita.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem
 from partita.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
 from partita.hybrid.solvers.protocol import HybridOptions
 from partita.result import Monitor
+from partita.throughput.bounds.charge import ChargeBound
+from partita.throughput.bounds.node import NodeBound
 from partita.throughput.plan import Contiguity
 from partita.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
 from partita.throughput.solvers import DEFAULT_SOLVERS
@@ -81,6 +83,20 @@ def _run_hybrid() -> None:
             solver.solve(problem.replace(hierarchy=machine), HybridOptions(), Monitor(_LIMIT_S))
 
 
+def _run_bounds() -> None:
+    """The compiled bounds on operators that feed one or two later ones."""
+    problem = ThroughputProblem(
+        name="warm-up",
+        kinds=(DeviceKind(name="a", count=3),),
+        operators=tuple(Operator(id=i, times=(1.0 + i % 3,)) for i in range(8)),
+        tensors=tuple(
+            Tensor(producer=i, consumers=tuple(range(i + 1, min(8, i + 2 + i % 2))), size=1) for i in range(7)
+        ),
+    )
+    for bound in (NodeBound(), ChargeBound()):
+        bound.bound(problem, Monitor(_LIMIT_S))
+
+
 def main(arguments: list[str]) -> int:
     """Run every solver and baseline that takes them on over the small problems, the variants in a second process."""
     problems = _problems()
@@ -91,6 +107,7 @@ def main(arguments: list[str]) -> int:
     started = time.perf_counter()
     with subprocess.Popen([sys.executable, "-m", "partita.warm_up", "variants"]) as other:
         _run((*DEFAULT_SOLVERS, *DEFAULT_BASELINES), problems[:3])
+        _run_bounds()
         code = other.wait()
     print(f"kernels ready after {time.perf_counter() - started:.0f} s")
     return code
