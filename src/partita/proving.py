@@ -10,6 +10,7 @@ from partita.result import Bound, Monitor
 from partita.throughput.bounds import HIERARCHY, STREAMING
 from partita.throughput.bounds.knowledge import Knowledge
 from partita.throughput.bounds.scheduler import run_hierarchy
+from partita.throughput.bounds.streaming import streams
 from partita.throughput.bounds.uniform import Ints, uniform, uniform_refusal
 from partita.throughput.evaluate import evaluate
 from partita.throughput.instance import build_instance
@@ -89,15 +90,15 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     if bound is not None:
         knowledge.raise_bound(bound.value, search.name)
         parts.append(bound)
-    streams = STREAMING.supports(problem) is None
+    reloads = streams(problem)
     if not knowledge.done:
-        left = monitor.remaining_s / (2 if streams else 1)
+        left = monitor.remaining_s / (2 if reloads else 1)
         run_hierarchy(knowledge, HIERARCHY, None if np.isinf(left) else left)
         valid = {method.name: method.valid_for for method in HIERARCHY}
         merged = _contracted(problem, knowledge)
         for name, proven, seconds in knowledge.proven:
             parts.append(Bound(proven, name, "acyclic" if merged else valid[name], seconds))
-    if streams and not knowledge.done:
+    if reloads and not knowledge.done:
         started = monitor.elapsed_s
         proven = STREAMING.prove(problem, monitor, knowledge.value)
         parts.append(Bound(proven, STREAMING.name, STREAMING.valid_for, monitor.elapsed_s - started))

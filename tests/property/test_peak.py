@@ -18,6 +18,7 @@ from partita.errors import InputError
 from partita.kernels.variant_ideals import FOUND, REFUTED
 from partita.result import Monitor, Status
 from partita.throughput.bounds import HIERARCHY, STREAMING
+from partita.throughput.bounds.streaming import streams
 from partita.throughput.evaluate import evaluate
 from partita.throughput.peak import best_order, order_violation, ordered_plan, peak_of_order
 from partita.throughput.plan import Plan, Stage
@@ -277,7 +278,7 @@ def test_the_bound_of_streaming_problems(seed: int, peaks: bool) -> None:
         working_memory="peak" if peaks else "largest",
     )
     best = best_value(problem)
-    assert STREAMING.supports(problem) is None
+    assert streams(problem)
     assert STREAMING.bound(problem, Monitor(10.0)).value <= best * (1 + 1e-9)
     assert pt.bound(problem, time_limit_s=10).value == pytest.approx(best, rel=1e-6, abs=1e-9)
 
@@ -286,8 +287,8 @@ def test_the_bound_of_streaming_problems_counts_parameters() -> None:
     problem = pt.regal_problem(0, nodes=50, devices=4, parameter_bytes=200, memory_bytes=100)
     plain = max(method.bound(problem, Monitor(2.0)).value for method in HIERARCHY)
     assert STREAMING.bound(problem, Monitor(5.0)).value > 1.2 * plain
-    assert STREAMING.supports(problem.replace(memory_bytes=float("inf"))) is not None
-    assert STREAMING.supports(problem.replace(streaming=False)) is not None
+    assert not streams(problem.replace(memory_bytes=float("inf")))
+    assert not streams(problem.replace(streaming=False))
 
 
 def test_slicing_values_are_true() -> None:

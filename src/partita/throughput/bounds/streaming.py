@@ -24,7 +24,7 @@ from partita.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.throughput.peak import PeakTable
 from partita.throughput.problem import Operator, Schedule, ThroughputProblem
 
-__all__ = ["StreamingBound", "with_reloading"]
+__all__ = ["StreamingBound", "streams", "with_reloading"]
 
 
 def with_reloading(problem: ThroughputProblem) -> tuple[ThroughputProblem, float]:
@@ -63,6 +63,14 @@ def with_reloading(problem: ThroughputProblem) -> tuple[ThroughputProblem, float
     return relaxed, rate * (kind.memory_bytes - least)
 
 
+def streams(problem: ThroughputProblem) -> bool:
+    """Whether the problem has identical devices, and memory that may cost time."""
+    if uniform_refusal(problem) is not None or not problem.streaming:
+        return False
+    kind = next(one for one in problem.kinds if one.count > 0)
+    return kind.memory_bytes is not None and kind.reload_time_per_byte > 0
+
+
 class StreamingBound:
     """The hierarchy of bounds on the problem with reloading as work.
 
@@ -80,14 +88,8 @@ class StreamingBound:
         self.methods = methods
 
     def supports(self, problem: ThroughputProblem) -> str | None:
-        """Streaming problems with identical devices of limited memory, and loads that add transfers to work."""
-        refusal = uniform_refusal(problem)
-        if refusal is not None:
-            return refusal
-        kind = next(one for one in problem.kinds if one.count > 0)
-        if not problem.streaming or kind.memory_bytes is None or kind.reload_time_per_byte == 0:
-            return "it is for memory over the limit at a price (streaming), and none has to be paid here"
-        return None
+        """Identical devices, and loads that add transfers to work; without streaming it is the hierarchy alone."""
+        return uniform_refusal(problem)
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """The bound; infinite if an operator can run nowhere."""
@@ -111,7 +113,7 @@ class StreamingBound:
         time_limit_s
             Seconds; None takes what the monitor leaves.
         """
-        relaxed, extra = with_reloading(problem)
+        relaxed, extra = with_reloading(problem) if streams(problem) else (problem, 0.0)
         # The split known costs at most this much there.
         knowledge = Knowledge(uniform(relaxed), stop=lambda: monitor.stopping, value=max(0.0, value + extra))
         if time_limit_s is None and monitor.time_limit_s is not None:
