@@ -140,35 +140,48 @@ def _lines(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 def plot_times(document: dict[str, Any], ax: Axes) -> Axes:
     """Time per sample over devices: the plan, with its bubble, the best recipe, and perfect scaling."""
-    for number, (name, line) in enumerate(_lines(document).items()):
-        x, color = [row["devices"] for row in line], f"C{number % 10}"
-        for key, style, what in (
-            ("objective", "o-", "plan, steady state"),
-            ("step_per_sample", "s--", "plan, whole step"),
-            ("baseline_objective", "x:", "best recipe"),
+    lines = _lines(document)
+    for number, (name, line) in enumerate(lines.items()):
+        x = [row["devices"] for row in line]
+        for place, (key, style, what) in enumerate(
+            (
+                ("objective", "o-", "plan, steady state"),
+                ("step_per_sample", "s--", "plan, whole step"),
+                ("baseline_objective", "x:", "best recipe, steady state"),
+            )
         ):
             y = [float("nan") if row[key] is None else row[key] for row in line]
+            # One line has a colour for each quantity, several have one for each line.
+            color = f"C{(number if len(lines) > 1 else place) % 10}"
             ax.plot(x, y, style, color=color, label=", ".join(part for part in (what, name) if part))
         if line:
             first = line[0]["objective"] * line[0]["devices"]
-            ax.plot(x, [first / devices for devices in x], "-", color="0.7", zorder=0)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
-    ax.set_xlabel("devices")
+            label = "perfect scaling" if number == 0 else None
+            ax.plot(x, [first / devices for devices in x], "-", color="0.7", zorder=0, label=label)
+    ax.set_yscale("log")
     ax.set_ylabel(f"time per sample ({document['unit']})")
-    ax.legend(fontsize="small")
-    return ax
+    return _finish(document, ax)
 
 
 def plot_efficiency(document: dict[str, Any], ax: Axes) -> Axes:
     """Efficiency relative to the smallest point over devices."""
+    highest = 1.0
     for number, (name, line) in enumerate(_lines(document).items()):
         y = [row["efficiency"] for row in line]
-        ax.plot([row["devices"] for row in line], y, "o-", color=f"C{number % 10}", label=name or "efficiency")
-    ax.set_xscale("log", base=2)
-    ax.set_ylim(bottom=0)
-    ax.set_xlabel("devices")
+        highest = max([highest, *y])
+        ax.plot([row["devices"] for row in line], y, "o-", color=f"C{number % 10}", label=name or "steady state")
+    ax.set_ylim(0, 1.05 * highest)
     ax.set_ylabel("efficiency, relative to the fewest devices")
+    return _finish(document, ax)
+
+
+def _finish(document: dict[str, Any], ax: Axes) -> Axes:
+    """The axis of devices, with the numbers that were swept, and the legend."""
+    devices = sorted({row["devices"] for row in document["rows"]})
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(devices, labels=[str(count) for count in devices])
+    ax.minorticks_off()
+    ax.set_xlabel("devices")
     ax.legend(fontsize="small")
     return ax
 
