@@ -388,6 +388,31 @@ def test_errors() -> None:
             pt.hybrid_problem(graph(), CLUSTER, **{"microbatches": 8, **option})
 
 
+def test_layers_without_modules() -> None:
+    class Flat(nn.Module):  # type: ignore[misc]
+        """Three residual pairs of products, all in one module."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.up = nn.ParameterList(nn.Parameter(torch.zeros(64, 256)) for _ in range(3))
+            self.down = nn.ParameterList(nn.Parameter(torch.zeros(256, 64)) for _ in range(3))
+
+        def forward(self, x: Any) -> Any:
+            for up, down in zip(self.up, self.down, strict=True):
+                x = x + torch.relu(x @ up) @ down
+            return x
+
+    found = layer_menus(trace(Flat(), torch.zeros(32, 64)), CLUSTER, microbatches=8)
+    assert kinds(found) == [["mlp"]] * 3
+    assert [menu.entry(4).parameters for menu in found.layers] == [2 * 64 * 256 // 4] * 3
+    assert [(e.source, e.target, e.bytes) for e in found.problem.edges] == [(0, 1, 4 * 32 * 64), (1, 2, 4 * 32 * 64)]
+
+
+def test_zero1_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="zero1 shares optimizer states out"):
+        pt.hybrid_problem(graph(), CLUSTER, microbatches=8, zero1=True)
+
+
 def test_names_of_classes_do_not_matter() -> None:
     renamed = graph().replace(modules=dict.fromkeys(graph().modules, "Unknown"))
     assert layer_menus(renamed, CLUSTER, microbatches=64).problem.layers == menus().problem.layers

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 
 from partita.costs.menus.forward import View
+from partita.costs.menus.regions import Region
 
-__all__ = ["assign_layers"]
+__all__ = ["assign_layers", "cut_layers"]
 
 #: With fewer repeated modules than this the lists inside them are looked at instead.
 _FEW = 8
@@ -49,6 +50,40 @@ def assign_layers(view: View) -> tuple[list[int], list[str]]:
     used = sorted({place[v] for v in range(len(operators))})
     new = {old: index for index, old in enumerate(used)}
     return [new[p] for p in place], [names[old] for old in used]
+
+
+def cut_layers(view: View, regions: list[Region]) -> tuple[list[int], list[str]]:
+    """Layers of a graph whose modules say nothing: as many as there are places where one tensor alone goes on.
+
+    A layer has a product at least, and all of every region.
+    """
+    operators = view.graph.operators
+    forward = [v for v in range(len(operators)) if not view.backward[v]]
+    rank = {v: index for index, v in enumerate(forward)}
+    # Tensors that go on from each operator to a later one, counted where they begin and end.
+    change = [0] * (len(forward) + 1)
+    for number, tensor in enumerate(view.graph.tensors):
+        readers = view.readers(number)
+        if tensor.producer in rank and readers and view.state[tensor.producer]:
+            change[rank[tensor.producer]] += 1
+            change[rank[readers[-1]]] -= 1
+    whole = set()
+    for region in regions:
+        spanned = sorted(rank[v] for v in (*region.columns, *region.rows, *region.operators))
+        whole |= set(range(spanned[0], spanned[-1]))
+    place = [0] * len(operators)
+    layer, going, work = 0, 0, 0
+    last = max((index for index, v in enumerate(forward) if operators[v].flops), default=0)
+    for index, v in enumerate(forward):
+        place[v] = layer
+        going += change[index]
+        work += operators[v].flops
+        if going == 1 and work and index < last and index not in whole:
+            layer, work = layer + 1, 0
+    for v in range(len(operators)):
+        place[v] = place[view.roots[v]]
+    first = {place[v]: operators[v].name for v in reversed(forward)}
+    return place, [f"from {first[number]}" for number in range(layer + 1)]
 
 
 def _needed(view: View, blocks: frozenset[str]) -> list[bool]:

@@ -11,7 +11,7 @@ from partita.cluster import Cluster
 from partita.costs.menus.alike import signatures
 from partita.costs.menus.entries import LayerMenu, MenuEntry
 from partita.costs.menus.forward import View
-from partita.costs.menus.layers import assign_layers
+from partita.costs.menus.layers import assign_layers, cut_layers
 from partita.costs.menus.machines import find_machines
 from partita.costs.menus.modes import Modes, Splits, assign_modes
 from partita.costs.menus.pricing import LayerPricer, Training
@@ -162,6 +162,8 @@ def layer_menus(
     view = View(graph)
     layer, names = assign_layers(view)
     linears = find_linears(view)
+    if len(names) == 1:
+        layer, names = cut_layers(view, find_regions(view, linears, layer))
     members: list[list[int]] = [[] for _ in names]
     for v, number in enumerate(layer):
         members[number].append(v)
