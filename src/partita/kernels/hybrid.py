@@ -100,7 +100,7 @@ def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: 
     """Fill ``ahead`` (Z,): devices that the layers outside each set need at least, whatever memory and degrees allow.
 
     The same recursion from the other end, with the fewest replicas that the time of the fastest configurations admits.
-    NONE stands for more than ``devices``. Returns the entry of the empty set.
+    No entry is more than one beyond what the least device time inside leaves. Returns the entry of the empty set.
     """
     sets, ranks, words = h.work.shape[0], h.degree.shape[0], h.members.shape[1]
     top = h.next_replicas.shape[0] - 2
@@ -112,7 +112,6 @@ def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: 
             return NONE
         # What is inside needs its device time; more than the devices left is as good as never.
         best = int(devices - np.ceil(work[i] / target - 1e-6)) + 1
-        limit = best
         for o in range(i + 1, sets):
             least = (work[o] - work[i]) / target - 1e-6
             if least >= best:
@@ -134,7 +133,7 @@ def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: 
                 d = first_replicas(h.next_replicas, per_batch, target, one, h.weight[r, o] - h.weight[r, i])
                 if d <= top:
                     best = min(best, d * t + ahead[o])
-        ahead[i] = best if best < limit else NONE
+        ahead[i] = best
     return int(ahead[0])
 
 
