@@ -408,6 +408,12 @@ def test_layers_without_modules() -> None:
     assert [(e.source, e.target, e.bytes) for e in found.problem.edges] == [(0, 1, 4 * 32 * 64), (1, 2, 4 * 32 * 64)]
 
 
+def test_options_may_repeat() -> None:
+    options = ("full", "none", "full")
+    problem = pt.hybrid_problem(graph(), CLUSTER, microbatches=8, memory_options=options)
+    assert [c.id for c in problem.layers[1].configurations[1]] == ["none", "full"]
+
+
 def test_zero1_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="zero1 shares optimizer states out"):
         pt.hybrid_problem(graph(), CLUSTER, microbatches=8, zero1=True)

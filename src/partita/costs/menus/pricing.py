@@ -84,7 +84,7 @@ class LayerPricer:
         plain = activation_bytes(self.splits, layer, modes, saved)
         base = self._base(layer, name, modes, seconds, exchanged, plain)
         result = [base]
-        for option in options:
+        for option in dict.fromkeys(options):
             if option == "none":
                 continue
             again, places = self._again(layer, option, forward, saved)
@@ -179,8 +179,10 @@ class LayerPricer:
         if modes.mode[v] is Mode.WHOLE or not whole:
             return whole
         op = self.view.graph.operators[v]
-        model = self.scaling
-        return whole * model.time_s(self._part(v, op, modes), self.device) / model.time_s(op, self.device)
+        all_of_it = self.scaling.time_s(op, self.device)
+        if not all_of_it:
+            return whole * modes.share[v]
+        return whole * self.scaling.time_s(self._part(v, op, modes), self.device) / all_of_it
 
     def _part(self, v: int, op: Operator, modes: Modes) -> Operator:
         """A device's part of an operator: its arithmetic, and its traffic by what it sees of each tensor."""

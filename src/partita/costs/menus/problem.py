@@ -349,12 +349,12 @@ def _notes(menus: list[LayerMenu], modes: dict[int, Modes], reserve: float, sequ
         for menu in menus:
             for region in menu.regions:
                 if degree > 1 and not region.splits(degree):
-                    unit = min(unit for unit in region.units if unit % degree or region.kind == "vocabulary")
+                    unit = min(u for u in region.units if u % degree or region.kind == "vocabulary")
                     whole.setdefault((region.kind, unit), []).append(menu.name)
         for (kind, unit), names in whole.items():
             shown = names[0] + (f" and {len(names) - 1} more layers" if len(names) > 1 else "")
+            why = f"{unit} words are too few" if kind == "vocabulary" else f"the degree does not divide {unit}"
             notes.append(
-                f"Every device of a tensor-parallel group of {degree} does all of the {kind} of {shown}: the degree "
-                f"does not divide {unit}."
+                f"Every device of a tensor-parallel group of {degree} does all of the {kind} of {shown}: {why}."
             )
     return notes
