@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hybrid.strategies import hybrid_problems
 from partita.errors import UnsupportedError
 from partita.hybrid.evaluate import evaluate
-from partita.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.hybrid.problem import Configuration, Hierarchy, HybridProblem, Layer
 from partita.hybrid.solvers.exact import HybridExact
 from partita.hybrid.solvers.protocol import HybridOptions
 from partita.hybrid.table import best_times
@@ -37,6 +37,20 @@ def test_every_entry_is_what_a_search_finds(problem: HybridProblem) -> None:
                 assert math.isinf(table[devices, s])
             else:
                 assert table[devices, s] == pytest.approx(evaluate(changed, outcome.plan).objective, rel=1e-6, abs=1e-9)
+
+
+def test_machines_are_refused() -> None:
+    ways = {1: (Configuration(id="c", time=1.0),)}
+    problem = HybridProblem(
+        name="two",
+        devices=2,
+        bandwidth_bytes_per_unit=1.0,
+        microbatches=2,
+        layers=(Layer(id=0, configurations=ways),),
+        hierarchy=Hierarchy(devices_per_machine=1, machine_bandwidth_bytes_per_unit=1.0),
+    )
+    with pytest.raises(UnsupportedError, match="machines"):
+        best_times(problem)
 
 
 def test_configurations_that_differ_in_weights_are_refused() -> None:

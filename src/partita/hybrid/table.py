@@ -34,10 +34,15 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
     Raises
     ------
     UnsupportedError
-        If there are too many suffix sets, or configurations of one degree differ in weights or synchronisation.
+        If there are too many suffix sets, configurations of one degree differ in weights or synchronisation, or the
+        problem has machines.
     """
     from partita.kernels.hybrid_stages import fill_times
 
+    if problem.hierarchy is not None:
+        raise UnsupportedError(
+            f"problem {problem.name!r} has machines, and a table counts devices; solve it for one size at a time"
+        )
     model = build_model(problem)
     table = np.full((problem.devices + 1, model.width + 1), math.inf)
     if any(not any(row[v] for row in model.options) for v in range(len(model.order))):
