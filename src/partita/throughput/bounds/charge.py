@@ -271,14 +271,19 @@ class ChargeBound(HierarchyMember):
             state = known.at(min(0.5 * (low + known.target), known.target * (1 - 0.9 * PRECISION)))
             if charges.settle(state):
                 known = state
-                knowledge.charged = state.charged()
             else:
                 knowledge.raise_bound(state.target, self.name)
 
     def _upper(self, charges: Charges, knowledge: Knowledge, stop: Callable[[], bool]) -> State | None:
         """A target to go down from: the best value known, or else the first above the bound that is not refuted."""
         if math.isfinite(knowledge.value):
-            return charges.start(knowledge.value)
+            # What holds here holds in every split that is worth finding.
+            state = charges.start(knowledge.value)
+            if charges.settle(state):
+                knowledge.charged = state.charged()
+                return state
+            knowledge.raise_bound(state.target, self.name)
+            return None
         step = FIRST_STEP
         while not stop() and knowledge.bound > 0:
             state = charges.start(knowledge.bound * (1 + step))
