@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -138,7 +139,11 @@ class NodeProgramBound(ProgramMember):
             if most[v] <= knowledge.bound * (1 + 1e-9):
                 return
             blocks.model.lower, blocks.model.upper = list(lower), list(upper)
-            blocks.model.lower[program.largest] = min(knowledge.bound * (1 - 1e-9), program.cutoff) * program.scale
+            # A block that costs no more than this is known.
+            known = float(most[v])
+            cutoff = min(program.cutoff, known * (1 + 1e-6))
+            blocks.model.lower[program.largest] = min(knowledge.bound * (1 - 1e-9), cutoff) * program.scale
+            blocks.model.upper[program.largest] = cutoff * program.scale
             # What comes before v is in its block or before, what comes after in its block or after.
             first, last = np.zeros(uniform.items, np.int32), np.full(uniform.items, 2, np.int32)
             last[order.reach[:, v]] = 1
@@ -149,13 +154,13 @@ class NodeProgramBound(ProgramMember):
                 return bool(most[v] <= knowledge.bound * (1 + 1e-9))  # noqa: B023 - it runs in this round only
 
             proven = run(
-                program,
+                replace(program, cutoff=cutoff),
                 knowledge,
                 time_s=remaining(began, deadline_s),
                 enough=weak,
-                on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
+                on_bound=lambda bound: knowledge.raise_bound(min(bound, known), self.name),  # noqa: B023 - as above
                 on_point=learn,
             )
-            knowledge.raise_bound(proven, self.name)
+            knowledge.raise_bound(min(proven, known), self.name)
             # Proven, or known to be too weak: not again.
             most[v] = min(most[v], knowledge.bound)
