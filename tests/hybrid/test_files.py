@@ -13,7 +13,7 @@ import pytest
 import partita as pt
 from partita.cli import main
 from partita.errors import FormatError, InputError, UnsupportedError
-from partita.hybrid.problem import HybridProblem
+from partita.hybrid.problem import Hierarchy, HybridProblem
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -136,6 +136,26 @@ def test_solve_and_evaluate_agree(piper: Path, tmp_path: Path) -> None:
     assert again is not None
     assert again["status"] == "infeasible"
     assert "use 2 devices" in again["reason"]
+
+
+def test_machines_are_kept(piper: Path, tmp_path: Path) -> None:
+    problem = pt.read_problem(piper)
+    assert isinstance(problem, HybridProblem)
+    machine = Hierarchy(devices_per_machine=1, machine_bandwidth_bytes_per_unit=2.0)
+    problem = problem.replace(devices=2, memory_bytes=float("inf"), hierarchy=machine)
+    path, output = tmp_path / "own.json", tmp_path / "result.json"
+    pt.write_problem(path, problem)
+    assert pt.read_problem(path) == problem
+    code, found, _ = run("solve", path, "--output", output, "--json")
+    assert code == 0
+    assert found is not None
+    plan = found["plan"]
+    assert plan["machines"] == sum(group["machines"] for group in plan["machine_groups"])
+    assert [stage["machine_group"] for stage in plan["stages"]] == list(range(len(plan["stages"])))
+    code, again, _ = run("evaluate", path, output, "--json")
+    assert code == 0
+    assert again is not None
+    assert again["objective"] == found["objective"]
 
 
 def test_the_command_line_overrides_the_file(piper: Path) -> None:
