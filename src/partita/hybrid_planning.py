@@ -131,7 +131,8 @@ def plan_hybrid(
         Microbatches of a batch. Of several numbers the one with the shortest step per microbatch is taken, fill, drain
         and synchronisation included; without one it is ``default_microbatches``.
     aim
-        ``steady``: the plan with the least objective, proven. ``step``: the shortest step among that plan, the best
+        ``steady``: the plan with the least objective, proven; of equal ones the one with the shortest step among it and
+        the recipes. ``step``: the shortest step among that plan, the best
         plans with fewer replicas at once, equal stages and recipes; its bound still is the least objective.
     time_limit_s
         Wall time of all searches together; recipes have their own.
@@ -180,6 +181,7 @@ def plan_hybrid(
         rows = compare_hybrid(result.problem, machine_devices=size, seed=seed, threads=threads)
         rows = [_with_update(menus, cluster, result.problem, row) for row in rows]
         result = adopt_better_hybrid(result, rows)
+        result = _shortest_of_equals(result, rows, _step(menus, cluster, result.problem, result.plan))
         step = _step(menus, cluster, result.problem, result.plan)
     faster = None
     if result.plan is not None and step is not None and result.stop_reason is not StopReason.INTERRUPTED:
@@ -242,6 +244,24 @@ def _choose(batches: Sequence[BatchRow]) -> BatchRow:
     """The shortest step per microbatch; without any plan the last number, which leaves the planner most freedom."""
     planned = [row for row in batches if row.step is not None]
     return min(planned, key=lambda row: row.step.per_sample if row.step else 0.0, default=batches[-1])
+
+
+def _shortest_of_equals(result: HybridResult, rows: Sequence[HybridRow], step: StepTime | None) -> HybridResult:
+    """Of plans that are equally good, the one with the shortest step: the objective does not tell them apart."""
+    if result.objective is None or step is None:
+        return result
+    most = result.objective * (1 + OPTIMALITY_GAP / 2)
+    equal = [
+        row
+        for row in rows
+        if row.step is not None
+        and row.evaluation is not None
+        and row.feasible
+        and row.evaluation.objective <= most
+        and row.step.step < step.step * (1 - OPTIMALITY_GAP)
+    ]
+    best = min(equal, key=lambda row: row.step.step if row.step else math.inf, default=None)
+    return result if best is None else _adopt(result, best)
 
 
 def _with_update(menus: LayerMenus, cluster: Cluster, problem: HybridProblem, row: HybridRow) -> HybridRow:
