@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from fractions import Fraction
 from pathlib import Path
@@ -21,8 +22,8 @@ from partita.hybrid.recipes import DEFAULT_RECIPES
 from partita.hybrid.recipes.choices import fastest_choices
 from partita.hybrid.recipes.layouts import Layouts, find_blocks
 from partita.hybrid.recipes.protocol import Recipe, RecipeOptions
-from partita.hybrid_comparison import compare_hybrid
-from partita.reports.hybrid_limits import device_time
+from partita.hybrid_comparison import adopt_better_hybrid, compare_hybrid
+from partita.reports.hybrid_limits import device_time, explain_slower, hybrid_sentences
 from partita.result import Monitor
 from partita.units import GIB
 
@@ -248,3 +249,43 @@ def test_published_equal_stages_are_reached(devices: int, published: float, publ
     best = pt.solve(problem)
     assert best.status is pt.Status.OPTIMAL
     assert best.objective <= value
+
+
+def test_a_better_recipe_replaces_an_unfinished_plan() -> None:
+    """Only a search that was cut short can be beaten, and a proof that is contradicted is a defect."""
+    problem = transformer(4)
+    rows = compare_hybrid(problem)
+    best = pt.solve(problem)
+    (worse,) = [row for row in rows if row.name == "pure pipeline"]
+    cut = dataclasses.replace(
+        best, plan=worse.plan, evaluation=worse.evaluation, bound=None, status=pt.Status.FEASIBLE, reason=""
+    )
+    found = adopt_better_hybrid(cut, rows)
+    assert found.objective == min(row.evaluation.objective for row in rows if row.evaluation is not None)
+    assert found.status is pt.Status.FEASIBLE
+    assert "adopted" in found.statistics.events[-1].note
+    assert adopt_better_hybrid(best, rows) is best
+    lost = dataclasses.replace(best, plan=None, evaluation=None, bound=None, status=pt.Status.INFEASIBLE)
+    with pytest.raises(pt.DisagreementError, match="no plan"):
+        adopt_better_hybrid(lost, rows)
+    assert best.objective is not None
+    high = dataclasses.replace(best, bound=pt.Bound(2 * best.objective, "wrong", "acyclic"))
+    with pytest.raises(pt.DisagreementError, match="claims bound"):
+        adopt_better_hybrid(high, rows)
+
+
+def test_what_a_slower_layout_spends_more_on() -> None:
+    problem = transformer(4)
+    rows = {row.name: row for row in compare_hybrid(problem)}
+    plan = pt.solve(problem)
+    mine = device_time(problem, plan.plan, plan.evaluation)
+    alone = rows["pure pipeline"]
+    spent = device_time(problem, alone.plan, alone.evaluation)
+    assert spent.idle == pytest.approx((16 - len(alone.plan.stages)) * alone.evaluation.objective)
+    assert explain_slower(spent, mine).startswith("devices without work +")
+    assert spent.binding == "devices"
+    tight = problem.replace(memory_bytes=1.0)
+    best = pt.solve(tight)
+    sentences = hybrid_sentences(tight, best.plan, best.evaluation, plan.objective)
+    assert "without memory limit the plan would be" in sentences[1]
+    assert sentences[0].endswith("memory binds")
