@@ -1,11 +1,11 @@
 """The published hybrid plans (Piper, NeurIPS 2021), proven optimal, beside the published values.
 
-    python benchmarks/hybrid.py [DATA] [--out results]
+    python benchmarks/hybrid.py [DATA] [--out results] [--tables]
 
 DATA is the folder with bert32a100.json and gnmt.json, ../shared/data/piper by default. Every row is solved in a process
 of its own, so that its peak memory is its own. "GB" in the published settings means 2^30 bytes. The published GNMT rows
 divide bytes by bytes per second beside times in milliseconds, which makes transfers 1,000 times too cheap; only here is
-that reproduced.
+that reproduced. With --tables, only the tables over every number of devices and microbatches are timed.
 """
 
 from __future__ import annotations
@@ -210,15 +210,35 @@ def solve_row(folder: Path, number: int) -> dict[str, object]:
     }
 
 
+def time_tables(folder: Path) -> None:
+    """Wall time and peak memory of whole tables; a first one loads the kernels."""
+    import resource
+    import time
+
+    from partita.hybrid.table import best_times
+
+    best_times(load(folder, BERT, 8, 8, 512, BATCH))
+    for model, devices, microbatches, sync in ((BERT, 2048, 512, BATCH), ("bert64", 2048, 2048, BATCH)):
+        begin = time.perf_counter()
+        table = best_times(load(folder, model, devices, 8, microbatches, sync))
+        seconds = time.perf_counter() - begin
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"table {model}  {sync}  {devices} x {microbatches}  {seconds:.2f} s  {peak:.0f} MB  {table[-1, -1]:.9g}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, default=Path("../shared/data/piper"))
     parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--tables", action="store_true", help="time whole tables instead")
     parser.add_argument("--row", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not (arguments.data / f"{BERT}.json").is_file():
         print(f"no {BERT}.json in {arguments.data}; give the folder with the published hybrid files as an argument")
         return 2
+    if arguments.tables:
+        time_tables(arguments.data)
+        return 0
     if arguments.row is not None:
         print(json.dumps(solve_row(arguments.data, arguments.row)))
         return 0
