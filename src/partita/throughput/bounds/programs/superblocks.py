@@ -97,7 +97,8 @@ class GuessBound(ProgramMember):
             if j == k - 1:
                 blocks.keep_within(np.zeros(uniform.items, np.int32), np.ones(uniform.items, np.int32))
             _fill(program, 1, knowledge)
-            share_s = remaining(began, deadline_s) / (len(guesses) - number)
+            # The first of them decide how far the others must get, which then end early.
+            share_s = remaining(began, deadline_s) / min(2, len(guesses) - number)
             proven = run(program, knowledge, time_s=share_s, enough=partial(operator.le, least))
             least = min(least, max(proven, low))
         knowledge.raise_bound(least, self.name)
