@@ -15,6 +15,7 @@ from partita.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
 from partita.hybrid.solvers.protocol import HybridOptions
 from partita.result import Monitor
 from partita.throughput.bounds.charge import ChargeBound
+from partita.throughput.bounds.covering import CoveringBound
 from partita.throughput.bounds.node import NodeBound
 from partita.throughput.plan import Contiguity
 from partita.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
@@ -93,7 +94,7 @@ def _run_bounds() -> None:
             Tensor(producer=i, consumers=tuple(range(i + 1, min(8, i + 2 + i % 2))), size=1) for i in range(7)
         ),
     )
-    for bound in (NodeBound(), ChargeBound()):
+    for bound in (NodeBound(), ChargeBound(), CoveringBound()):
         bound.bound(problem, Monitor(_LIMIT_S))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from partita.throughput.bounds.capacity import CapacityBound
 from partita.throughput.bounds.charge import ChargeBound
+from partita.throughput.bounds.covering import CoveringBound
 from partita.throughput.bounds.covering_free import FreeCoveringBound
 from partita.throughput.bounds.node import FreeNodeBound, NodeBound
 from partita.throughput.bounds.programs.exact import ExactBound, MergedBound
@@ -20,6 +21,7 @@ HIERARCHY: tuple[HierarchyBound, ...] = (
     NodeBound(),
     ChargeBound(),
     NodeProgramBound(),
+    CoveringBound(),
     MergedBound(),
     ExactBound(),
 )
