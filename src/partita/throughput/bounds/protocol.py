@@ -6,7 +6,7 @@ from typing import Protocol
 
 from partita.result import Bound, Monitor
 from partita.throughput.bounds.knowledge import Knowledge
-from partita.throughput.bounds.uniform import uniform, uniform_refusal
+from partita.throughput.bounds.uniform import Uniform, uniform, uniform_refusal
 from partita.throughput.problem import ThroughputProblem
 
 __all__ = ["BoundMethod", "HierarchyBound", "HierarchyMember"]
@@ -54,6 +54,10 @@ class HierarchyBound(BoundMethod, Protocol):
         """
         ...
 
+    def share(self, uniform: Uniform) -> float:
+        """Its part of the time that the hierarchy has left, relative to the other methods; 0 to be left out."""
+        ...
+
 
 class HierarchyMember:
     """What all members of the hierarchy share: they are refused or run alone in the same way.
@@ -72,6 +76,10 @@ class HierarchyMember:
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
         """See ``HierarchyBound``."""
         raise NotImplementedError
+
+    def share(self, uniform: Uniform) -> float:
+        """As much as any other; members that are better for small or for large blocks say so."""
+        return 1.0
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """What this member proves by itself; infinite if an operator can run nowhere."""

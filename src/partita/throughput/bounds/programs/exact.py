@@ -29,6 +29,8 @@ from partita.throughput.bounds.uniform import Uniform
 
 __all__ = ["ExactBound", "MergedBound", "split_program"]
 
+#: Items for each device from which programs get most of the hierarchy's time.
+LARGE_BLOCK = 25
 #: Targets of the merged programs, as the part of the way from the bound to the best value.
 STEP = 0.5
 #: A target this close to the best value (relative) is replaced by it.
@@ -89,6 +91,10 @@ class MergedBound(ProgramMember):
     name = "merged-mip"
     summary = "exact program of a few superblocks of several blocks each, with charged work (needs HiGHS)"
 
+    def share(self, uniform: Uniform) -> float:
+        """Most where blocks are large, and there are more than its smallest program has."""
+        return 0.0 if uniform.devices < 3 else 3.0 if uniform.items > LARGE_BLOCK * uniform.devices else 1.0
+
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
         """Programs from small to large, each for rising targets as long as they are refuted."""
         began = time.monotonic()
@@ -131,6 +137,10 @@ class ExactBound(ProgramMember):
 
     name = "exact-mip"
     summary = "exact program of acyclic splits, branching on which items are in a block or before (needs HiGHS)"
+
+    def share(self, uniform: Uniform) -> float:
+        """Most where blocks are large: there are few of them then."""
+        return 4.0 if uniform.items > LARGE_BLOCK * uniform.devices else 1.0
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
         """One program; its bound counts as it rises. Without a deadline it ends with the optimum."""
