@@ -14,9 +14,9 @@ __all__ = ["run_hierarchy"]
 def run_hierarchy(knowledge: Knowledge, methods: Sequence[HierarchyBound], time_limit_s: float | None = None) -> None:
     """Let each method improve the knowledge in turn, until the gap closes, the time ends or ``knowledge.stop`` says so.
 
-    What the earlier methods leave of the time is shared by the later ones as their ``share`` says. For each method that ran,
-    ``knowledge.proven`` gets its name, the bound that was proven when it ended (by whom says ``knowledge.method``) and
-    its seconds.
+    What the earlier methods leave of the time is shared by the later ones as their ``share`` says. For each method that
+    ran, ``knowledge.proven`` gets its name, the bound that was proven when it ended (by whom says ``knowledge.method``)
+    and its seconds.
 
     Parameters
     ----------
