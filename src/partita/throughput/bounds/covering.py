@@ -22,7 +22,7 @@ from partita.kernels.covering import CoveringArrays, search_block
 from partita.mip.solve import available
 from partita.throughput.bounds.covering_sets import BlockPool, Bools, Floats, Ordered
 from partita.throughput.bounds.knowledge import Knowledge
-from partita.throughput.bounds.protocol import HierarchyMember
+from partita.throughput.bounds.protocol import HierarchyMember, suits_programs
 from partita.throughput.bounds.simple import simple_bound
 from partita.throughput.bounds.uniform import Uniform
 
@@ -30,8 +30,6 @@ __all__ = ["Covering", "CoveringBound"]
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
-#: Items for each device up to which it gets time in the hierarchy.
-SMALL_BLOCK = 25
 #: Sums of charges over what the blocks may carry that targets are chosen for: the closer to 1, the harder the proof.
 GOALS = (1.25, 1.09, 1.05, 1.03, 1.02, 1.012, 1.007, 1.004, 1.002, 1.0008)
 #: Times that the first target is adjusted, and the least relative step of targets.
@@ -243,7 +241,7 @@ class CoveringBound(HierarchyMember):
 
     def share(self, uniform: Uniform) -> float:
         """The search for blocks is short where they are small; elsewhere programs prove more."""
-        return 8.0 if uniform.items <= SMALL_BLOCK * uniform.devices else 0.0
+        return 0.0 if suits_programs(uniform) else 8.0
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
         """Raise the bound until the cover itself leaves a gap, the searches get too long, or the time ends."""

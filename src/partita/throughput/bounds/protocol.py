@@ -9,7 +9,15 @@ from partita.throughput.bounds.knowledge import Knowledge
 from partita.throughput.bounds.uniform import Uniform, uniform, uniform_refusal
 from partita.throughput.problem import ThroughputProblem
 
-__all__ = ["BoundMethod", "HierarchyBound", "HierarchyMember"]
+__all__ = ["BoundMethod", "HierarchyBound", "HierarchyMember", "suits_programs"]
+
+#: Programs of whole splits have few variables up to so many blocks; the search for blocks is short up to so many items.
+FEW_BLOCKS, SMALL_BLOCK = 5, 25
+
+
+def suits_programs(uniform: Uniform) -> bool:
+    """Whether programs of whole splits are likely to prove more in the same time than a search for single blocks."""
+    return uniform.devices <= FEW_BLOCKS or uniform.items > SMALL_BLOCK * uniform.devices
 
 
 class BoundMethod(Protocol):

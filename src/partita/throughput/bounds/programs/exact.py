@@ -25,12 +25,11 @@ from partita.throughput.bounds.programs.facts import Facts, add_distances, facts
 from partita.throughput.bounds.programs.member import ProgramMember, cutoff_of, settled
 from partita.throughput.bounds.programs.order import Order, order_of
 from partita.throughput.bounds.programs.run import Program, granularity, race, remaining, round_up
+from partita.throughput.bounds.protocol import suits_programs
 from partita.throughput.bounds.uniform import Uniform
 
 __all__ = ["ExactBound", "MergedBound", "split_program"]
 
-#: Items for each device from which programs get most of the hierarchy's time.
-LARGE_BLOCK = 25
 #: Targets of the merged programs, as the part of the way from the bound to the best value.
 STEP = 0.5
 #: A target this close to the best value (relative) is replaced by it.
@@ -93,7 +92,7 @@ class MergedBound(ProgramMember):
 
     def share(self, uniform: Uniform) -> float:
         """Most where blocks are large, and there are more than its smallest program has."""
-        return 0.0 if uniform.devices < 3 else 3.0 if uniform.items > LARGE_BLOCK * uniform.devices else 1.0
+        return 0.0 if uniform.devices < 3 else 3.0 if suits_programs(uniform) else 1.0
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
         """Programs from small to large, each for rising targets as long as they are refuted."""
@@ -140,7 +139,7 @@ class ExactBound(ProgramMember):
 
     def share(self, uniform: Uniform) -> float:
         """Most where blocks are large: there are few of them then."""
-        return 4.0 if uniform.items > LARGE_BLOCK * uniform.devices else 1.0
+        return 4.0 if suits_programs(uniform) else 1.0
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
         """One program; its bound counts as it rises. Without a deadline it ends with the optimum."""
