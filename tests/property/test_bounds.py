@@ -14,6 +14,7 @@ import brute_force
 from partita.result import Monitor
 from partita.throughput.bounds import HIERARCHY
 from partita.throughput.bounds.charge import ChargeBound, Charges, charged_at
+from partita.throughput.bounds.covering import CoveringBound
 from partita.throughput.bounds.knowledge import Knowledge
 from partita.throughput.bounds.node import FreeNodeBound, NodeBound
 from partita.throughput.bounds.protocol import HierarchyBound
@@ -214,5 +215,5 @@ def test_two_thousand_random_problems() -> None:
         run_hierarchy(knowledge, HIERARCHY, 10.0)
         for name, bound, _ in knowledge.proven:
             assert bound <= optimum * (1 + SLACK) + SLACK, f"{name} on seed {seed}"
-        for method in OWN:
+        for method in (*OWN, CoveringBound()):
             assert alone(method, relaxed) <= optimum * (1 + SLACK) + SLACK, f"{method.name} on seed {seed}"
