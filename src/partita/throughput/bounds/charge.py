@@ -64,7 +64,8 @@ class State:
 
     def charged(self) -> Charged:
         """What the others may use."""
-        return Charged(self.target, self.charge.copy(), self.parts.first.copy(), self.parts.last.copy())
+        forced = self.parts.forced.astype(bool)
+        return Charged(self.target, self.charge.copy(), self.parts.first.copy(), self.parts.last.copy(), forced)
 
 
 class Charges:

@@ -32,12 +32,16 @@ class Charged:
         (n,) charged work, at least the work itself.
     first, last
         (n,) earliest and latest block (0 … k − 1) that an item can be in, in such a split.
+    forced
+        (m,) nets that every such split cuts. Only their cost is in the charged work: for every such block S, Σ ``work``
+        over S and the cost of the other nets that S cuts are together at most f(S), too.
     """
 
     target: float
     work: Floats
     first: Ints
     last: Ints
+    forced: npt.NDArray[np.bool_]
 
 
 @dataclass

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from partita.throughput.instance import build_instance
+from partita.throughput.instance import Instance, build_instance
 from partita.throughput.problem import ThroughputProblem
 
-__all__ = ["Uniform", "uniform", "uniform_refusal"]
+__all__ = ["Uniform", "uniform", "uniform_of", "uniform_refusal"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
@@ -113,7 +113,14 @@ def uniform(problem: ThroughputProblem, *, free: bool = False) -> Uniform:
     refusal = uniform_refusal(problem)
     if refusal is not None:
         raise ValueError(refusal)
-    instance = build_instance(problem, free=free)
+    return uniform_of(problem, build_instance(problem, free=free))
+
+
+def uniform_of(problem: ThroughputProblem, instance: Instance) -> Uniform:
+    """The relaxation over the items of an instance of the problem, which ``uniform_refusal`` has nothing against.
+
+    The instance may be contracted further, or its order say more, as long as some best split is left.
+    """
     kind = next(place for place, one in enumerate(problem.kinds) if one.count > 0)
     cost = instance.net_cost[:, kind]
     kept = np.flatnonzero(cost > 0)

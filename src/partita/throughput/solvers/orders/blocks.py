@@ -17,7 +17,7 @@ from partita.throughput.solvers.protocol import Options
 from partita.throughput.variants import Variant, refuse_variants
 from partita.units import TOLERANCE
 
-__all__ = ["Blocks", "blocks_of", "blocks_refusal", "make_blocks"]
+__all__ = ["Blocks", "blocks_of", "blocks_over", "blocks_refusal", "make_blocks"]
 
 _KNOWN: frozenset[Variant] = frozenset({"streaming"})
 
@@ -124,9 +124,12 @@ def make_blocks(problem: ThroughputProblem, *, contract: bool = True) -> Blocks:
         ``build_instance``, which the bounds know.
     """
     instance = build_instance(problem)
+    return blocks_over(problem, absorb(instance) if contract else instance)
+
+
+def blocks_over(problem: ThroughputProblem, instance: Instance) -> Blocks:
+    """Blocks over the items of an instance of a problem that ``blocks_refusal`` has nothing against."""
     place = next(place for place, kind in enumerate(problem.kinds) if kind.count > 0)
-    if contract:
-        instance = absorb(instance)
     ample = memory_is_ample(instance)
     memory, reload = np.inf, 0.0
     if not ample and problem.streaming:
