@@ -214,7 +214,8 @@ def plan_hybrid(
 def update_times(menus: LayerMenus, cluster: Cluster, plan: HybridPlan) -> list[float]:
     """Least time of the optimizer's step on each stage: its memory traffic at the device's achievable bandwidth.
 
-    Gradients are read, weights and the optimizer's states are read and written, once for every step.
+    Gradients are read, weights and the optimizer's states are read and written, once for every step; by all replicas,
+    or each its share, if they share out the states.
     """
     spec = next(group.spec for group in cluster.groups() if group.spec.accelerator or len(cluster.groups()) == 1)
     bandwidth = spec.memory_bandwidth_bytes_per_s * spec.memory_efficiency
@@ -226,7 +227,7 @@ def update_times(menus: LayerMenus, cluster: Cluster, plan: HybridPlan) -> list[
             entry = by_id[identity].entries[stage.tensor_parallel][0]
             # Weights that are trained have gradients of the same size.
             moved += 3.0 * entry.gradient_bytes + 2.0 * entry.optimizer_bytes
-        times.append(moved / bandwidth)
+        times.append(moved / (stage.data_parallel if menus.zero1 else 1) / bandwidth)
     return times
 
 

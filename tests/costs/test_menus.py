@@ -414,9 +414,34 @@ def test_options_may_repeat() -> None:
     assert [c.id for c in problem.layers[1].configurations[1]] == ["none", "full"]
 
 
-def test_zero1_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="zero1 shares optimizer states out"):
-        pt.hybrid_problem(graph(), CLUSTER, microbatches=8, zero1=True)
+def test_zero1_shares_out_optimizer_states() -> None:
+    plain = pt.hybrid_problem(graph(), CLUSTER, microbatches=8)
+    shared = pt.hybrid_problem(graph(), CLUSTER, microbatches=8, zero1=True)
+    for layer, other, menu in zip(plain.layers, shared.layers, menus().layers, strict=True):
+        for t in DEGREES:
+            for one, two in zip(layer.configurations[t], other.configurations[t], strict=True):
+                assert (one.sharded_bytes, two.sharded_bytes) == (0.0, menu.entry(t).optimizer_bytes)
+                assert two.held_bytes(3, 1) == one.held_bytes(3, 1)
+                assert two.held_bytes(3, 4) == one.held_bytes(3, 1) - 0.75 * two.sharded_bytes
+                assert one.time == two.time
+    assert any("share out its optimizer states" in note for note in shared.notes)
+
+
+def test_zero1_fits_more_into_a_device() -> None:
+    """The whole model on each of 16 devices needs its optimizer states there once, or a sixteenth of them."""
+    sizes = []
+    for zero1 in (False, True):
+        problem = pt.hybrid_problem(graph(), CLUSTER, microbatches=64, zero1=zero1, degrees=[1])
+        held = [layer.configurations[1][-1].held_bytes(1, 16) for layer in problem.layers]
+        sizes.append(sum(held))
+    states = sum(menu.entry(1).optimizer_bytes for menu in menus().layers)
+    assert sizes[0] - sizes[1] == pytest.approx(states * 15 / 16)
+    tight = problem.replace(memory_bytes=sizes[1])
+    found = pt.solve(tight)
+    assert found.plan is not None
+    assert [stage.data_parallel for stage in found.plan.stages] == [16]
+    assert found.evaluation is not None
+    assert found.evaluation.stages[0].memory_bytes == pytest.approx(sizes[1])
 
 
 def test_names_of_classes_do_not_matter() -> None:

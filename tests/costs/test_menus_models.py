@@ -122,6 +122,12 @@ def test_experts_are_split_by_their_features() -> None:
     whole = 4 * 512 + 2 * 512
     assert eight.parameters == (one.parameters - whole) // 8 + whole
     assert eight.collectives
+    note = "Expert parallelism is not considered: the experts of model.layers.0 and 1 more layers are split"
+    assert any(line.startswith(note) for line in found.problem.notes)
+
+
+def test_models_without_experts_have_no_note_about_them() -> None:
+    assert not any("Expert" in line for line in layer_menus(graph("llama"), CLUSTER, microbatches=8).problem.notes)
 
 
 @pytest.mark.slow

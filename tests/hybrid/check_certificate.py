@@ -37,9 +37,9 @@ def check(problem: Any, proof: Any) -> str | None:
 
     @cache
     def trade_offs(members: frozenset[int], inner: frozenset[int], t: int, sync: Fraction) -> list[Any]:
-        """Time of one microbatch, memory per microbatch in flight, memory: all that no other choice beats."""
+        """Time of one microbatch, memory per microbatch in flight, memory, shared memory: what no choice beats."""
         bandwidth = Fraction(problem.bandwidth_bytes_per_unit)
-        kept = [(Fraction(0), Fraction(0), Fraction(0))]
+        kept = [(Fraction(0), Fraction(0), Fraction(0), Fraction(0))]
         for v in sorted(members):
             grown = set()
             for c in layers[v].configurations.get(t, ()):
@@ -51,18 +51,21 @@ def check(problem: Any, proof: Any) -> str | None:
                         moved += 2 * (Fraction(e.bytes) + Fraction(c.sync_out_bytes.get(e.target, 0)))
                 time = Fraction(c.time) + moved / bandwidth
                 a, b = Fraction(c.memory_per_microbatch_bytes), Fraction(c.memory_bytes)
-                grown |= {(x + time, y + a, z + b) for x, y, z in kept}
+                shared = Fraction(c.sharded_bytes)
+                grown |= {(x + time, y + a, z + b, w + shared) for x, y, z, w in kept}
             kept = []
             for one in sorted(grown):
-                if not any(y <= one[1] and z <= one[2] for _, y, z in kept):
+                if not any(y <= one[1] and z <= one[2] and w <= one[3] for _, y, z, w in kept):
                     kept.append(one)
         return kept
 
     @cache
-    def least(members: frozenset[int], inner: frozenset[int], t: int, sync: Fraction, stored: int) -> Fraction | None:
+    def least(
+        members: frozenset[int], inner: frozenset[int], t: int, sync: Fraction, stored: int, replicas: int
+    ) -> Fraction | None:
         limit = None if problem.memory_bytes is None else Fraction(problem.memory_bytes)
-        for time, a, b in trade_offs(members, inner, t, sync):
-            if limit is None or a * stored + b <= limit:
+        for time, a, b, shared in trade_offs(members, inner, t, sync):
+            if limit is None or a * stored + b + shared / replicas <= limit:
                 return time
         return None
 
@@ -75,7 +78,7 @@ def check(problem: Any, proof: Any) -> str | None:
             if problem.weight_sync_per_batch
             else Fraction(4 * (d - 1), d)
         )
-        time = least(outer - inner, inner, t, sync, math.ceil(Fraction(s, d * d2)))
+        time = least(outer - inner, inner, t, sync, math.ceil(Fraction(s, d * d2)), d * d2)
         return time is not None and time <= d * d2 * target
 
     def after(inner: frozenset[int]) -> list[frozenset[int]]:

@@ -32,7 +32,10 @@ def stage_cost(
     time = (compute + (exchanged + Fraction(4 * (d - 1), per) * weights) / bandwidth) / d
     stored = math.ceil(Fraction(s, d))
     memory = sum(
-        Fraction(chosen[v].memory_per_microbatch_bytes) * stored + Fraction(chosen[v].memory_bytes) for v in members
+        Fraction(chosen[v].memory_per_microbatch_bytes) * stored
+        + Fraction(chosen[v].memory_bytes)
+        + Fraction(chosen[v].sharded_bytes) / d
+        for v in members
     )
     return time, memory
 
@@ -59,7 +62,11 @@ def stage_cost_in_machines(
     else:
         time, memory = stage_cost(share, members, earlier, inside, 0, chosen)
     stored = math.ceil(Fraction(s, inside * machines))
-    return time / machines, memory + sum(Fraction(chosen[v].memory_per_microbatch_bytes) * stored for v in members)
+    for v in members:
+        memory += Fraction(chosen[v].memory_per_microbatch_bytes) * stored
+        # One machine alone would hold what all machines share out.
+        memory -= Fraction(chosen[v].sharded_bytes) * (Fraction(1, inside) - Fraction(1, inside * machines))
+    return time / machines, memory
 
 
 def link_cost(problem: Any, members: frozenset[int], machines: int) -> Fraction:

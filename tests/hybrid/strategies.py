@@ -21,6 +21,8 @@ def hybrid_problems(draw: Any, max_layers: int = 5, max_devices: int = 6) -> Hyb
     after = {v: [e.target for e in edges if e.source == v] for v in range(count)}
     # Options of one layer and degree share weights and synchronisation in published files; both cases are exact.
     shared = draw(st.booleans())
+    # Memory that replicas share out: none in published files, the same for all options of a degree in models.
+    sharding = draw(st.sampled_from(("none", "none", "alike", "any")))
     amount = st.integers(0, 5)
 
     def tables(v: int) -> dict[str, Any]:
@@ -32,12 +34,14 @@ def hybrid_problems(draw: Any, max_layers: int = 5, max_devices: int = 6) -> Hyb
 
     def options(v: int, degree: int) -> tuple[Configuration, ...]:
         common = tables(v)
+        alike = draw(amount) if sharding == "alike" else 0
         return tuple(
             Configuration(
                 id=f"{degree}.{number}",
                 time=draw(st.integers(0, 12)),
                 memory_per_microbatch_bytes=draw(amount),
                 memory_bytes=draw(amount),
+                sharded_bytes=draw(amount) * 2 if sharding == "any" else alike * 2,
                 **(common if shared else tables(v)),
             )
             for number in range(draw(st.integers(1, 3)))
@@ -59,6 +63,7 @@ def hybrid_problems(draw: Any, max_layers: int = 5, max_devices: int = 6) -> Hyb
                         weight_bytes=c.weight_bytes,
                         memory_per_microbatch_bytes=c.memory_per_microbatch_bytes,
                         memory_bytes=c.memory_bytes,
+                        sharded_bytes=c.sharded_bytes,
                     )
                     for c in row
                 )

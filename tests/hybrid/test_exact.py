@@ -107,3 +107,25 @@ def test_the_choice_of_configurations_is_exact(data: st.DataObject) -> None:
             layers=layers,
         )
     )
+
+
+def test_replicas_share_out_memory() -> None:
+    """One layer with 2 bytes of its own and 12 that replicas share: 6 bytes are enough from three replicas on."""
+    way = Configuration(id="c", time=6.0, weight_bytes=1.0, memory_bytes=2.0, sharded_bytes=12.0)
+    problem = HybridProblem(
+        name="shared",
+        devices=2,
+        memory_bytes=6.0,
+        bandwidth_bytes_per_unit=1.0,
+        microbatches=6,
+        layers=(Layer(id=0, configurations={1: (way,)}),),
+    )
+    few = exact.HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
+    assert few.plan is None
+    assert few.infeasible
+    three = exact.HybridExact().solve(problem.replace(devices=3), HybridOptions(), Monitor(60.0))
+    assert three.plan is not None
+    assert three.plan.stages[0].data_parallel == 3
+    found = evaluate(problem.replace(devices=3), three.plan)
+    assert found.stages[0].memory_bytes == 6.0
+    assert found.objective == pytest.approx(6 / 3 + 4 * 2 / 9)

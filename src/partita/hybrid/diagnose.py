@@ -46,9 +46,9 @@ def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> st
 
 
 def _least_memory(problem: HybridProblem, layer: Layer) -> float:
-    """Memory of a stage that holds one layer and one microbatch: no stage with it needs less."""
+    """Memory of a stage with one layer, one microbatch and as many replicas as there can be: no stage needs less."""
     return min(
-        choice.memory_per_microbatch_bytes + choice.memory_bytes
+        choice.held_bytes(1, max(1, min(problem.devices // degree, problem.microbatches)))
         for degree, choices in layer.configurations.items()
         if degree <= problem.devices_per_machine
         for choice in choices
@@ -83,7 +83,7 @@ def _smallest_devices(problem: HybridProblem) -> int | None:
     if problem.hierarchy is not None:
         return None
     most = max(degree for layer in problem.layers for degree in layer.configurations)
-    # One replica for every layer on its own is the longest row that can help; more replicas only share activations.
+    # One replica for every layer on its own is the longest row that can help; more replicas only share memory.
     width = min(problem.microbatches, 4 * len(problem.layers) + problem.devices)
     model = build_model(problem.replace(devices=width * most, microbatches=problem.microbatches))
     sets = all_suffix_sets(model.after, model.before, _MOST_ENTRIES // (model.width + 1))

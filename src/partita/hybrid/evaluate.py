@@ -137,7 +137,7 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
         remaining -= d
         held = [chosen[identity] for identity in stage.operators if identity in chosen]
         weights = sum(choice.weight_bytes for choice in held)
-        memory = sum(choice.memory_per_microbatch_bytes * in_flight + choice.memory_bytes for choice in held)
+        memory = sum(choice.held_bytes(in_flight, d) for choice in held)
         stages.append(
             HybridStageEvaluation(
                 compute=sum(choice.time for choice in held) / d,

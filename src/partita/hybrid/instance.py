@@ -39,7 +39,7 @@ class Model:
     options
         For each degree and layer its options, the fastest first; empty where the layer lacks the degree.
     uniform
-        For each degree whether all options of every layer share weights and synchronisation.
+        For each degree whether all options of every layer share weights, sharded memory and synchronisation.
     """
 
     problem: HybridProblem
@@ -105,7 +105,9 @@ def _synchronisation(choice: Configuration) -> dict[tuple[str, int], float]:
 
 def _alike(choices: Sequence[Configuration]) -> bool:
     return all(
-        choice.weight_bytes == choices[0].weight_bytes and _synchronisation(choice) == _synchronisation(choices[0])
+        choice.weight_bytes == choices[0].weight_bytes
+        and choice.sharded_bytes == choices[0].sharded_bytes
+        and _synchronisation(choice) == _synchronisation(choices[0])
         for choice in choices[1:]
     )
 
@@ -117,6 +119,7 @@ def _no_worse(one: Configuration, other: Configuration) -> bool:
         and one.weight_bytes <= other.weight_bytes
         and one.memory_per_microbatch_bytes <= other.memory_per_microbatch_bytes
         and one.memory_bytes <= other.memory_bytes
+        and one.sharded_bytes <= other.sharded_bytes
         and all(value <= theirs.get(key, 0.0) for key, value in mine.items())
     )
 
@@ -179,7 +182,7 @@ def build_arrays(model: Model, sets: Iterable[int]) -> tuple[HybridArrays, list[
         "small_time": segments.time @ size.T,
         "next_replicas": _next_replicas(model),
         "limits": [limit, problem.microbatches, problem.weight_sync_per_batch],
-        **{name: getattr(options, name) @ size.T for name in ("time", "weight", "active", "fixed")},
+        **{name: getattr(options, name) @ size.T for name in ("time", "weight", "active", "fixed", "sharded")},
         **options.arrays,
     }
     types: dict[str, Any] = {"members": np.uint64, "uniform": np.int8}
@@ -228,21 +231,22 @@ class _Options:
         out_edges = [[e for e in range(m) if model.source[e] == v] for v in range(n)]
         self.time, self.weight = np.zeros((ranks, n)), np.zeros((ranks, n))
         self.active, self.fixed = np.zeros((ranks, n)), np.zeros((ranks, n))
+        self.sharded = np.zeros((ranks, n))
         self.edge_enter, self.edge_leave = np.zeros((ranks, m)), np.zeros((ranks, m))
         pointers = np.zeros((ranks, n + 1), dtype=np.int64)
         kind = np.zeros((ranks, n), dtype=np.int64)
-        flat: list[tuple[float, float, float, float]] = []
+        flat: list[tuple[float, ...]] = []
         option_in: list[float] = []
         option_out: list[float] = []
         in_ptr, out_ptr = [0], [0]
         for r, row in enumerate(model.options):
-            kinds: dict[tuple[tuple[float, float], ...], int] = {}
+            kinds: dict[tuple[tuple[float, ...], ...], int] = {}
             for v, choices in enumerate(row):
                 pointers[r, v] = len(flat)
-                memory = tuple((c.memory_per_microbatch_bytes, c.memory_bytes) for c in choices)
+                memory = tuple((c.memory_per_microbatch_bytes, c.memory_bytes, c.sharded_bytes) for c in choices)
                 kind[r, v] = kinds.setdefault(memory, len(kinds))
-                for c in choices:
-                    flat.append((c.time, c.weight_bytes / bandwidth, c.memory_per_microbatch_bytes, c.memory_bytes))
+                for c, taken in zip(choices, memory, strict=True):
+                    flat.append((c.time, c.weight_bytes / bandwidth, *taken))
                     option_in += [2.0 * c.sync_in_bytes.get(ids[model.source[e]], 0.0) / bandwidth for e in in_edges[v]]
                     option_out += [
                         2.0 * c.sync_out_bytes.get(ids[model.target[e]], 0.0) / bandwidth for e in out_edges[v]
@@ -253,7 +257,8 @@ class _Options:
                     continue
                 self.time[r, v] = choices[0].time
                 self.weight[r, v] = min(c.weight_bytes for c in choices) / bandwidth
-                self.active[r, v], self.fixed[r, v] = memory[0]
+                self.active[r, v], self.fixed[r, v] = memory[0][:2]
+                self.sharded[r, v] = min(c.sharded_bytes for c in choices)
                 for e in in_edges[v]:
                     sync = min(c.sync_in_bytes.get(ids[model.source[e]], 0.0) for c in choices)
                     self.edge_enter[r, e] = 2.0 * (model.bytes[e] + sync) / bandwidth
@@ -261,7 +266,7 @@ class _Options:
                     sync = min(c.sync_out_bytes.get(ids[model.target[e]], 0.0) for c in choices)
                     self.edge_leave[r, e] = 2.0 * (model.bytes[e] + sync) / bandwidth
             pointers[r, n] = len(flat)
-        columns = np.array(flat, dtype=np.float64).reshape(-1, 4).T
+        columns = np.array(flat, dtype=np.float64).reshape(-1, 5).T
         self.arrays: dict[str, Any] = {
             "edge_enter": self.edge_enter,
             "edge_leave": self.edge_leave,
@@ -274,6 +279,7 @@ class _Options:
             "option_weight": columns[1],
             "option_active": columns[2],
             "option_fixed": columns[3],
+            "option_sharded": columns[4],
             "option_in_ptr": in_ptr,
             "option_in": option_in,
             "option_out_ptr": out_ptr,

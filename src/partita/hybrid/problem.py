@@ -33,6 +33,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Memory on each device for every microbatch in flight (a).
     memory_bytes
         Memory on each device whatever is in flight (b).
+    sharded_bytes
+        Memory that the data-parallel replicas of a stage share out evenly among them: each device holds a d-th, d
+        counting the replicas in all machines. Not in the paper; optimizer states under ZeRO-1 are of this kind.
     sync_in_bytes
         By id of the predecessor: what the group moves so that all its devices have that tensor (c_fw); 0 if absent.
     sync_out_bytes
@@ -44,8 +47,14 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     weight_bytes: float = 0.0
     memory_per_microbatch_bytes: float = 0.0
     memory_bytes: float = 0.0
+    sharded_bytes: float = 0.0
     sync_in_bytes: dict[int, float] = {}
     sync_out_bytes: dict[int, float] = {}
+
+    def held_bytes(self, in_flight: int, replicas: int) -> float:
+        """Memory on each device of a stage with so many microbatches in flight and data-parallel replicas."""
+        held = self.memory_per_microbatch_bytes * in_flight + self.memory_bytes
+        return held + self.sharded_bytes / replicas if self.sharded_bytes else held
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -208,6 +217,11 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         found = {degree for layer in self.layers for degree in layer.configurations}
         return sorted(degree for degree in found if degree <= self.devices_per_machine)
 
+    @property
+    def shards(self) -> bool:
+        """Whether replicas share out any memory."""
+        return any(c.sharded_bytes for layer in self.layers for row in layer.configurations.values() for c in row)
+
     def sync_factor(self, replicas: int) -> float:
         """How often each weight byte is moved for d microbatches: 4·(d − 1)/d, or 4·(d − 1)/N once per batch."""
         return 4.0 * (replicas - 1) / (self.microbatches if self.weight_sync_per_batch else replicas)
@@ -285,7 +299,7 @@ def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) ->
             if choice.id in seen:
                 raise InputError(f"{place} appears twice; ids must be unique within a layer and degree")
             seen.add(choice.id)
-            for field in ("time", "weight_bytes", "memory_per_microbatch_bytes", "memory_bytes"):
+            for field in ("time", "weight_bytes", "memory_per_microbatch_bytes", "memory_bytes", "sharded_bytes"):
                 _check_number(place, field, getattr(choice, field))
             _check_sync(place, "sync_in_bytes", choice.sync_in_bytes, before, "comes from")
             _check_sync(place, "sync_out_bytes", choice.sync_out_bytes, after, "goes to")

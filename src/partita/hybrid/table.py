@@ -56,9 +56,8 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
     stop = np.zeros(1, dtype=np.int64)
     family = Family(model, sets, stop)
     if not family.remembers:
-        raise UnsupportedError(
-            f"problem {problem.name!r} has too many stages for a table; solve it for one size at a time"
-        )
+        cause = "memory that replicas share out, or too many stages"
+        raise UnsupportedError(f"problem {problem.name!r} has {cause} for a table; solve it for one size at a time")
     fill_times(family.arrays, family.scratch, family.known, stop)
     _cover(family, table)
     return np.minimum.accumulate(np.minimum.accumulate(table, axis=0), axis=1)

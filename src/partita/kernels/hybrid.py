@@ -186,7 +186,7 @@ def extend(
     that pass all arrays are kept out of the loops: each costs more than the rest of an iteration.
     """
     top, sets, ranks = fewest.shape[1] - 1, fewest.shape[0], h.degree.shape[0]
-    missing, time, weights, active, fixed = h.missing, h.time, h.weight, h.active, h.fixed
+    missing, time, weights, active, fixed, sharded = h.missing, h.time, h.weight, h.active, h.fixed, h.sharded
     enter, leave, allowed = h.enter, h.leave, h.next_replicas
     memory, batch, per_batch = h.limits[0], h.limits[1], h.limits[2] != 0.0
     cross_ptr, cross, heads, members = h.cross_ptr, h.cross, h.target, h.members
@@ -213,6 +213,7 @@ def extend(
                 continue
             second = first if first > 1 else second_replicas(allowed, per_batch, target, one, weight)
             per_count, base = active[r, outer] - active[r, inner], fixed[r, outer] - fixed[r, inner]
+            shared = sharded[r, outer] - sharded[r, inner]
             into, carried = fewest[outer], least[outer if carry else 0]
             entry = kinds[inner * sets + outer] * ranks + r if remember else 0
             falling = uniform and (not per_batch or 4.0 * weight < batch * target)
@@ -229,7 +230,7 @@ def extend(
                     sync = 4.0 * (d - 1) / (batch if per_batch else d)
                     spent = one - compute + sync * weight
                     good = spent + compute <= d * target
-                    if good and not (uniform and per_count * in_flight + base <= memory):
+                    if good and not (uniform and per_count * in_flight + base + shared / d <= memory):
                         if uniform and remember:
                             k = ptr[entry] + in_flight - free[entry] - 1
                             if in_flight > free[entry]:
@@ -241,7 +242,7 @@ def extend(
                         else:
                             if not uniform:
                                 spent = plain_boundary(h, inner, outer)
-                            good = fits(h, s, inner, outer, r, sync, in_flight, d * target - spent, stop)
+                            good = fits(h, s, inner, outer, r, sync, d, in_flight, d * target - spent, stop)
                     if not falling:
                         if good:
                             found = d

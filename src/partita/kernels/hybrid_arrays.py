@@ -14,15 +14,15 @@ class HybridArrays(NamedTuple):
 
     A suffix set is closed under successors; a stage is the difference of two. Sets are sorted by work, then size, so
     that a subset comes before its supersets. Sums run over the layers of a set. Bytes are already divided by the
-    bandwidth. Where ``uniform`` is 0 the configurations of a degree differ in weights or synchronisation, and sums
-    hold the smallest value of each layer.
+    bandwidth. Where ``uniform`` is 0 the configurations of a degree differ in weights, sharded memory or
+    synchronisation, and sums hold the smallest value of each layer.
 
     Attributes
     ----------
     degree
         (R,) tensor-parallel degrees.
     uniform
-        (R,) whether every layer's configurations share weights and synchronisation.
+        (R,) whether every layer's configurations share weights, sharded memory and synchronisation.
     members
         (Z, words) bit sets.
     work, rest
@@ -31,6 +31,8 @@ class HybridArrays(NamedTuple):
         (R, Z) layers of the set without the degree.
     time, weight, active, fixed
         (R, Z) sums of p, w/B, a and b of the fastest configurations.
+    sharded
+        (R, Z) sums of the memory that replicas share out.
     enter, leave
         (R, Z) time of the edges from outside the set into it, paid by the reader (enter) or by the writer (leave).
     cross_ptr, cross
@@ -45,12 +47,12 @@ class HybridArrays(NamedTuple):
         (Y, Z) sums of a, b and p of the smallest configurations.
     option_ptr
         (R, n + 1) options of each layer, the fastest first; configurations that are never better are left out.
-    option_time, option_weight, option_active, option_fixed
-        (options,) p, w/B, a, b.
+    option_time, option_weight, option_active, option_fixed, option_sharded
+        (options,) p, w/B, a, b, memory that replicas share out.
     option_in_ptr, option_in, option_out_ptr, option_out
         Synchronisation time 2·sync/B of each option, in the order of the layer's edges.
     kind
-        (R, n) layers with the same number share a and b of all options.
+        (R, n) layers with the same number share all memory of all options.
     next_replicas
         (S + 2,) the smallest allowed data-parallel degree at least d; S + 1 stands for none.
     limits
@@ -67,6 +69,7 @@ class HybridArrays(NamedTuple):
     weight: Floats
     active: Floats
     fixed: Floats
+    sharded: Floats
     enter: Floats
     leave: Floats
     cross_ptr: Ints
@@ -89,6 +92,7 @@ class HybridArrays(NamedTuple):
     option_weight: Floats
     option_active: Floats
     option_fixed: Floats
+    option_sharded: Floats
     option_in_ptr: Ints
     option_in: Floats
     option_out_ptr: Ints

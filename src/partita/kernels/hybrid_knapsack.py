@@ -21,12 +21,13 @@ __all__ = ["bracket", "cheapest", "fill_items"]
 
 @compiled
 def fill_items(
-    h: HybridArrays, s: HybridScratch, inner: int, outer: int, r: int, in_flight: int, sync: float
+    h: HybridArrays, s: HybridScratch, inner: int, outer: int, r: int, replicas: int, in_flight: int, sync: float
 ) -> tuple[int, float, float]:
     """List the layers of the stage (set ``outer`` without set ``inner``) with their options.
 
     Returns the number of layers that have a choice, the time of the fastest options, and the memory they take too much.
-    Times include synchronisation where the degree is not uniform; ``sync`` is the factor of the weights.
+    Times include synchronisation where the degree is not uniform; ``sync`` is the factor of the weights. ``replicas``
+    counts all of the stage, which share out the sharded memory.
     """
     n = h.kind.shape[1]
     count, size = 0, 0
@@ -51,7 +52,7 @@ def fill_items(
                     u = h.target[h.out_edges[k]]
                     if h.members[inner, u >> 6] & (one << np.uint64(u & 63)) != 0:
                         cost += h.option_out[h.option_out_ptr[o] + k - h.out_ptr[v]]
-            memory = h.option_active[o] * in_flight + h.option_fixed[o]
+            memory = h.option_active[o] * in_flight + h.option_fixed[o] + h.option_sharded[o] / replicas
             # Kept sorted by cost for now, so that one pass finds the options worth having.
             place = size
             while place > begin and (

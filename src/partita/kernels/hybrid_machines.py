@@ -133,6 +133,7 @@ def fill_group(
                 one = compute + max(0.0, h.enter[r, o] + h.leave[r, j] - jump)
                 weight = h.weight[r, o] - h.weight[r, j]
                 per_count, base = h.active[r, o] - h.active[r, j], h.fixed[r, o] - h.fixed[r, j]
+                shared = h.sharded[r, o] - h.sharded[r, j]
                 entry = known.kind[j * sets + o] * ranks + r if remember else 0
                 for d in range(1, spare // t + 1):
                     if per_batch and batch % (d * machines) != 0:
@@ -142,12 +143,12 @@ def fill_group(
                         continue
                     # Microbatches in flight, from the fewest that help to the most that any state asks for.
                     low, high = -(-(low_q + least_x + d) // d), -(-(best + most_x + d) // d)
-                    budget = d * within - (one - compute + sync * weight)
+                    budget, total = d * within - (one - compute + sync * weight), d * machines
                     high = min(high, h.segment.shape[1] - 1)
                     if not uniform:
                         budget = d * within - plain_boundary(h, j, o)
-                        held = reach(h, s, j, o, r, sync, low, high, budget, stop)
-                    elif per_count * high + base <= memory:
+                        held = reach(h, s, j, o, r, sync, total, low, high, budget, stop)
+                    elif per_count * high + base + shared / total <= memory:
                         held = high
                     elif remember:
                         free, begin = known.free[entry], known.ptr[entry]
@@ -163,7 +164,7 @@ def fill_group(
                             else:
                                 held = y - 1
                     else:
-                        held = reach(h, s, j, o, r, sync, low, high, budget, stop)
+                        held = reach(h, s, j, o, r, sync, total, low, high, budget, stop)
                     if held < low:
                         continue
                     code = (j * ranks + r) * (devices + 1) + d

@@ -66,18 +66,23 @@ def fits(
     outer: int,
     r: int,
     sync: float,
+    replicas: int,
     in_flight: int,
     budget: float,
     stop: Longs,
 ) -> bool:
-    """Whether some choice of configurations keeps memory and a time of ``budget``; ``sync`` is the weights' factor."""
+    """Whether some choice of configurations keeps memory and a time of ``budget``; ``sync`` is the weights' factor.
+
+    Where sharded memory differs from configuration to configuration, the smallest of it only makes a bound.
+    """
     y = h.segment[r, min(in_flight, h.segment.shape[1] - 1)]
     active = h.small_active[y, outer] - h.small_active[y, inner]
-    if active * in_flight + h.small_fixed[y, outer] - h.small_fixed[y, inner] > h.limits[0]:
+    fixed = h.small_fixed[y, outer] - h.small_fixed[y, inner] + (h.sharded[r, outer] - h.sharded[r, inner]) / replicas
+    if active * in_flight + fixed > h.limits[0]:
         return False
     if h.uniform[r] and h.small_time[y, outer] - h.small_time[y, inner] <= budget:
         return True
-    count, total, missing = fill_items(h, s, inner, outer, r, in_flight, sync)
+    count, total, missing = fill_items(h, s, inner, outer, r, replicas, in_flight, sync)
     return cheapest(h, s, r, count, missing, budget - total, True, stop) < np.inf
 
 
@@ -132,7 +137,7 @@ def learn(
     stop: Longs,
 ) -> None:
     """Extend what is known of the least time of a stage until it says whether the time is within the budget."""
-    count, total, missing = fill_items(h, s, inner, outer, r, in_flight, 0.0)
+    count, total, missing = fill_items(h, s, inner, outer, r, 1, in_flight, 0.0)
     if np.isnan(known.low[place]):
         least, most = bracket(s, count, missing)
         known.low[place], known.high[place] = total + least, total + most
@@ -154,6 +159,7 @@ def reach(
     outer: int,
     r: int,
     sync: float,
+    replicas: int,
     low: int,
     high: int,
     budget: float,
@@ -162,6 +168,7 @@ def reach(
     """The most microbatches in flight, from ``low`` to ``high``, that a stage can hold; less than ``low`` if none."""
     if h.uniform[r]:
         active, fixed = h.active[r, outer] - h.active[r, inner], h.fixed[r, outer] - h.fixed[r, inner]
+        fixed += (h.sharded[r, outer] - h.sharded[r, inner]) / replicas
         if active * high + fixed <= h.limits[0]:
             return high
         if active > 0.0 and active * low + fixed <= h.limits[0]:
@@ -171,12 +178,12 @@ def reach(
             while free > low and active * free + fixed > h.limits[0]:
                 free -= 1
             low = free + 1
-    if low > high or fits(h, s, inner, outer, r, sync, high, budget, stop):
+    if low > high or fits(h, s, inner, outer, r, sync, replicas, high, budget, stop):
         return high
     high -= 1
     while low <= high:
         middle = (low + high + 1) // 2 if low < high else low
-        if fits(h, s, inner, outer, r, sync, middle, budget, stop):
+        if fits(h, s, inner, outer, r, sync, replicas, middle, budget, stop):
             low = middle + 1
         else:
             high = middle - 1
@@ -226,6 +233,6 @@ def fill_times(h: HybridArrays, s: HybridScratch, known: HybridKnown, stop: Long
             if stop[0] != 0:
                 return
             y = known.free[entry] + 1 + place - known.ptr[entry]
-            count, total, missing = fill_items(h, s, inner, outer, r, y, 0.0)
+            count, total, missing = fill_items(h, s, inner, outer, r, 1, y, 0.0)
             time = total + cheapest(h, s, r, count, missing, np.inf, False, stop)
             known.low[place], known.high[place] = time, time

@@ -67,7 +67,7 @@ def trace(
                     if fewest[inner, column - d] + d * t == value and one + sync * weight <= d * target:
                         spent = one - compute + sync * weight if h.uniform[r] else plain_boundary(h, inner, outer)
                         need = -(-column // d)
-                        if reach(h, s, inner, outer, r, sync, need, need, d * target - spent, stop) == need:
+                        if reach(h, s, inner, outer, r, sync, d, need, need, d * target - spent, stop) == need:
                             found = True
                             break
                     d = h.next_replicas[d + 1]
@@ -87,11 +87,19 @@ def trace(
 
 @compiled
 def choose(
-    h: HybridArrays, s: HybridScratch, inner: int, outer: int, r: int, sync: float, in_flight: int, stop: Longs
+    h: HybridArrays,
+    s: HybridScratch,
+    inner: int,
+    outer: int,
+    r: int,
+    sync: float,
+    replicas: int,
+    in_flight: int,
+    stop: Longs,
 ) -> float:
     """Put the fastest choice of options that fits into ``s.best``, by layer; returns its time, or infinity.
 
-    ``sync`` is the factor of the weights in the stage's time.
+    ``sync`` is the factor of the weights in the stage's time; ``replicas`` counts those in all machines.
     """
-    count, total, missing = fill_items(h, s, inner, outer, r, in_flight, sync)
+    count, total, missing = fill_items(h, s, inner, outer, r, replicas, in_flight, sync)
     return total + cheapest(h, s, r, count, missing, np.inf, False, stop)

@@ -19,7 +19,7 @@ from partita.costs.menus.regions import find_embeddings, find_linears, find_regi
 from partita.costs.optimizer import OPTIMIZERS, dtype_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
-from partita.errors import InputError, UnsupportedError
+from partita.errors import InputError
 from partita.graph import Graph
 from partita.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.units import format_bytes
@@ -48,11 +48,14 @@ class LayerMenus:
         What each of its layers can do and costs, in the same order.
     reserve_bytes
         Working memory that was taken off every device's limit.
+    zero1
+        Whether replicas share out optimizer states.
     """
 
     problem: HybridProblem
     layers: tuple[LayerMenu, ...]
     reserve_bytes: float
+    zero1: bool = False
 
 
 def model_flops(graph: Graph) -> float:
@@ -93,7 +96,8 @@ def hybrid_problem(
     optimizer, optimizer_dtype, master_weights
         As for ``price``.
     zero1
-        Share optimizer states out among data-parallel replicas.
+        Share optimizer states out among data-parallel replicas (Rajbhandari et al., "ZeRO", SC 2020, stage 1). Replicas
+        exchange as many bytes as without: gradients are scattered, and updated weights gathered.
     sequence_parallel
         Whether a tensor-parallel group shares out the tokens where it cannot share out features.
     degrees
@@ -154,7 +158,7 @@ def layer_menus(
     name: str | None = None,
 ) -> LayerMenus:
     """``hybrid_problem`` with what its numbers are made of; same parameters and errors."""
-    _check(graph, microbatches, optimizer, optimizer_dtype, memory_options, zero1)
+    _check(graph, microbatches, optimizer, optimizer_dtype, memory_options)
     machines = find_machines(cluster)
     chosen = machines.degrees(degrees)
     source: CostSource = Roofline() if costs is None else costs
@@ -180,7 +184,7 @@ def layer_menus(
     menus = _menus(pricer, names, modes, memory_options)
     _check_offload(offload, names, chosen)
     reserve = _reserve(menus)
-    layers = tuple(_layer(menu, reserve, offload) for menu in menus)
+    layers = tuple(_layer(menu, reserve, offload, zero1) for menu in menus)
     problem = HybridProblem(
         name=name if name is not None else f"{graph.name} on {cluster.name}",
         devices=machines.count,
@@ -192,15 +196,15 @@ def layer_menus(
         unit="s",
         weight_sync_per_batch=True,
         hierarchy=machines.hierarchy,
-        notes=(*graph.notes, *source.notes(), *_notes(menus, modes, reserve, sequence_parallel)),
+        notes=(*graph.notes, *source.notes(), *_notes(menus, modes, reserve, sequence_parallel, zero1)),
     )
-    return LayerMenus(problem, tuple(menus), reserve)
+    return LayerMenus(problem, tuple(menus), reserve, zero1)
 
 
 # -- checks and times -----------------------------------------------------------------------------------------------
 
 
-def _check(graph: Graph, microbatches: int, optimizer: str, dtype: str, options: Sequence[str], zero1: bool) -> None:
+def _check(graph: Graph, microbatches: int, optimizer: str, dtype: str, options: Sequence[str]) -> None:
     if not any(op.phase == "backward" for op in graph.operators):
         raise InputError(f"graph {graph.name!r} has no backward part; trace the model for training")
     if microbatches < 1:
@@ -212,11 +216,6 @@ def _check(graph: Graph, microbatches: int, optimizer: str, dtype: str, options:
     for option in options:
         if option not in MEMORY_OPTIONS:
             raise InputError(f"memory option is {option!r}; it must be one of {', '.join(MEMORY_OPTIONS)}")
-    if zero1:
-        raise UnsupportedError(
-            "zero1 shares optimizer states out among data-parallel replicas; the hybrid problem's memory does not "
-            "depend on their number, so leave it out"
-        )
 
 
 def _check_offload(offload: Offload | None, names: list[str], degrees: list[int]) -> None:
@@ -283,10 +282,10 @@ def _reserve(menus: list[LayerMenu]) -> float:
     return max(entry.workspace_bytes for menu in repeated for found in menu.entries.values() for entry in found)
 
 
-def _layer(menu: LayerMenu, reserve: float, offload: Offload | None) -> Layer:
+def _layer(menu: LayerMenu, reserve: float, offload: Offload | None, zero1: bool) -> Layer:
     configurations: dict[int, tuple[Configuration, ...]] = {}
     for degree, entries in menu.entries.items():
-        found = [_configuration(entry, reserve) for entry in entries]
+        found = [_configuration(entry, reserve, zero1) for entry in entries]
         found += _offloaded(menu, degree, offload)
         configurations[degree] = tuple(found)
     whole = menu.entries.get(1)
@@ -298,14 +297,15 @@ def _layer(menu: LayerMenu, reserve: float, offload: Offload | None) -> Layer:
     )
 
 
-def _configuration(entry: MenuEntry, reserve: float) -> Configuration:
-    constant = entry.weight_bytes + entry.gradient_bytes + entry.optimizer_bytes
+def _configuration(entry: MenuEntry, reserve: float, zero1: bool) -> Configuration:
+    constant = entry.weight_bytes + entry.gradient_bytes + (0.0 if zero1 else entry.optimizer_bytes)
     return Configuration(
         id=entry.option,
         time=entry.time_s,
         weight_bytes=entry.gradient_bytes,
         memory_per_microbatch_bytes=entry.activation_bytes,
         memory_bytes=constant + max(entry.workspace_bytes - reserve, 0.0),
+        sharded_bytes=entry.optimizer_bytes if zero1 else 0.0,
     )
 
 
@@ -335,14 +335,25 @@ def _edges(view: View, layer: list[int]) -> tuple[Edge, ...]:
     return tuple(Edge(source=a, target=b, bytes=size) for (a, b), size in sorted(sizes.items()))
 
 
-def _notes(menus: list[LayerMenu], modes: dict[int, Modes], reserve: float, sequence_parallel: bool) -> list[str]:
+def _notes(
+    menus: list[LayerMenu], modes: dict[int, Modes], reserve: float, sequence_parallel: bool, zero1: bool
+) -> list[str]:
     notes = [
         f"{format_bytes(reserve)} of each device's memory are set aside for what runs only while a layer does.",
     ]
+    if zero1:
+        notes.append("The data-parallel replicas of a stage share out its optimizer states (ZeRO-1).")
     if sequence_parallel and max(modes) > 1:
         notes.append(
             "Tensor-parallel groups share out tokens where they do not share out features; stages still hand over "
             "whole tensors."
+        )
+    mixtures = [menu.name for menu in menus if any(region.kind == "experts" for region in menu.regions)]
+    if mixtures:
+        shown = mixtures[0] + (f" and {len(mixtures) - 1} more layers" if len(mixtures) > 1 else "")
+        notes.append(
+            f"Expert parallelism is not considered: the experts of {shown} are split by their features, each over the "
+            "whole tensor-parallel group, and every data-parallel replica has all of them."
         )
     for degree in modes:
         whole: dict[tuple[str, int], list[str]] = {}

@@ -17,13 +17,13 @@ _MOST_POINTS = 4096
 Menu = tuple[Configuration, ...]
 
 
-def least_memory(kinds: Sequence[tuple[Menu, int]], in_flight: int) -> float:
-    """Bytes that the layers need at least, with that many microbatches in flight."""
-    return sum(n * min(_memory(choice, in_flight) for choice in menu) for menu, n in kinds)
+def least_memory(kinds: Sequence[tuple[Menu, int]], in_flight: int, replicas: int = 1) -> float:
+    """Bytes that the layers need at least, with that many microbatches in flight and replicas."""
+    return sum(n * min(choice.held_bytes(in_flight, replicas) for choice in menu) for menu, n in kinds)
 
 
 def fastest_choices(
-    kinds: Sequence[tuple[Menu, int]], in_flight: int, limit: float
+    kinds: Sequence[tuple[Menu, int]], in_flight: int, limit: float, replicas: int = 1
 ) -> tuple[tuple[int, ...], ...] | None:
     """How many layers of each kind take each configuration, so that time is least; None if nothing fits.
 
@@ -38,19 +38,25 @@ def fastest_choices(
         Microbatches in flight.
     limit
         Bytes.
+    replicas
+        Data-parallel replicas, which share out the sharded memory.
     """
-    fastest = [min(range(len(menu)), key=lambda k: (menu[k].time, _memory(menu[k], in_flight))) for menu, _ in kinds]
-    if sum(n * _memory(menu[k], in_flight) for (menu, n), k in zip(kinds, fastest, strict=True)) <= limit:
+    held = [[choice.held_bytes(in_flight, replicas) for choice in menu] for menu, _ in kinds]
+    fastest = [
+        min((choice.time, size, k) for k, (choice, size) in enumerate(zip(menu, sizes, strict=True)))[2]
+        for (menu, _), sizes in zip(kinds, held, strict=True)
+    ]
+    if sum(n * sizes[k] for (_, n), sizes, k in zip(kinds, held, fastest, strict=True)) <= limit:
         return tuple(
             tuple(n * (k == best) for k in range(len(menu))) for (menu, n), best in zip(kinds, fastest, strict=True)
         )
-    left = least_memory(kinds, in_flight)
+    left = least_memory(kinds, in_flight, replicas)
     if left > limit:
         return None
     memory, time = np.zeros(1), np.zeros(1)
     history: list[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
     for kind, (menu, n) in enumerate(kinds):
-        sizes = np.array([_memory(choice, in_flight) for choice in menu])
+        sizes = np.array(held[kind])
         times = np.array([choice.time for choice in menu])
         for _ in range(n):
             left -= float(sizes.min())
@@ -68,10 +74,6 @@ def fastest_choices(
         counts[kind][int(choice[place])] += 1
         place = int(parent[place])
     return tuple(tuple(row) for row in counts)
-
-
-def _memory(choice: Configuration, in_flight: int) -> float:
-    return choice.memory_per_microbatch_bytes * in_flight + choice.memory_bytes
 
 
 def _front(memory: npt.NDArray[np.float64], time: npt.NDArray[np.float64], limit: float) -> npt.NDArray[np.int64]:

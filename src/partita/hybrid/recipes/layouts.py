@@ -77,6 +77,7 @@ class Layouts:
         numbers: dict[tuple[object, ...], int] = {}
         self.menus = [numbers.setdefault(_menu(layer), len(numbers)) for layer in self.order]
         self._chosen: dict[tuple[object, ...], tuple[tuple[int, ...], ...] | None] = {}
+        self._shards = problem.shards
         self._limit = math.inf
         if problem.memory_bytes is not None:
             self._limit = problem.memory_bytes + TOLERANCE * max(1.0, problem.memory_bytes)
@@ -134,12 +135,13 @@ class Layouts:
                 return f"{self.order[place].label} has no configuration of tensor-parallel degree {degree}"
             kinds.setdefault(self.menus[place], []).append(place)
         menus = [(self.order[places[0]].configurations[degree], len(places)) for places in kinds.values()]
-        key = (tuple((kind, len(places)) for kind, places in kinds.items()), degree, in_flight)
+        replicas = row.data_parallel if self._shards else 1
+        key = (tuple((kind, len(places)) for kind, places in kinds.items()), degree, in_flight, replicas)
         if key not in self._chosen:
-            self._chosen[key] = fastest_choices(menus, in_flight, self._limit)
+            self._chosen[key] = fastest_choices(menus, in_flight, self._limit, replicas)
         found = self._chosen[key]
         if found is None:
-            return float(least_memory(menus, in_flight) - (self.problem.memory_bytes or 0.0))
+            return float(least_memory(menus, in_flight, replicas) - (self.problem.memory_bytes or 0.0))
         configurations: dict[int, str] = {}
         for (menu, _), places, counts in zip(menus, kinds.values(), found, strict=True):
             names = [choice.id for choice, times in zip(menu, counts, strict=True) for _ in range(times)]
@@ -238,7 +240,14 @@ def _menu(layer: Layer, *, timed: bool = True) -> tuple[object, ...]:
         (
             degree,
             tuple(
-                (c.id, c.time if timed else 0.0, c.weight_bytes, c.memory_per_microbatch_bytes, c.memory_bytes)
+                (
+                    c.id,
+                    c.time if timed else 0.0,
+                    c.weight_bytes,
+                    c.memory_per_microbatch_bytes,
+                    c.memory_bytes,
+                    c.sharded_bytes,
+                )
                 for c in choices
             ),
         )

@@ -29,7 +29,9 @@ def fastest_only(problem: HybridProblem) -> HybridProblem:
 
     def fastest(choices: tuple[Configuration, ...]) -> tuple[Configuration, ...]:
         return tuple(
-            sorted(choices, key=lambda c: (c.time, c.memory_per_microbatch_bytes, c.memory_bytes, c.weight_bytes))[:1]
+            sorted(choices, key=lambda c: (c.time, c.memory_per_microbatch_bytes, c.held_bytes(0, 1), c.weight_bytes))[
+                :1
+            ]
         )
 
     return _with_layers(problem, lambda row: {degree: fastest(choices) for degree, choices in row.items()})

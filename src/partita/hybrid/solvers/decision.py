@@ -81,7 +81,7 @@ class Family:
         remaining = int(steps[:count, 3].sum())
         for inner, outer, r, d, _ in steps[:count].tolist():
             sync = self.model.problem.sync_factor(d)
-            time = choose(self.arrays, self.scratch, inner, outer, r, sync, -(-remaining // d), self.stop)
+            time = choose(self.arrays, self.scratch, inner, outer, r, sync, d, -(-remaining // d), self.stop)
             if self.stop[0] != 0:
                 return None
             if math.isinf(time):

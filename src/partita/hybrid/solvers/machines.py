@@ -92,12 +92,13 @@ class MachineFamily(Family):
             in_flight = -(-(waiting + replicas) // d)
             # Inside a machine, a batch is what one of the group's machines has of it.
             sync = self.model.problem.sync_factor(d) * (machines if self.model.problem.weight_sync_per_batch else 1)
-            time = choose(self.arrays, self.scratch, before, outer, r, sync, in_flight, self.stop)
+            total = d * machines
+            time = choose(self.arrays, self.scratch, before, outer, r, sync, total, in_flight, self.stop)
             if self.stop[0] != 0:
                 return None
             if math.isinf(time):
                 raise DisagreementError("a stage of a hybrid plan has no configurations that fit")
-            stage = self._stage(self.sets[outer] & ~self.sets[before], r, d * machines, machines, number)
+            stage = self._stage(self.sets[outer] & ~self.sets[before], r, total, machines, number)
             stages.append(stage)
             outer, devices, replicas = before, devices - d * self.model.degrees[r], replicas - d
         return stages

@@ -17,9 +17,9 @@ _MOST_TIMES = 10_000_000
 
 
 def remember(model: Model, arrays: HybridArrays, sets: list[int]) -> HybridKnown:
-    """Room to remember the least times of stages; none where there are too many."""
+    """Room to remember the least times of stages; none where there are too many, or where they depend on replicas."""
     size, ranks = len(sets), len(model.degrees)
-    if size * size * ranks <= _MOST_STAGES:
+    if size * size * ranks <= _MOST_STAGES and not model.problem.shards:
         kind, inner, outer = _kinds(model, sets)
         free, ptr = np.zeros(len(inner) * ranks, dtype=np.int32), np.zeros(len(inner) * ranks + 1, dtype=np.int64)
         times = lay_out(arrays, inner, outer, free, ptr)
