@@ -251,6 +251,10 @@ class ChargeBound(HierarchyMember):
     summary = "transfers that no split avoids, charged to operators: windows, pairs apart, cut tensors, packing"
     valid_for = "acyclic"
 
+    def share(self, uniform: Uniform) -> float:
+        """It needs little, and the others build on it."""
+        return 2.0
+
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
         """Targets between the bound and the best value; without one, ever larger steps above the bound first."""
         began = time.perf_counter()

@@ -34,6 +34,9 @@ MOST_ITEMS = 1_500
 GOALS = (1.25, 1.09, 1.05, 1.03, 1.02, 1.012, 1.007, 1.004, 1.002, 1.0008)
 #: Times that the first target is adjusted, and the least relative step of targets.
 TRIES, STEP = 5, 1e-4
+#: Least relative gain of a first target; part of a first ratio that lasts; part of the time left that a target gets;
+#: gap to the best split that is not halved any more.
+WORTHWHILE, LASTING, PATIENCE, NEAR = 0.01, 0.6, 0.6, 0.02
 #: A target is given up when its sum falls below this share of what it was chosen for.
 WORTH = 0.15
 #: Nodes of the first search at an anchor, and growth when none of the anchors finds a block.
@@ -70,6 +73,7 @@ class Covering:
     def __init__(self, knowledge: Knowledge, deadline_s: float | None, threads: int = 2, seed: int = 0) -> None:
         self.knowledge = knowledge
         self.end = math.inf if deadline_s is None else time.perf_counter() + deadline_s
+        self.attempt_end = self.end
         self.threads = threads
         self.random = np.random.default_rng(seed)
         self.ordered = Ordered(knowledge.uniform)
@@ -83,28 +87,55 @@ class Covering:
         """Whether to end."""
         return self.knowledge.done or time.perf_counter() >= self.end
 
+    def late(self) -> bool:
+        """Whether to leave the target at hand."""
+        return self.knowledge.done or time.perf_counter() >= self.attempt_end
+
     def run(self) -> None:
         """Refute ever larger targets."""
+        knowledge = self.knowledge
         self._take_blocks()
         target, ratio = self._first_target()
         goal = 0
-        while not self.stop():
-            most = self.knowledge.value * (1 - 1e-7)
+        if target <= knowledge.bound * (1 + WORTHWHILE):
+            # Others have proven that much. The ratio falls as blocks are found: count on the larger part of it only.
+            goal, target = self._next(0, target, 1 + LASTING * (ratio - 1))
+        while goal < len(GOALS) and not self.stop():
             arrays = self.ordered.arrays(target)
             for _ in range(FURTHER):
                 self.pool.add_segments(arrays, self.ordered.random_order(self.random), target)
             charge = self.pool.charges(target, self.stop)
             if charge is None:
                 return
-            ratio = self._refute(arrays, charge, target, 1 + WORTH * (GOALS[goal] - 1))
-            if self.knowledge.bound >= target:
-                goal += 1
-            # The sum of charges falls about as fast as targets rise: take the target that leaves what is wanted.
-            while goal < len(GOALS) and min(most, target * ratio / GOALS[goal]) <= self.knowledge.bound * (1 + STEP):
-                goal += 1
-            if goal == len(GOALS):
+            now = time.perf_counter()
+            self.attempt_end = now + PATIENCE * (self.end - now)
+            least = 1 + WORTH * (GOALS[goal] - 1)
+            ratio = self._refute(arrays, charge, target, least)
+            if knowledge.bound >= target:
+                goal, target = self._next(goal + 1, target, ratio)
+            elif ratio < least:
+                goal, target = self._next(goal, target, ratio)
+            elif target > knowledge.bound * (1 + 2 * STEP):
+                # Too hard in the time it got.
+                target = 0.5 * (knowledge.bound + target)
+            else:
                 return
-            target = min(most, target * ratio / GOALS[goal])
+
+    def _next(self, goal: int, target: float, ratio: float) -> tuple[int, float]:
+        """The first goal from this one on whose target is above the bound, and that target.
+
+        The sum of charges falls about as fast as targets rise: a target is chosen to leave what the goal wants. It is
+        at most half of the way to the best split, as proofs get the harder the closer it is, unless little is left.
+        """
+        bound, value = self.knowledge.bound, self.knowledge.value
+        most = value * (1 - 1e-7)
+        if value - bound > NEAR * value and math.isfinite(value):
+            most = 0.5 * (bound + value)
+        for place in range(goal, len(GOALS)):
+            found = min(most, target * ratio / GOALS[place])
+            if found > bound * (1 + STEP):
+                return place, found
+        return len(GOALS), target
 
     def _first_target(self) -> tuple[float, float]:
         """A target for the first goal, by the blocks of random orders alone, and the ratio of sums there."""
@@ -147,7 +178,7 @@ class Covering:
         looks = LOOKS
         while True:
             ratio = float(charge.sum()) / devices
-            if ratio < least or self.stop():
+            if ratio < least or self.late():
                 return ratio
             found = 0
             if looks > 0:
@@ -157,13 +188,13 @@ class Covering:
                 if found < FEW * len(anchors):
                     looks = 0
             if found == 0:
-                even = self.pool.charges(target, self.stop, devices * (1 + KEEP * (ratio - 1)))
+                even = self.pool.charges(target, self.late, devices * (1 + KEEP * (ratio - 1)))
                 if even is None:
                     return ratio
                 if self._search(arrays, even, target, float(even.sum()) / devices):
                     self.knowledge.raise_bound(target, CoveringBound.name)
                     return ratio
-            new = None if self.stop() else self.pool.charges(target, self.stop)
+            new = None if self.late() else self.pool.charges(target, self.late)
             if new is None:
                 return ratio
             charge = new
@@ -176,7 +207,7 @@ class Covering:
         while anchors:
             found, anchors = self._round(arrays, charge, target, share, anchors, nodes)
             total += found
-            if self.stop() or total > few or (total > 0 and nodes > PATIENT * NODES):
+            if self.late() or total > few or (total > 0 and nodes > PATIENT * NODES):
                 return False
             nodes *= GROWTH
         return total == 0
@@ -212,7 +243,7 @@ class Covering:
                 if not running:
                     break
                 done, running = wait(running, timeout=0.05, return_when=FIRST_COMPLETED)
-                if self.stop():
+                if self.late():
                     self.flag[0] = 1
                 for future in done:
                     anchor, status, used, block = future.result()
