@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from partita.graph import Graph
     from partita.hybrid.plan import HybridPlan, HybridStage
     from partita.hybrid.problem import HybridProblem
+    from partita.hybrid_planning import plan_hybrid
     from partita.judging import evaluate
     from partita.pipeline import bound, compare, plan, solve
     from partita.result import Bound, Event, Result, Status, StopReason
@@ -65,6 +66,7 @@ _HOMES = {
     "load_model": "partita.frontends.models",
     "plain_problem": "partita.generators.plain",
     "plan": "partita.pipeline",
+    "plan_hybrid": "partita.hybrid_planning",
     "price": "partita.costs.price",
     "read_graph": "partita.formats.native",
     "read_problem": "partita.formats.detect",
@@ -107,6 +109,7 @@ __all__ = [
     "load_model",
     "plain_problem",
     "plan",
+    "plan_hybrid",
     "price",
     "read_graph",
     "read_problem",

@@ -179,3 +179,44 @@ def test_counts() -> None:
     assert read("8:64", None, None) == (8, 16, 32, 64)
     assert read("8:40", None, None) == (8, 16, 32, 40)
     assert read("8:24:8,100", None, None) == (8, 16, 24, 100)
+
+
+def test_training_is_compared_as_hybrid(partita: Callable[..., Any], small: Path, tmp_path: Path) -> None:
+    common = ("--cluster", "2x(4xL4)", "--microbatches", "16", "--json")
+    output = tmp_path / "mine.json"
+    planned = partita("plan", small, *common, "--output", output).document
+    compared = partita("compare", small, *common, "--expert", output).document
+    assert compared["objective"] == pytest.approx(planned["objective"], rel=1e-9)
+    rows = {row["name"]: row for row in compared["baselines"]}
+    assert rows.keys() == {"expert mine", *(row["name"] for row in planned["baselines"])}
+    assert rows["expert mine"]["objective"] == pytest.approx(planned["objective"], rel=1e-9)
+    assert rows["expert mine"]["step"]["time"] == pytest.approx(planned["step"]["time"], rel=1e-9)
+    shown = partita("compare", small, *common[:-1])
+    assert shown.code == 0
+    assert "Megatron's recipe" in shown.err
+    assert "proven bound" in shown.err
+
+
+def test_training_may_be_compared_for_throughput(partita: Callable[..., Any], small: Path) -> None:
+    common = ("--cluster", "2xL4", "--microbatches", "4", "--json")
+    document = partita("compare", small, *common, "--objective", "throughput", "--time-limit", "2").document
+    assert "equal-layers" in {row["name"] for row in document["baselines"]}
+    run = partita("compare", small, *common, "--schedule", "gpipe")
+    assert run.code == 2
+    assert "--objective throughput" in run.err
+
+
+def test_zero1_is_planned(partita: Callable[..., Any], small: Path) -> None:
+    common = ("--cluster", "8xL4", "--json", "--tensor-parallel-degrees", "1")
+    plain, shared = (partita("plan", small, *common, *option).document for option in ((), ("--zero1",)))
+    assert shared["objective"] <= plain["objective"] * (1 + 1e-6)
+    assert any("ZeRO-1" in note for note in shared["notes"])
+    if plain["plan"]["stages"][0]["data_parallel"] == shared["plan"]["stages"][0]["data_parallel"] == 8:
+        assert shared["plan"]["stages"][0]["memory_bytes"] < plain["plan"]["stages"][0]["memory_bytes"]
+        assert shared["step"]["update"] == pytest.approx(plain["step"]["update"] / 8)
+
+
+def test_recipes_are_listed_with_the_baselines(partita: Callable[..., Any]) -> None:
+    rows = partita("baselines", "--json").document["baselines"]
+    assert {row["objective"] for row in rows} == {"throughput", "hybrid"}
+    assert any(row["name"] == "Megatron's recipe" and row["objective"] == "hybrid" for row in rows)

@@ -28,6 +28,14 @@ from partita.cli.model import (
     read_model,
     take_pricing,
 )
+from partita.cli.plan_hybrid import (
+    HYBRID_OPTIONS,
+    check_objective_options,
+    choose_objective,
+    compare_hybrid_model,
+    hybrid_options,
+    hybrid_pricing,
+)
 from partita.cli.variants import VARIANT_OPTIONS, apply_variants, variant_options
 from partita.errors import InputError
 from partita.result import StopReason
@@ -49,7 +57,13 @@ __all__ = ["compare"]
     metavar="SPLIT.json",
     help="A split to compare; may repeat.",
 )
+@click.option(
+    "--objective",
+    type=click.Choice(["throughput", "hybrid"]),
+    help="For a model; default: hybrid for training on devices of one kind, otherwise throughput.",
+)
 @model_options
+@hybrid_options
 @file_options
 @variant_options
 @weight_sync_option
@@ -57,6 +71,7 @@ __all__ = ["compare"]
 def compare(
     what: str,
     cluster: str | None,
+    objective: str | None,
     experts: tuple[str, ...],
     contiguity: Contiguity,
     solver: str | None,
@@ -68,6 +83,9 @@ def compare(
     **options: Any,
 ) -> int:
     """Put every baseline beside the plan for a problem file or a model.
+
+    Training on devices of one kind, and files of hybrid problems, are planned with data, tensor and pipeline
+    parallelism at once, and compared with the usual recipes for that.
 
     Splits given with --expert (result files, or split files of the published format) are rows, too. If the search was
     cut short and a feasible row is better than its plan, that row's plan becomes the plan.
@@ -93,20 +111,44 @@ def compare(
     microbatches = options.pop("microbatches")
     variants = {name: options.pop(name) for name in VARIANT_OPTIONS if name != "schedule"}
     per_batch = options.pop("weight_sync_per_batch")
+    hybrid = {name: options.pop(name) for name in HYBRID_OPTIONS}
     if is_model(what):
         from partita.costs.price import price
 
         if cluster is None:
             raise InputError(f"{what} is a model; say what to split it over with --cluster, for example 4xA100-80GB")
         machines = read_cluster(cluster)
+        chosen, notes = choose_objective(objective, machines, options["training"], solver)
         graph = read_model(what, **options)
+        if chosen is None:
+            chosen, notes = choose_objective(objective, machines, graph.training, solver, known=True)
+        for note in notes:
+            print(f"partita: note: {note}", file=sys.stderr)
+        if chosen == "hybrid":
+            return compare_hybrid_model(
+                graph,
+                machines,
+                experts,
+                microbatches=() if microbatches is None else (microbatches,),
+                minimise=hybrid["minimise"],
+                solver=solver,
+                time_limit=time_limit,
+                seed=seed,
+                threads=threads,
+                output=output,
+                as_json=as_json,
+                pricing=hybrid_pricing(pricing, hybrid),
+            )
         problem = price(graph, machines, **pricing_arguments(pricing, graph, machines, microbatches))
         problem = apply_variants(problem, weight_sync_per_batch=per_batch, **variants)
     else:
+        if objective is not None:
+            raise InputError(f"{what} is a file, which states its own objective; leave --objective out")
         # Models have a default schedule; a file keeps its own.
         source = click.get_current_context().get_parameter_source("schedule")
         variants["schedule"] = pricing["schedule"] if source is click.core.ParameterSource.COMMANDLINE else None
         problem = read_file(what, microbatches=microbatches, weight_sync_per_batch=per_batch, **reading, **variants)
+        check_objective_options("hybrid" if isinstance(problem, HybridProblem) else "throughput", solver, planned=False)
         if isinstance(problem, HybridProblem):
             return compare_hybrid_file(
                 problem,

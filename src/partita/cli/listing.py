@@ -52,10 +52,26 @@ def bounds(as_json: bool) -> int:
 @click.command()
 @_json_option
 def baselines(as_json: bool) -> int:
-    """List the baselines: what people do by hand."""
+    """List the baselines: what people do by hand. Those for hybrid plans come last."""
     from partita.baselines import DEFAULT_BASELINES
+    from partita.hybrid.recipes import DEFAULT_RECIPES
 
-    return _components("baselines", DEFAULT_BASELINES, as_json)
+    if as_json:
+        families = {"throughput": DEFAULT_BASELINES, "hybrid": DEFAULT_RECIPES}
+        rows = [
+            {"name": found.name, "summary": found.summary, "objective": objective}
+            for objective, components in families.items()
+            for found in components
+        ]
+        emit_json({"baselines": rows})
+        return 0
+    _print(
+        [
+            *((c.name, c.summary) for c in DEFAULT_BASELINES),
+            *((c.name, f"hybrid: {c.summary}") for c in DEFAULT_RECIPES),
+        ]
+    )
+    return 0
 
 
 @click.command()

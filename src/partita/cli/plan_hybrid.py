@@ -1,9 +1,9 @@
-"""The hybrid part of ``partita plan``: options, and planning a model's training."""
+"""The hybrid part of ``partita plan`` and ``partita compare``: options, and planning a model's training."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -21,6 +21,7 @@ __all__ = [
     "Counts",
     "check_objective_options",
     "choose_objective",
+    "compare_hybrid_model",
     "hybrid_options",
     "hybrid_pricing",
     "hybrid_refusal",
@@ -272,3 +273,67 @@ def plan_hybrid_model(
         for line in hybrid_summary(answer.result):
             print(line, file=sys.stdout if not as_json and sys.stdout.isatty() else sys.stderr)
     return exit_code(answer.result)
+
+
+def compare_hybrid_model(
+    graph: Graph,
+    cluster: Cluster,
+    experts: Sequence[str],
+    *,
+    microbatches: tuple[int, ...],
+    minimise: str,
+    solver: str | None,
+    time_limit: float,
+    seed: int,
+    threads: int,
+    output: str | None,
+    as_json: bool,
+    pricing: dict[str, Any],
+) -> int:
+    """Put every recipe, and the plans of result files, beside a model's plan."""
+    import dataclasses
+    from pathlib import Path
+
+    from partita.cli.hybrid import hybrid_summary
+    from partita.formats.hybrid import read_hybrid_plan
+    from partita.hybrid.step_time import step_time
+    from partita.hybrid_comparison import adopt_better_hybrid, judge_hybrid
+    from partita.hybrid_planning import plan_hybrid, update_times
+    from partita.reports.hybrid_comparison import hybrid_comparison_table
+    from partita.reports.hybrid_plan import hybrid_model_document
+
+    if not graph.training:
+        raise InputError("objective hybrid plans training; add --training, or use --objective throughput")
+    plans = [(path, read_hybrid_plan(path)) for path in experts]
+    with progress_line("s", "planning") as progress:
+        answer = plan_hybrid(
+            graph,
+            cluster,
+            microbatches=microbatches,
+            aim=minimise,  # type: ignore[arg-type]
+            time_limit_s=time_limit,
+            seed=seed,
+            solver=solver,
+            threads=threads,
+            progress=progress,
+            **pricing,
+        )
+    rows = list(answer.recipes)
+    for path, plan in plans:
+        update = update_times(answer.menus, cluster, plan)
+        rows.append(
+            judge_hybrid(answer.problem, f"expert {Path(path).stem}", f"the plan in {path}", plan, update=update)
+        )
+    result, step = adopt_better_hybrid(answer.result, rows), answer.step
+    if result.plan is not answer.result.plan and result.plan is not None and result.evaluation is not None:
+        update = update_times(answer.menus, cluster, result.plan)
+        step = step_time(answer.problem, result.plan, result.evaluation, update)
+    document = hybrid_model_document(dataclasses.replace(answer, result=result, step=step, recipes=tuple(rows)))
+    write_result(output, document)
+    if as_json:
+        emit_json(document)
+    else:
+        console().print(hybrid_comparison_table(result, step, rows))
+        for line in hybrid_summary(result):
+            print(line, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
+    return exit_code(result)
