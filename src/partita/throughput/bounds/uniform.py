@@ -42,6 +42,8 @@ class Uniform:
         The order, a DAG with distinct edges; items are numbered along it.
     devices
         Number of devices k, at least 1.
+    kept
+        (m,) nets of the instance that these are.
     """
 
     work: Floats
@@ -55,6 +57,7 @@ class Uniform:
     pred_ptr: Ints
     pred: Ints
     devices: int
+    kept: npt.NDArray[np.int64]
 
     @property
     def items(self) -> int:
@@ -144,4 +147,5 @@ def uniform_of(problem: ThroughputProblem, instance: Instance) -> Uniform:
         pred_ptr=instance.pred_ptr,
         pred=instance.pred,
         devices=problem.device_count,
+        kept=kept,
     )

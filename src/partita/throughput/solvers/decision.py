@@ -13,6 +13,12 @@ feasible.
 Memory likewise: Σ bytes of what remains, each item once, at the microbatches of the next stage, which later ones
 (placed further from the outputs) never undercut.
 
+*Charged work.* With one kind of device, the weights may be the charged work of the bounds, which holds at all targets
+up to that of ``Charged``: a stage of a split with loads up to T has Σ charge + Σ cost of its cut nets that are not
+forced <= load <= T. Summed over the remaining stages, every net that crosses counts at least once, so the remaining
+items' charge and the crossing nets' cost, without the forced ones', fit into T times the devices left. That is the
+rule above with other weights; it is used where the charge adds up to more than the work.
+
 *Dominance.* Drop stage S after I if some ready v outside S has (a) on every kind κ with a device left, the cost on κ
 of v's nets without a pin in I ∪ S at most v's time on κ, and (b) S + v feasible. Proof: in a completion of I ∪ S move
 v from its stage R (on some κ) into S. Only nets with all pins in R become cut for R, and those have no pin in I ∪ S:
@@ -30,15 +36,17 @@ most that can cross any ideal.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from partita.kernels.arrays import Floats, Longs
 from partita.throughput.solvers.prepared import Prepared, Split
 from partita.throughput.solvers.weights import Capacity, capacity, least_bytes
 
-__all__ = ["FULL", "Decision", "Searcher"]
+__all__ = ["FULL", "ChargedItems", "Decision", "Searcher"]
 
 #: Status of a decision that ran out of memory for its states; the others are those of ``partita.kernels.search``.
 FULL = 9
@@ -48,6 +56,29 @@ SLACK = 1e-11
 
 #: Items up to which sums over everything before or after an item are computed exactly (n² bits).
 LARGEST_CLOSURE = 15_000
+
+
+#: Charged work must add up to so much more than work to take its place.
+WORTH = 1e-3
+
+
+@dataclass(frozen=True)
+class ChargedItems:
+    """Charged work of the items of the instance, and which of its nets it counts; see the module.
+
+    Attributes
+    ----------
+    target
+        Largest target at which it holds.
+    work
+        (n,) charged work.
+    forced
+        (m,) nets whose cost may be part of it.
+    """
+
+    target: float
+    work: Floats
+    forced: npt.NDArray[np.bool_]
 
 
 class Searcher:
@@ -63,14 +94,23 @@ class Searcher:
         (K,) upper bound on the cost of nets that cross any ideal, infinite if unknown.
     max_bytes
         Most memory for the states of one decision.
+    charged
+        Charged work for problems with one kind of device; not used for a ``top`` above its target.
     """
 
     def __init__(
-        self, prepared: Prepared, top: float, cross_limit: Floats | None = None, max_bytes: float = 1.2e9
+        self,
+        prepared: Prepared,
+        top: float,
+        cross_limit: Floats | None = None,
+        max_bytes: float = 1.2e9,
+        charged: ChargedItems | None = None,
     ) -> None:
         self.prepared = prepared
         self.top = top
         self.capacity: Capacity = capacity(prepared.arrays, top)
+        if charged is not None and top <= charged.target and prepared.arrays.work.shape[0] == 1:
+            self.capacity = _with_charge(prepared, self.capacity, charged)
         kinds = prepared.arrays.work.shape[0]
         self.cross_limit = np.full(kinds, np.inf) if cross_limit is None else cross_limit
         self.max_bytes = max_bytes
@@ -78,6 +118,21 @@ class Searcher:
         self.sums = _closures(prepared, self.capacity)
         words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * prepared.items, dtype=np.uint64)
         self.zobrist = words[::2] ^ (words[1::2] << np.uint64(1))
+
+
+def _with_charge(prepared: Prepared, cap: Capacity, charged: ChargedItems) -> Capacity:
+    """The capacity with charged work as the only weights, if that is more than the work."""
+    a = prepared.arrays
+    # A step back by more than rounding.
+    item = np.maximum(charged.work[prepared.original] * (1 - 1e-9), a.work[0])[None]
+    if float(item.sum()) < (1 + WORTH) * float(a.work.sum()):
+        return cap
+    net = np.where(charged.forced[prepared.nets], 0.0, a.net_cost[0])[None]
+    # One device of the one kind has y = 1, so the scale is the number of devices left.
+    scale = np.arange(len(cap.scale), dtype=np.float64)
+    room = np.zeros_like(scale)
+    total = np.append(item.sum(axis=1), 0.0)
+    return replace(cap, item=item, net=net, total=total, choice=np.zeros_like(cap.choice), scale=scale, room=room)
 
 
 def _closures(prepared: Prepared, cap: Capacity) -> tuple[Floats, Floats, Floats, Floats, Floats]:
@@ -139,9 +194,11 @@ class Decision:
 
     @property
     def expected(self) -> float:
-        """Nodes still needed if the levels to come are as wide as what is open now."""
+        """Nodes still needed if the levels to come are as wide as what is open now; infinite in the first state."""
         c, kernel = self.store.counters, self.ideals
-        done = max(1, int(c[kernel.CURSOR]))
+        done = int(c[kernel.CURSOR])
+        if done == 0:
+            return float("inf")
         levels = self.searcher.prepared.device_count - int(c[kernel.LEVEL])
         return self.nodes / done * max(1, int(c[kernel.STATES]) - done) * levels
 

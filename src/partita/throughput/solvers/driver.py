@@ -83,8 +83,8 @@ class Driver:
         if bound > self.bound:
             self.bound = min(bound, self.value)
 
-    def _start(self) -> Incumbent | None:
-        """Contract, bound and slice; None if the answer is already known."""
+    def _open(self) -> Incumbent | None:
+        """Contract and bound; None if there is no plan."""
         self.prepared = prepare(self.problem)
         low = fractional_bound(self.prepared.arrays)
         if low == float("inf"):
@@ -92,21 +92,26 @@ class Driver:
             return None
         self.raise_bound(low)
         self.counters |= {"items": self.prepared.items, "nets": self.prepared.instance.nets}
-        incumbent = Incumbent(self.prepared, low, self.options.seed, self.stop, self.take)
+        return Incumbent(self.prepared, low, self.options.seed, self.stop, self.take)
+
+    def _slice(self, incumbent: Incumbent) -> bool:
+        """Slice orders; whether something is left to prove."""
         incumbent.start()
-        if incumbent.split is not None and self.value <= low * (1 + CLOSE):
+        if incumbent.split is not None and self.value <= incumbent.low * (1 + CLOSE):
             self.raise_bound(self.value)
-            return None
-        return incumbent
+            return False
+        return bool(self.stop[0] == 0)
 
     def slice(self) -> None:
         """Heuristic only."""
-        self._start()
+        incumbent = self._open()
+        if incumbent is not None:
+            self._slice(incumbent)
 
     def prove(self) -> None:
         """Heuristic, then decisions until the gap is closed."""
-        incumbent = self._start()
-        if incumbent is None or self.stop[0] != 0 or self.prepared is None:
+        incumbent = self._open()
+        if incumbent is None or not self._slice(incumbent) or self.prepared is None:
             return
         proof = Proof(self.prepared, incumbent, self.options.threads, self.bound, self.raise_bound)
         self.infeasible = proof.run()

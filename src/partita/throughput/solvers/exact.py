@@ -6,6 +6,7 @@ import math
 
 from partita.result import Monitor
 from partita.throughput.problem import ThroughputProblem
+from partita.throughput.solvers.combined import Combined, combined_refusal
 from partita.throughput.solvers.driver import Driver, run_in_background
 from partita.throughput.solvers.protocol import Options, Outcome
 from partita.throughput.solvers.variants.driver import VariantDriver
@@ -30,8 +31,13 @@ class Exact:
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Search until proved, or until ``monitor.stopping``; the bound holds for the original problem."""
-        driver = contiguous_driver(problem, options)
-        return run_in_background(driver, monitor, driver.prove)
+        if combined_refusal(problem) is not None:
+            other = contiguous_driver(problem, options)
+            return run_in_background(other, monitor, other.prove)
+        driver = Combined(problem, options, monitor)
+        outcome = run_in_background(driver, monitor, driver.prove)
+        monitor.report(note=driver.note)
+        return outcome
 
 
 def contiguous_driver(problem: ThroughputProblem, options: Options) -> Driver | VariantDriver:

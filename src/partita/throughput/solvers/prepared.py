@@ -31,8 +31,8 @@ class Prepared:
         What it was made from.
     arrays
         The kernels' input, items numbered in search order.
-    original
-        Item of the instance for every item searched.
+    original, nets
+        Item of the instance for every item searched, and its net for every net.
     devices
         Names and kind names of the devices of every merged kind.
     backwards
@@ -45,6 +45,7 @@ class Prepared:
     instance: Instance
     arrays: Arrays
     original: Ints
+    nets: Longs
     devices: list[list[tuple[str, str]]]
     backwards: bool
     stride: Longs
@@ -208,4 +209,4 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None) -> Pre
             ),
         }
     )
-    return Prepared(problem, instance, arrays, original, devices, back, *_codes(count))
+    return Prepared(problem, instance, arrays, original, kept, devices, back, *_codes(count))

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from partita.kernels.arrays import Longs
-from partita.throughput.solvers.decision import FULL, Decision, Searcher
+from partita.throughput.solvers.decision import FULL, ChargedItems, Decision, Searcher
 from partita.throughput.solvers.incumbent import Incumbent
 from partita.throughput.solvers.prepared import Prepared, Split, prepare
 
@@ -130,55 +130,94 @@ class Proof:
         if not prepared.instance.positional:
             self.directions.insert(0, prepare(prepared.problem, backwards=True))
         self.nodes, self.rounds = 0, 0
-        self.step = 1.0 / 16
+        self.step_up = 1.0 / 16
         self.stuck = False
+        self.charged: ChargedItems | None = None
+        self.race: Race | None = None
+        self.effort = FIRST
         self._searchers(incumbent.slicer.most if incumbent.split is None else incumbent.value)
 
     def _searchers(self, top: float) -> None:
         self.top = top
-        self.searchers = [Searcher(direction, top, max_bytes=8e8) for direction in self.directions]
+        self.searchers = [
+            Searcher(direction, top, max_bytes=8e8, charged=self.charged) for direction in self.directions
+        ]
 
     def _race(self, target: float) -> Race:
         return Race(self.searchers, target, self.pool, self.stop)
 
     def run(self) -> bool:
         """Until proved, stopped or out of memory; whether the problem is infeasible."""
-        from partita.kernels.search import FOUND, REFUTED
-
         try:
-            if self.incumbent.split is None:
-                race = self._race(self.top)
-                status = race.run(1 << 60)
-                self.nodes += race.nodes
-                if status != FOUND:
-                    return status == REFUTED
-                self._accept(race)
-            self._close()
+            if self.start():
+                return True
+            while self.advance():
+                pass
         finally:
-            if self.pool is not None:
-                self.pool.shutdown()
+            self.end()
         return False
 
-    def _close(self) -> None:
-        effort = FIRST
-        race: Race | None = None
-        while self.stop[0] == 0 and not self._proved():
-            target = self.incumbent.value * (1 - CLOSE)
-            if race is None or race.target > target:
-                race = self._race(target)
-            if self._answer(race, effort):
-                continue
-            if self.rounds == 0:
-                effort = ROUND
-            if race.promising():
-                self.rounds += 1
-                continue
-            self._climb(effort)
-            if self.stuck and all(race.full):
-                return
-            self.incumbent.anneal(effort)
+    def end(self) -> None:
+        """Use one thread only from now on."""
+        if self.pool is not None:
+            self.pool.shutdown()
+            self.pool = None
+        if self.race is not None:
+            self.race.pool = None
+
+    def start(self) -> bool:
+        """Look for a split where there is none yet; whether there can be none."""
+        from partita.kernels.search import FOUND, REFUTED
+
+        if self.incumbent.split is not None:
+            return False
+        race = self._race(self.top)
+        status = race.run(1 << 60)
+        self.nodes += race.nodes
+        if status == FOUND:
+            self._accept(race)
+        return status == REFUTED
+
+    def learn(self, low: float, charged: ChargedItems | None = None) -> None:
+        """Use a bound found elsewhere, and charged work that holds up to the incumbent's value."""
+        self.low = max(self.low, low)
+        if charged is not None and charged is not self.charged:
+            self.charged, self.race = charged, None
+            self._searchers(self.incumbent.value)
+
+    @property
+    def promising(self) -> bool:
+        """Whether the race just under the incumbent will be answered soon, as far as one can tell."""
+        race = self.race
+        return race is None or race.target > self.incumbent.value * (1 - CLOSE) or race.promising()
+
+    def advance(self, *, race_only: bool = False) -> bool:
+        """One more attempt, about ``effort`` nodes; false once nothing is left to do.
+
+        Parameters
+        ----------
+        race_only
+            Look just under the incumbent, and nowhere else.
+        """
+        if self.incumbent.split is None or self.stop[0] != 0 or self._proved():
+            return False
+        target = self.incumbent.value * (1 - CLOSE)
+        if self.race is None or self.race.target > target:
+            self.race = self._race(target)
+        if self._answer(self.race, self.effort):
+            return True
+        if self.rounds == 0:
+            self.effort = ROUND
+        if self.race.promising() or race_only:
             self.rounds += 1
-            effort *= 2
+            return True
+        self._climb(self.effort)
+        if self.stuck and all(self.race.full):
+            return False
+        self.incumbent.anneal(self.effort)
+        self.rounds += 1
+        self.effort *= 2
+        return True
 
     def _proved(self) -> bool:
         if self.low >= self.incumbent.value * (1 - 2 * CLOSE):
@@ -217,15 +256,15 @@ class Proof:
         spent, width = 0, len(self.directions)
         while spent < effort * width and self.stop[0] == 0 and not self._proved():
             high = self.incumbent.value
-            race = self._race(min(self.low + (high - self.low) * self.step, high * (1 - CLOSE)))
+            race = self._race(min(self.low + (high - self.low) * self.step_up, high * (1 - CLOSE)))
             answered = self._answer(race, effort)
             spent += race.nodes
             if not answered:
                 self.stuck = all(race.full) and race.target - self.low < 1e-5 * high
-                self.step /= 2
+                self.step_up /= 2
                 if self.stuck:
                     return
             elif race.winner is not None:
-                self.step = max(self.step / 2, 1e-3)
+                self.step_up = max(self.step_up / 2, 1e-3)
             elif race.nodes < effort * width / 4:
-                self.step = min(0.6, self.step * 1.6)
+                self.step_up = min(0.6, self.step_up * 1.6)
