@@ -56,8 +56,8 @@ def baselines(as_json: bool) -> int:
     from partita.baselines import DEFAULT_BASELINES
     from partita.hybrid.recipes import DEFAULT_RECIPES
 
+    families: dict[str, Iterable[Any]] = {"throughput": DEFAULT_BASELINES, "hybrid": DEFAULT_RECIPES}
     if as_json:
-        families = {"throughput": DEFAULT_BASELINES, "hybrid": DEFAULT_RECIPES}
         rows = [
             {"name": found.name, "summary": found.summary, "objective": objective}
             for objective, components in families.items()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from partita.result import Monitor
 from partita.throughput.instance import Instance, build_instance
-from partita.throughput.plan import Plan
+from partita.throughput.plan import Plan, Stage
 from partita.throughput.problem import Operator, ThroughputProblem
 from partita.units import format_bytes
 
@@ -44,7 +44,9 @@ def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: f
     accelerators = [kind for kind in problem.kinds if kind.accelerator and kind.count > 0]
     # Groups say where each device is, so another count is another problem.
     if len([kind for kind in problem.kinds if kind.accelerator]) == 1 and accelerators and not problem.groups:
-        devices = _smallest_devices(problem, probe, accelerators[0].count, clock)
+        # Half of the time is for the memory, however busy the machine is.
+        half = Monitor(time_limit_s / 2)
+        devices = _smallest_devices(problem, probe, accelerators[0].count, half)
         if devices:
             parts.append(devices)
     if any(kind.memory_bytes is not None for kind in accelerators):
@@ -142,21 +144,42 @@ def _smallest_memory(problem: ThroughputProblem, probe: Probe, clock: Monitor) -
     from partita.throughput.evaluate import evaluate
 
     present = max(kind.memory_bytes or 0.0 for kind in problem.kinds if kind.accelerator)
-    low, high, exact = present, math.inf, True
+    # Everything on one device shows some size that is enough, also where no probe ends in time.
+    low, high, exact = present, _memory_of_one_device(problem), True
+    unlimited = True
     while clock.remaining_s > 0 and (math.isinf(high) or high - low > max(1.0, _MEMORY_PRECISION * high)):
-        size = (low + high) / 2 if math.isfinite(high) else math.inf
+        size = math.inf if unlimited else (low + high) / 2
         changed = problem.replace(memory_bytes=size)
-        answer = probe(changed, min(2.0, clock.remaining_s / 2))
+        answer = probe(changed, clock.remaining_s / 2 if unlimited else min(2.0, clock.remaining_s / 2))
         if isinstance(answer, Plan):
             stages = evaluate(changed, answer).stages
             accelerators = {kind.name for kind in problem.kinds if kind.accelerator}
-            high = min(size, max((s.memory.total for s in stages if s.kind in accelerators), default=0.0))
-        elif math.isinf(size):
-            return ""
-        else:
+            high = min(high, size, max((s.memory.total for s in stages if s.kind in accelerators), default=0.0))
+        elif not unlimited:
             exact = exact and answer is False
             low = size
+        elif answer is False or math.isinf(high):
+            return ""
+        unlimited = False
     if math.isinf(high):
         return ""
     word = "the smallest memory per device that fits is about" if exact else "enough memory per device would be"
     return f"{word} {format_bytes(high)} ({math.ceil(high)} bytes)"
+
+
+def _memory_of_one_device(problem: ThroughputProblem) -> float:
+    """Memory that a device needs to hold everything; infinite if no accelerator can."""
+    from partita.throughput.evaluate import evaluate
+    from partita.throughput.peak import ordered_plan
+
+    best = math.inf
+    changed = problem.replace(memory_bytes=math.inf)
+    for place, kind in enumerate(changed.kinds):
+        if not kind.accelerator or not kind.count or any(op.times[place] is None for op in changed.operators):
+            continue
+        operators = tuple(op.id for op in changed.operators)
+        plan = Plan(stages=(Stage(device=f"{kind.name}:0", kind=kind.name, operators=operators),))
+        found = evaluate(changed, ordered_plan(changed, plan))
+        if found.feasible:
+            best = min(best, found.stages[0].memory.total)
+    return best
