@@ -1,7 +1,11 @@
-"""Proves a lower bound on a throughput problem with all that fits it: the hierarchy of bounds, and the exact search."""
+"""Proves a lower bound on a throughput problem with all that fits it.
+
+Plain problems over identical devices get the combined solver, of which only the bound is asked for.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +20,8 @@ from partita.throughput.evaluate import evaluate
 from partita.throughput.instance import build_instance
 from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
+from partita.throughput.solvers.combined import IDEALS, Combined, combined_refusal
+from partita.throughput.solvers.driver import run_in_background
 from partita.throughput.solvers.protocol import Options, Outcome, Solver
 
 __all__ = ["Proof", "prove"]
@@ -62,8 +68,9 @@ class _Part(Monitor):
 def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof:
     """A bound for acyclic splits by all means, cheapest first, within the monitor's time.
 
-    Problems with identical devices get a short search, whose split tells the bounds where to stop, the hierarchy of
-    bounds, and the rest of the time for the search's own proof. Others get the search alone.
+    Plain problems with identical devices get the combined solver; those whose memory costs time a short search, whose
+    split tells the bounds where to stop, the bounds, and the rest of the time for the search's own proof. Others get
+    the search alone.
 
     Parameters
     ----------
@@ -74,6 +81,8 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     monitor
         Clock and stop button.
     """
+    if combined_refusal(problem) is None:
+        return _combined(problem, monitor)
     refused = uniform_refusal(problem) is not None
     limit = monitor.remaining_s
     first_s = limit if refused else min(FIRST_SHARE * limit, FIRST_S)
@@ -114,6 +123,28 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
         value = reached if value is None or (reached is not None and reached < value) else value
     best = Bound(knowledge.bound, knowledge.method, "acyclic", monitor.elapsed_s)
     return Proof(best, tuple(parts), value)
+
+
+def _combined(problem: ThroughputProblem, monitor: Monitor) -> Proof:
+    """What the combined solver proves."""
+    driver = Combined(problem, Options(), monitor)
+    outcome = run_in_background(driver, monitor, driver.prove)
+    if outcome.infeasible:
+        return Proof(Bound(math.inf, IDEALS, "acyclic", monitor.elapsed_s), (), None, True)
+    best = Bound(driver.bound, driver.proven_by, "acyclic", monitor.elapsed_s)
+    parts = []
+    if driver.knowledge is not None:
+        valid = {method.name: method.valid_for for method in HIERARCHY}
+        merged = _contracted(problem, driver.knowledge)
+        rows: dict[str, tuple[float, float]] = {}
+        for name, proven, seconds in driver.knowledge.proven:
+            # Of several runs of a method, all of the time counts.
+            rows[name] = proven, seconds + rows.get(name, (0.0, 0.0))[1]
+        for name, (proven, seconds) in rows.items():
+            parts.append(Bound(proven, name, "acyclic" if merged else valid[name], seconds))
+    if driver.ideals_s > 0 or not parts:
+        parts.append(Bound(driver.bound, IDEALS, "acyclic", driver.ideals_s))
+    return Proof(best, tuple(parts), _objective(problem, outcome.plan))
 
 
 def _search(

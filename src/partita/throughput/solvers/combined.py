@@ -185,6 +185,7 @@ class Combined(Driver):
             on_split=lambda label, _: self._take_labels(label, "programs"),
         )
         knowledge.raise_bound(self.bound, "simple")
+        knowledge.proven.append(("simple", self.bound, 0.0))
         if self.split is not None:
             knowledge.offer(self._labels(self.split), self.value)
         if blocks_refusal(self.problem, self.options) is None:
