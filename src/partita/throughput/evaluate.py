@@ -14,7 +14,7 @@ import numpy as np
 import rustworkx
 
 from partita.errors import InputError
-from partita.throughput.contiguity import Ints, colocation_classes, order_pairs
+from partita.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
 from partita.throughput.evaluation import Evaluation, GroupEvaluation, Memory, StageEvaluation
 from partita.throughput.load import Transfers, device_load, group_load, synchronisation
 from partita.throughput.peak import order_violation, peak_of_order
@@ -221,7 +221,8 @@ def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups
     for place, stage in enumerate(sorted(range(count), key=lambda s: (not empty[s], s))):
         listed[stage] = place
     # By operators, not by classes: a plan that breaks a class up has its operators where it says.
-    pairs = {(int(a), int(b)) for a, b in stage_of[order_pairs(problem, classes)] if a != b}
+    between = stage_of[order_pairs(problem, classes)]
+    pairs = {(int(a), int(b)) for a, b in distinct_pairs(between[between[:, 0] != between[:, 1]])}
     row = [groups[stage] for stage in range(count) if not empty[stage]]
     together = sum(a != b for a, b in itertools.pairwise(row)) == len(set(row)) - 1
     if together and all(a < b for a, b in pairs):

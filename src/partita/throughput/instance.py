@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import rustworkx
 
-from partita.throughput.contiguity import colocation_classes, order_edges
+from partita.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
 from partita.throughput.problem import ThroughputProblem
 
 __all__ = ["Instance", "build_instance", "csr"]
@@ -129,23 +129,28 @@ def csr(members: list[list[int]]) -> tuple[Ints, Ints]:
     return pointer, flat
 
 
-def _transpose(members: list[list[int]], count: int) -> list[list[int]]:
-    result: list[list[int]] = [[] for _ in range(count)]
-    for place, row in enumerate(members):
-        for v in row:
-            result[v].append(place)
-    return result
+def _transposed(pointer: Ints, members: Ints, count: int) -> tuple[Ints, Ints]:
+    """The rows that each of ``count`` members is in, ascending."""
+    rows = np.repeat(np.arange(len(pointer) - 1, dtype=np.int32), np.diff(pointer))
+    return _rows_of(members, rows, count)
 
 
-def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, list[tuple[int, int]]]:
+def _rows_of(row: npt.NDArray[np.integer], member: npt.NDArray[np.integer], count: int) -> tuple[Ints, Ints]:
+    """CSR of the members of each of ``count`` rows, in the order given."""
+    pointer = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(np.bincount(row, minlength=count), out=pointer[1:])
+    return pointer, np.ascontiguousarray(member[np.argsort(row, kind="stable")], dtype=np.int32)
+
+
+def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, npt.NDArray[np.int64]]:
     """Item of every operator, numbered in an order of the DAG, and the distinct order edges between items."""
     classes = colocation_classes(problem)
     edges = order_edges(problem, classes)
     graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
     graph.add_nodes_from(list(range(int(classes.max()) + 1)))
-    graph.add_edges_from_no_data([(int(a), int(b)) for a, b in edges])
     if free:
-        return classes.astype(np.int32), [(int(a), int(b)) for a, b in edges]
+        return classes.astype(np.int32), edges
+    graph.add_edges_from_no_data(list(zip(edges[:, 0].tolist(), edges[:, 1].tolist(), strict=True)))
     component = np.empty(int(classes.max()) + 1, dtype=np.int64)
     components = rustworkx.strongly_connected_components(graph)
     for number, members in enumerate(components):
@@ -155,13 +160,14 @@ def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, list[tuple[in
     np.minimum.at(first, component[classes], np.arange(len(problem.operators)))
     quotient: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
     quotient.add_nodes_from(list(range(len(components))))
-    pairs = sorted({(int(component[a]), int(component[b])) for a, b in edges if component[a] != component[b]})
-    quotient.add_edges_from_no_data(pairs)
+    pairs = component[edges]
+    pairs = distinct_pairs(pairs[pairs[:, 0] != pairs[:, 1]])
+    quotient.add_edges_from_no_data(list(zip(pairs[:, 0].tolist(), pairs[:, 1].tolist(), strict=True)))
     order = rustworkx.lexicographical_topological_sort(quotient, key=lambda c: f"{first[c]:012d}")
     number_of = np.empty(len(components), dtype=np.int64)
     number_of[np.array(order, dtype=np.int64)] = np.arange(len(components))
     group = number_of[component[classes]].astype(np.int32)
-    return group, sorted((int(number_of[a]), int(number_of[b])) for a, b in pairs)
+    return group, distinct_pairs(number_of[pairs])
 
 
 def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: bool = False) -> Instance:
@@ -230,15 +236,12 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
     cover_bytes = np.array(shared_bytes, dtype=np.float64).reshape(-1, 3)
 
     devices = problem.device_count
-    successors: list[list[int]] = [[] for _ in range(n)]
-    for a, b in edges:
-        successors[a].append(b)
     net_ptr, flat_pins = csr(net_pins)
-    item_net_ptr, item_nets = csr(_transpose(net_pins, n))
-    succ_ptr, succ = csr(successors)
-    pred_ptr, pred = csr(_transpose(successors, n))
+    item_net_ptr, item_nets = _transposed(net_ptr, flat_pins, n)
+    succ_ptr, succ = _rows_of(edges[:, 0], edges[:, 1], n)
+    pred_ptr, pred = _rows_of(edges[:, 1], edges[:, 0], n)
     cover_ptr, cover_pins = csr(shared)
-    item_cover_ptr, item_covers = csr(_transpose(shared, n))
+    item_cover_ptr, item_covers = _transposed(cover_ptr, cover_pins, n)
     return Instance(
         group=group,
         work=work,
