@@ -14,7 +14,7 @@ from partita.errors import DisagreementError, InputError, UnsupportedError
 from partita.hybrid.problem import HybridProblem
 from partita.hybrid_pipeline import HybridResult, bound_hybrid, solve_hybrid
 from partita.interrupt import interruptible
-from partita.proving import Proof, prove
+from partita.proving import ALL_BOUNDS, Proof, prove
 from partita.result import (
     OPTIMALITY_GAP,
     Bound,
@@ -24,7 +24,6 @@ from partita.result import (
     Status,
     relative_gap,
 )
-from partita.throughput.bounds import DEFAULT_BOUNDS
 from partita.throughput.diagnose import explain_infeasible
 from partita.throughput.evaluate import Evaluation, evaluate
 from partita.throughput.peak import ordered_plan
@@ -265,7 +264,7 @@ def bound(
     if method is None:
         return proof(problem, time_limit_s=time_limit_s).best
     started = time.perf_counter()
-    methods = {component.name: component for component in DEFAULT_BOUNDS}
+    methods = {component.name: component for component in ALL_BOUNDS}
     monitor = Monitor(time_limit_s)
     with interruptible(monitor):
         if method in methods:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.result import Bound, Monitor
-from partita.throughput.bounds import HIERARCHY, STREAMING
+from partita.throughput.bounds import DEFAULT_BOUNDS, HIERARCHY, STREAMING
 from partita.throughput.bounds.knowledge import Knowledge
+from partita.throughput.bounds.protocol import BoundMethod
 from partita.throughput.bounds.scheduler import run_hierarchy
 from partita.throughput.bounds.streaming import streams
 from partita.throughput.bounds.uniform import Ints, uniform, uniform_refusal
@@ -22,9 +23,13 @@ from partita.throughput.plan import Plan
 from partita.throughput.problem import ThroughputProblem
 from partita.throughput.solvers.combined import IDEALS, Combined, combined_refusal
 from partita.throughput.solvers.driver import run_in_background
+from partita.throughput.solvers.ideals import IdealsBound
 from partita.throughput.solvers.protocol import Options, Outcome, Solver
 
-__all__ = ["Proof", "prove"]
+__all__ = ["ALL_BOUNDS", "Proof", "prove"]
+
+#: Every bound that can be asked for by name.
+ALL_BOUNDS: tuple[BoundMethod, ...] = (*DEFAULT_BOUNDS, IdealsBound())
 
 #: Share of the time for a first search, and most seconds of it: it tells the bounds when to stop.
 FIRST_SHARE, FIRST_S = 0.2, 3.0

@@ -13,7 +13,7 @@ from hypothesis import given
 
 import brute_force
 import partita.baselines
-import partita.throughput.bounds
+import partita.proving
 from partita.result import Bound, Monitor
 from partita.throughput.bounds.protocol import BoundMethod
 from partita.throughput.evaluate import evaluate
@@ -21,7 +21,7 @@ from partita.throughput.problem import DeviceKind, Operator, ThroughputProblem
 from partita.throughput.solvers.protocol import Options
 from strategies import examples, random_problem, throughput_problems
 
-BOUNDS: tuple[BoundMethod, ...] = partita.throughput.bounds.DEFAULT_BOUNDS
+BOUNDS: tuple[BoundMethod, ...] = partita.proving.ALL_BOUNDS
 
 every_bound = pytest.mark.parametrize("component", BOUNDS, ids=lambda component: component.name)
 

@@ -44,9 +44,9 @@ def solvers(as_json: bool) -> int:
 @_json_option
 def bounds(as_json: bool) -> int:
     """List the bounds."""
-    from partita.throughput.bounds import DEFAULT_BOUNDS
+    from partita.proving import ALL_BOUNDS
 
-    return _components("bounds", DEFAULT_BOUNDS, as_json)
+    return _components("bounds", ALL_BOUNDS, as_json)
 
 
 @click.command()
