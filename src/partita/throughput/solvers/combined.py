@@ -19,8 +19,10 @@ from partita.kernels.arrays import Ints
 from partita.result import Monitor
 from partita.throughput.absorb import memory_is_ample
 from partita.throughput.bounds import HIERARCHY
+from partita.throughput.bounds.charge import ChargeBound
 from partita.throughput.bounds.knowledge import Knowledge
 from partita.throughput.bounds.node import NodeBound
+from partita.throughput.bounds.protocol import HierarchyBound
 from partita.throughput.bounds.scheduler import run_hierarchy
 from partita.throughput.bounds.uniform import uniform_of, uniform_refusal
 from partita.throughput.evaluate import evaluate
@@ -43,6 +45,8 @@ IDEALS = "exact"
 CLOSED = 1e-7
 #: Items above which annealing replaces slicing, and the search over ideals comes later.
 LARGE = 3_000
+#: Edges of large problems above which neither ideals nor charges are tried: they would not end in time.
+DENSE = 500_000
 #: Seconds of the first annealing before the bounds, and its share of the time at most.
 OPENING_S, OPENING_SHARE = 2.0, 0.1
 #: Seconds of the node bound before the first race.
@@ -282,6 +286,11 @@ class Combined(Driver):
         if failure:
             raise failure[0]
 
+    @staticmethod
+    def _methods(knowledge: Knowledge) -> list[HierarchyBound]:
+        """The bounds worth running."""
+        return [method for method in HIERARCHY if method.name != ChargeBound.name or not _dense(knowledge)]
+
     def _go_through_bounds(self, knowledge: Knowledge) -> None:
         """The hierarchy, again and again with more time, or with a better split."""
         seconds = PASS_S
@@ -289,14 +298,14 @@ class Combined(Driver):
             left = self.monitor.remaining_s
             allowed = seconds if math.isinf(left) else left
             began, before = time.perf_counter(), (knowledge.bound, knowledge.value)
-            run_hierarchy(knowledge, HIERARCHY, allowed)
+            run_hierarchy(knowledge, self._methods(knowledge), allowed)
             if time.perf_counter() - began < 0.5 * allowed and before == (knowledge.bound, knowledge.value):
                 return
             seconds *= GROWTH
 
     def _search(self, incumbent: Incumbent, knowledge: Knowledge) -> None:
         """Annealing and the search over ideals in turn."""
-        turn, alive = TURN_S, True
+        turn, alive = TURN_S, not _dense(knowledge)
         while not self.done and self._anneal(turn, alive):
             seconds = self._search_ideals(incumbent, knowledge) if alive else 0.0
             alive = seconds >= 0
@@ -337,13 +346,17 @@ class Combined(Driver):
 
     def _alternate(self, incumbent: Incumbent, knowledge: Knowledge) -> None:
         """With one thread: searches and bounds in turn, with more and more time."""
-        alive, seconds = True, PASS_S / 4
+        alive, seconds = not _dense(knowledge), PASS_S / 4
         while not self.done and not self.infeasible and self._anneal(seconds / 2, alive):
             if alive:
                 alive = self._search_ideals(incumbent, knowledge) >= 0
             if not self.done and not self._bounds_ended:
                 began, before = time.perf_counter(), (knowledge.bound, knowledge.value)
-                run_hierarchy(knowledge, HIERARCHY, min(seconds, self.monitor.remaining_s))
+                run_hierarchy(knowledge, self._methods(knowledge), min(seconds, self.monitor.remaining_s))
                 same = before == (knowledge.bound, knowledge.value)
                 self._bounds_ended = knowledge.done or (same and time.perf_counter() - began < 0.5 * seconds)
             seconds *= 1.5
+
+
+def _dense(knowledge: Knowledge) -> bool:
+    return knowledge.uniform.items > LARGE and len(knowledge.uniform.succ) > DENSE

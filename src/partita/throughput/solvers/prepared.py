@@ -137,7 +137,7 @@ def _codes(count: Sequence[int]) -> tuple[Longs, Longs, Longs]:
     return stride, digits, digits.sum(axis=1)
 
 
-def prepare(problem: ThroughputProblem, *, backwards: bool | None = None) -> Prepared:
+def prepare(problem: ThroughputProblem, *, backwards: bool | None = None, instance: Instance | None = None) -> Prepared:
     """Arrays for the contiguous search of a problem.
 
     Parameters
@@ -146,8 +146,10 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None) -> Pre
         The problem.
     backwards
         Search from the outputs; None for where memory depends on the position, which needs it.
+    instance
+        That of the problem as it was prepared before, None for not yet.
     """
-    instance = order_twins(absorb(build_instance(problem)))
+    instance = order_twins(absorb(build_instance(problem))) if instance is None else instance
     back = instance.positional if backwards is None else backwards
     n = instance.items
     directed = instance.reverse() if back else instance

@@ -128,7 +128,7 @@ class Proof:
         self.pool = ThreadPoolExecutor(2) if threads > 1 else None
         self.directions = [prepared]
         if not prepared.instance.positional:
-            self.directions.insert(0, prepare(prepared.problem, backwards=True))
+            self.directions.insert(0, prepare(prepared.problem, backwards=True, instance=prepared.instance))
         self.nodes, self.rounds = 0, 0
         self.step_up = 1.0 / 16
         self.stuck = False
