@@ -13,7 +13,7 @@ from hybrid.independent_evaluator import judge
 from hybrid.strategies import hybrid_problems
 from partita.hybrid.evaluate import evaluate
 from partita.hybrid.problem import Configuration, HybridProblem, Layer
-from partita.hybrid.solvers import exact
+from partita.hybrid.solvers import exact, memory
 from partita.hybrid.solvers.protocol import HybridOptions
 from partita.result import Monitor
 
@@ -59,6 +59,13 @@ def test_equals_trying_everything_often(problem: HybridProblem) -> None:
 def test_a_plan_from_a_few_orders_changes_nothing(problem: HybridProblem) -> None:
     """Large graphs are first planned along a few orders; small ones are here made to take that way, too."""
     with mock.patch.object(exact, "FEW_SETS", 0):
+        check_against_everything(problem)
+
+
+@given(hybrid_problems())
+@settings(max_examples=60)
+def test_times_that_are_not_remembered_change_nothing(problem: HybridProblem) -> None:
+    with mock.patch.object(memory, "_MOST_STAGES", 0):
         check_against_everything(problem)
 
 

@@ -112,7 +112,10 @@ def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: 
             return NONE
         # What is inside needs its device time; more than the devices left is as good as never.
         best = int(devices - np.ceil(work[i] / target - 1e-6)) + 1
+        floor = np.ceil(h.rest[i] / target - 1e-6)
         for o in range(i + 1, sets):
+            if best <= floor:
+                break
             least = (work[o] - work[i]) / target - 1e-6
             if least >= best:
                 break
@@ -135,6 +138,16 @@ def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: 
                     best = min(best, d * t + ahead[o])
         ahead[i] = best
     return int(ahead[0])
+
+
+@compiled
+def known_better(into: Ints, begin: int, used: int, replicas: int, degree: int) -> bool:
+    """Whether a row has an entry with no more of the sum and no more devices than a stage would add to some state."""
+    replicas = max(replicas, 1)
+    for column in range(begin + 1, begin + replicas + 1):  # noqa: SIM110 - a plain loop compiles
+        if into[column] <= used + replicas * degree:
+            return True
+    return False
 
 
 @compiled
@@ -205,6 +218,8 @@ def extend(
             compute = time[r, outer] - time[r, inner]
             if compute > most * target:
                 continue
+            if not remember and known_better(fewest[outer], at[0], best, int(np.ceil(compute / target - 1e-6)), t):
+                continue
             jump = jumping(cross_ptr, cross, heads, members, edge_enter, edge_leave, inner, outer)
             one = compute + max(0.0, enter[r, outer] + leave[r, inner] - jump)
             weight = weights[r, outer] - weights[r, inner]
@@ -220,6 +235,13 @@ def extend(
             for p in range(points):
                 begin, used = at[p], held[p]
                 most = min((limits[begin] - ahead[outer] - used) // t, top - begin)
+                if not remember:
+                    # From some d on, an entry that is there has no more devices and no more of the sum.
+                    for column in range(begin + 1, begin + most + 1):
+                        if column > begin + most:
+                            break
+                        if into[column] < NONE:
+                            most = min(most, max(column - begin, -((used - into[column]) // t)) - 1)
                 if most < first:
                     continue
                 # Candidates: 1, then the least that time or the last place allows, then by bisection or one by one.
