@@ -166,12 +166,22 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None, instan
     matters = (instance.net_cost[:, first].max(axis=1, initial=0.0) > 0) | (instance.net_entering > 0)
     kept = np.flatnonzero(matters)
     number = np.cumsum(matters) - 1
-    net_pins = [sorted(rank[instance.net_pins[instance.net_ptr[e] : instance.net_ptr[e + 1]]].tolist()) for e in kept]
-    net_ptr, flat_pins = csr(net_pins)
+
+    def chosen(pointer: Ints, members: Ints, rows: Longs | Ints, names: Ints | None) -> tuple[Ints, Ints]:
+        """These rows of a CSR pair; members with other names are sorted by them."""
+        sizes = np.diff(pointer)[rows]
+        starts = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(sizes, out=starts[1:])
+        flat = members[np.arange(starts[-1]) + np.repeat(pointer[:-1][rows] - starts[:-1], sizes)]
+        if names is not None:
+            flat = names[flat]
+            flat = flat[np.lexsort((flat, np.repeat(np.arange(len(rows)), sizes)))]
+        return starts.astype(np.int32), np.ascontiguousarray(flat, dtype=np.int32)
 
     def renumber(pointer: Ints, members: Ints, *, of_items: bool) -> tuple[Ints, Ints]:
-        rows = [members[pointer[v] : pointer[v + 1]] for v in original]
-        return csr([sorted(rank[row].tolist()) if of_items else row.tolist() for row in rows])
+        return chosen(pointer, members, original, rank if of_items else None)
+
+    net_ptr, flat_pins = chosen(instance.net_ptr, instance.net_pins, kept, rank)
 
     succ_ptr, succ = renumber(directed.succ_ptr, directed.succ, of_items=True)
     pred_ptr, pred = renumber(directed.pred_ptr, directed.pred, of_items=True)
