@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import partita as pt
 from hybrid.check_certificate import check
+from hybrid.independent_evaluator import judge
 from hybrid.strategies import hybrid_problems, machine_problems
 from partita.errors import InputError
 from partita.hybrid.certificate import refutation
@@ -62,3 +66,45 @@ def test_targets_must_be_positive() -> None:
     problem = HybridProblem(name="one", devices=1, bandwidth_bytes_per_unit=1.0, microbatches=1, layers=(layer,))
     with pytest.raises(InputError, match="must be positive"):
         refutation(problem, 0.0)
+
+
+def published(
+    folder: Path, name: str, devices: int, gib: float, microbatches: int, *, per_batch: bool
+) -> HybridProblem:
+    path = where / "piper" / f"{name}.json"
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    problem = pt.read_problem(path)
+    assert isinstance(problem, HybridProblem)
+    return problem.replace(
+        devices=devices,
+        memory_bytes=gib * 2**30,
+        microbatches=microbatches,
+        bandwidth_bytes_per_unit=25 * 2**30,
+        weight_sync_per_batch=per_batch,
+    )
+
+
+@pytest.mark.parametrize("devices", [8, pytest.param(32, marks=pytest.mark.slow)])
+def test_the_bound_of_a_published_problem_is_proven(published_data: Path, devices: int) -> None:
+    """BERT-32: plan and bound meet, and both are checked by programs that share nothing with the solver."""
+    problem = published(published_data, "bert32a100", devices, 8, 512, per_batch=True)
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
+    assert outcome.plan is not None
+    assert outcome.bound is not None
+    value, broken = judge(problem, outcome.plan)
+    assert broken == []
+    assert value == pytest.approx(outcome.bound, rel=1e-6)
+    proof = refutation(problem, outcome.bound * (1 - 1e-9))
+    assert proof is not None
+    assert check(problem, proof) is None
+
+
+def test_a_published_plan_is_what_it_says(published_data: Path) -> None:
+    """GNMT on two devices, where the published plan takes 263.354."""
+    problem = published(published_data, "gnmt", 2, 2.5, 256, per_batch=False)
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
+    assert outcome.plan is not None
+    value, broken = judge(problem, outcome.plan)
+    assert broken == []
+    assert value <= 263.354 * (1 + 1e-4)
