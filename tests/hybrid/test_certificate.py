@@ -69,7 +69,7 @@ def test_targets_must_be_positive() -> None:
 
 
 def published(
-    folder: Path, name: str, devices: int, gib: float, microbatches: int, *, per_batch: bool
+    where: Path, name: str, devices: int, gib: float, microbatches: int, *, per_batch: bool
 ) -> HybridProblem:
     path = where / "piper" / f"{name}.json"
     if not path.exists():
