@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import io
+from typing import Any
 from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from hybrid.brute_force_machines import best_objective_on_machines
 from hybrid.independent_evaluator import judge
 from hybrid.strategies import hybrid_problems, machine_problems
+from partita.hybrid.diagnose import explain_infeasible
 from partita.hybrid.evaluate import evaluate
-from partita.hybrid.problem import Hierarchy, HybridProblem
+from partita.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.hybrid.solvers import exact, memory
 from partita.hybrid.solvers.exact import HybridExact
 from partita.hybrid.solvers.protocol import HybridOptions
+from partita.reports.hybrid import hybrid_table, link_table, slowest_stage
+from partita.reports.hybrid_limits import hybrid_sentences
 from partita.result import Monitor
 
 #: Plan and bound may differ by this much when the search calls the plan optimal.
@@ -81,3 +87,51 @@ def test_one_machine_is_the_flat_problem(problem: HybridProblem) -> None:
         assert nested.plan is not None
         best = evaluate(problem, flat.plan).objective
         assert evaluate(problem.replace(hierarchy=machine), nested.plan).objective == pytest.approx(best, rel=EQUAL)
+
+
+def small_machines(**changes: Any) -> HybridProblem:
+    """Six layers of 4 bytes on machines of two devices with 8 bytes each."""
+    way = Configuration(id="c", time=1.0, weight_bytes=2.0, memory_bytes=4.0)
+    problem = HybridProblem(
+        name="row",
+        devices=2,
+        memory_bytes=8.0,
+        bandwidth_bytes_per_unit=100.0,
+        microbatches=8,
+        layers=tuple(Layer(id=v, configurations={1: (way,)}) for v in range(6)),
+        edges=tuple(Edge(source=v, target=v + 1, bytes=1.0) for v in range(5)),
+        hierarchy=Hierarchy(devices_per_machine=2, machine_bandwidth_bytes_per_unit=100.0),
+    )
+    return problem.replace(**changes)
+
+
+def test_infeasible_machines_say_how_many_would_do() -> None:
+    """Three devices hold all layers, two a machine."""
+    for devices in (1, 2):
+        reason = explain_infeasible(small_machines(devices=devices))
+        assert "the smallest count that fits is 2 machines of 2 devices" in reason
+        assert "the smallest memory per device that fits is about" in reason
+    assert "machines" not in explain_infeasible(small_machines(memory_bytes=3.0))
+
+
+def test_reports_show_the_links_between_machines() -> None:
+    problem = small_machines(
+        devices=4, hierarchy=Hierarchy(devices_per_machine=2, machine_bandwidth_bytes_per_unit=0.1)
+    )
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
+    assert outcome.plan is not None
+    found = evaluate(problem, outcome.plan)
+    assert slowest_stage(found) is None
+    screen = Console(width=160, file=io.StringIO())
+    table = link_table(problem, outcome.plan, found)
+    assert table is not None
+    screen.print(hybrid_table(problem, outcome.plan, found), table)
+    text = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "Links between machines: 2 of 2 machines" in text
+    stages, links = text.split("Links between machines")
+    assert "◀" not in stages
+    assert "◀" in links
+    assert any("are the bottleneck" in line for line in hybrid_sentences(problem, outcome.plan, found))
+    fast = problem.replace(hierarchy=Hierarchy(devices_per_machine=2, machine_bandwidth_bytes_per_unit=1e6))
+    assert slowest_stage(evaluate(fast, outcome.plan)) is not None
+    assert link_table(problem.replace(hierarchy=None), outcome.plan, found) is None

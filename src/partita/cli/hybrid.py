@@ -143,6 +143,10 @@ def evaluate_hybrid(problem: HybridProblem, plan_file: str, *, as_json: bool) ->
 
 
 def _show(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> None:
-    from partita.reports.hybrid import hybrid_table
+    from partita.reports.hybrid import hybrid_table, link_table
 
-    console().print(hybrid_table(problem, plan, evaluation))
+    screen = console()
+    screen.print(hybrid_table(problem, plan, evaluation))
+    links = link_table(problem, plan, evaluation)
+    if links is not None:
+        screen.print(links)

@@ -12,6 +12,8 @@ __all__ = ["explain_infeasible"]
 
 #: Tables larger than this are not filled only for an explanation.
 _MOST_ENTRIES = 20_000_000
+#: Most machines that are tried only for an explanation.
+_MOST_MACHINES = 4096
 #: Stop narrowing the smallest memory when the bracket is this tight, relative.
 _MEMORY_PRECISION = 1e-4
 
@@ -36,9 +38,14 @@ def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> st
             )
     clock = Monitor(time_limit_s)
     parts = [_what_is_missing(problem)]
-    devices = _smallest_devices(problem)
-    if devices is not None:
-        parts.append(f"the smallest count that fits is {devices} devices")
+    if problem.hierarchy is not None:
+        machines = _smallest_machines(problem, Monitor(time_limit_s / 2))
+        if machines is not None:
+            parts.append(machines)
+    else:
+        devices = _smallest_devices(problem)
+        if devices is not None:
+            parts.append(f"the smallest count that fits is {devices} devices")
     memory = _smallest_memory(problem, clock)
     if memory is not None:
         parts.append(f"{memory[1]} {format_bytes(memory[0])} ({math.ceil(memory[0])} bytes)")
@@ -73,15 +80,13 @@ def _what_is_missing(problem: HybridProblem) -> str:
 
 
 def _smallest_devices(problem: HybridProblem) -> int | None:
-    """The fewest devices that fit whatever the time; None if none do, the table would be large, or it has machines."""
+    """The fewest devices that fit whatever the time; None if none do, or the table would be large."""
     import numpy as np
 
     from partita.hybrid.downsets import all_suffix_sets
     from partita.hybrid.instance import build_model
     from partita.hybrid.solvers.decision import Family
 
-    if problem.hierarchy is not None:
-        return None
     most = max(degree for layer in problem.layers for degree in layer.configurations)
     # One replica for every layer on its own is the longest row that can help; more replicas only share memory.
     width = min(problem.microbatches, 4 * len(problem.layers) + problem.devices)
@@ -93,6 +98,42 @@ def _smallest_devices(problem: HybridProblem) -> int | None:
     found = family.fewest_devices(math.inf)
     # Replicas beyond the width would need more devices than that.
     return found if found is not None and (found <= width or width == problem.microbatches) else None
+
+
+def _smallest_machines(problem: HybridProblem, clock: Monitor) -> str | None:
+    """Double the machines until a plan exists, then bisect; None if none was found in time.
+
+    The batch stays as it is, so that some problems have no plan with any number of machines.
+    """
+    from partita.hybrid.solvers.exact import HybridExact
+    from partita.hybrid.solvers.protocol import HybridOptions
+
+    assert problem.hierarchy is not None
+    size = problem.hierarchy.devices_per_machine
+    # Each group has a layer and each of its machines a microbatch of its own.
+    most = min(len(problem.layers) * problem.microbatches, _MOST_MACHINES)
+
+    def fits(machines: int) -> bool | None:
+        monitor = Monitor(max(0.05, clock.remaining_s / 2), target=math.inf)
+        outcome = HybridExact().solve(problem.replace(devices=machines * size), HybridOptions(), monitor)
+        return None if outcome.plan is None and not outcome.infeasible else outcome.plan is not None
+
+    # A machine may not be full yet.
+    low, high, exact = problem.devices // size, 0, True
+    while not high and low < most and clock.remaining_s > 0:
+        count = min(most, max(1, 2 * low))
+        answer = fits(count)
+        exact = exact and answer is not None
+        low, high = (low, count) if answer else (count, 0)
+    if not high:
+        return None
+    while high - low > 1 and clock.remaining_s > 0:
+        middle = (low + high) // 2
+        answer = fits(middle)
+        exact = exact and answer is not None
+        low, high = (low, middle) if answer else (middle, high)
+    word = "the smallest count that fits is" if exact and high - low == 1 else "enough would be"
+    return f"{word} {high} machines of {size} devices"
 
 
 def _smallest_memory(problem: HybridProblem, clock: Monitor) -> tuple[float, str] | None:

@@ -155,6 +155,15 @@ def hybrid_sentences(
         + (f", {text}" if text else "")
         + reason
     ]
+    slowest = max(worth.time_per_sample for worth in evaluation.stages)
+    if evaluation.objective > slowest:
+        busy = max(range(len(evaluation.machine_groups)), key=lambda i: evaluation.machine_groups[i].time_per_sample)
+        link = evaluation.machine_groups[busy]
+        share = link.weight_sync / link.time_per_sample
+        sentences.append(
+            f"the links of the {link.machines} machines of group {busy} are the bottleneck: they are busy "
+            f"{evaluation.objective / slowest - 1:.1%} longer than the slowest stage, {share:.0%} of it with weights"
+        )
     if problem.memory_bytes:
         fullest, where = max((worth.memory_bytes, number) for number, worth in enumerate(evaluation.stages))
         sentence = f"the fullest memory is that of stage {where}: {fullest / problem.memory_bytes:.0%} of its limit"

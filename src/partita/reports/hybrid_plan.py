@@ -13,6 +13,7 @@ from partita.formats.hybrid import hybrid_result_document
 from partita.hybrid.evaluate import HybridEvaluation
 from partita.hybrid.plan import HybridPlan, HybridStage
 from partita.hybrid.problem import HybridProblem
+from partita.reports.hybrid import link_table, slowest_stage
 from partita.reports.hybrid_comparison import (
     degrees_text,
     hybrid_comparison_table,
@@ -55,7 +56,7 @@ def hybrid_stage_table(problem: HybridProblem, plan: HybridPlan, evaluation: Hyb
     table.add_column("layers: recomputation", overflow="fold", ratio=1)
     for column in ("in flight", "compute", "transfer", "weight sync", "per sample", "memory"):
         table.add_column(column, justify="right", no_wrap=True)
-    worst = max(range(len(plan.stages)), key=lambda i: evaluation.stages[i].time_per_sample)
+    worst = slowest_stage(evaluation)
     limit = problem.memory_bytes
     for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):
         cells = [str(number), str(stage.data_parallel), str(stage.tensor_parallel)]
@@ -139,6 +140,9 @@ def hybrid_model_tables(answer: HybridModelPlan) -> list[RenderableType]:
     ]
     if result.plan is not None and result.evaluation is not None:
         shown.append(hybrid_stage_table(problem, result.plan, result.evaluation))
+        links = link_table(problem, result.plan, result.evaluation)
+        if links is not None:
+            shown.append(links)
         shown.append(_paragraphs("A training step", _step_sentences(answer)))
         sentences = hybrid_sentences(problem, result.plan, result.evaluation, answer.without_memory)
         shown.append(_paragraphs("What limits the plan", sentences))
