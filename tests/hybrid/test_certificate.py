@@ -68,9 +68,7 @@ def test_targets_must_be_positive() -> None:
         refutation(problem, 0.0)
 
 
-def published(
-    where: Path, name: str, devices: int, gib: float, microbatches: int, *, per_batch: bool
-) -> HybridProblem:
+def published(where: Path, name: str, devices: int, gib: float, microbatches: int, *, per_batch: bool) -> HybridProblem:
     path = where / "piper" / f"{name}.json"
     if not path.exists():
         pytest.skip(f"no {path}")
