@@ -47,7 +47,8 @@ class CapacityBound:
         value = _least(work, count, replicas)
         if problem.gpipe and np.isfinite(value):
             late = np.where(np.isfinite(work), instance.work_backward[:, usable], np.inf)
-            early = np.where(np.isfinite(work), work - instance.work_backward[:, usable], np.inf)
+            with np.errstate(invalid="ignore"):
+                early = np.where(np.isfinite(work), work - instance.work_backward[:, usable], np.inf)
             value = max(value, _least(early, count, replicas) + _least(late, count, replicas))
         return Bound(value, self.name, self.valid_for, monitor.elapsed_s)
 
