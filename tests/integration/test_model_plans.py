@@ -216,8 +216,8 @@ def test_large_models(capsys: pytest.CaptureFixture[str], model: str, arguments:
 
 def test_infeasible_model_says_what_would_do(capsys: pytest.CaptureFixture[str]) -> None:
     """A 7-billion-parameter model in half precision does not fit one 15 GiB device with its activations in training."""
+    arguments = "plan hf:llama --cluster 2xT4 --training --objective throughput --microbatches 4 --json"
     with pytest.raises(SystemExit) as stop:
-        arguments = "plan hf:llama --cluster 2xT4 --training --objective throughput --microbatches 4 --json"
         main(arguments.split())
     captured = capsys.readouterr()
     assert stop.value.code == 1
