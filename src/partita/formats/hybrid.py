@@ -7,17 +7,14 @@ from typing import Any
 
 import msgspec
 
-from partita.errors import FormatError, InputError
-from partita.formats.document import decode, document_keys, read_bytes, read_tagged, sha256, tagged
+from partita.formats.document import decode, read_bytes, read_tagged, sha256, tagged
+from partita.formats.result_file import read_plan_bytes, result_envelope
 from partita.hybrid.evaluate import HybridEvaluation
 from partita.hybrid.plan import HybridPlan, HybridStage
 from partita.hybrid.problem import HybridProblem
 from partita.result import Result
 
 __all__ = ["hybrid_plan_document", "hybrid_result_document", "read_hybrid_plan", "read_hybrid_problem"]
-
-_RESULT_FORMAT = "partita.result"
-_RESULT_VERSION = 1
 
 
 def read_hybrid_problem(path: str | Path) -> HybridProblem:
@@ -52,17 +49,7 @@ def read_hybrid_plan(path: str | Path) -> HybridPlan:
     FormatError
         If the file is not a result file with a hybrid plan.
     """
-    keys = document_keys(read_bytes(path), path)
-    if "format" not in keys or msgspec.json.decode(keys["format"]) != _RESULT_FORMAT:
-        raise FormatError(f"{path} is not a {_RESULT_FORMAT} file")
-    number = msgspec.json.decode(keys.get("version", msgspec.Raw(b"null")))
-    if number != _RESULT_VERSION:
-        raise FormatError(
-            f"{path}: version {number!r} of {_RESULT_FORMAT} is not known here; expected {_RESULT_VERSION}"
-        )
-    if bytes(keys.get("plan", msgspec.Raw(b"null"))) == b"null":
-        raise InputError(f"{path} holds no plan")
-    document = decode(bytes(keys["plan"]), _PlanDocument, f"{path}: plan")
+    document = decode(read_plan_bytes(path), _PlanDocument, f"{path}: plan")
     return HybridPlan(
         stages=tuple(
             HybridStage(
@@ -118,26 +105,5 @@ def hybrid_result_document(result: Result[HybridProblem, HybridPlan, HybridEvalu
     plan = None
     if result.plan is not None and result.evaluation is not None:
         plan = hybrid_plan_document(result.plan, result.evaluation)
-    return {
-        "format": _RESULT_FORMAT,
-        "version": _RESULT_VERSION,
-        "objective": result.objective,
-        "bound": None if result.bound is None else result.bound.value,
-        "gap": result.gap,
-        "status": str(result.status),
-        "stop_reason": str(result.stop_reason),
-        "unit": problem.unit,
-        "runtime_s": result.runtime_s,
-        "solver": result.solver,
-        "seed": result.seed,
-        "reason": result.reason or None,
-        "problem": {
-            "name": problem.name,
-            "sha256": sha256(msgspec.to_builtins(tagged(problem, problem.format, problem.version), str_keys=True)),
-        },
-        "plan": plan,
-        "bound_method": None if result.bound is None else result.bound.method,
-        "notes": list(problem.notes),
-        "statistics": result.statistics.to_dict(),
-        **extra,
-    }
+    digest = sha256(msgspec.to_builtins(tagged(problem, problem.format, problem.version), str_keys=True))
+    return result_envelope(result, digest, plan, **extra)

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from partita.errors import FormatError, InputError
-from partita.formats.document import decode, document_keys, read_bytes, read_tagged, sha256, tagged, write_json
+from partita.errors import InputError
+from partita.formats.document import decode, read_bytes, read_tagged, sha256, tagged, write_json
+from partita.formats.result_file import read_plan_bytes, result_envelope
 from partita.graph import Graph
 from partita.hybrid.problem import HybridProblem
 from partita.result import Result
@@ -18,8 +19,6 @@ from partita.throughput.plan import Contiguity, Plan, Stage
 from partita.throughput.problem import ThroughputProblem
 
 __all__ = [
-    "RESULT_FORMAT",
-    "RESULT_VERSION",
     "plan_document",
     "read_graph",
     "read_native_problem",
@@ -31,8 +30,6 @@ __all__ = [
 
 GRAPH_FORMAT = "partita.graph"
 GRAPH_VERSION = 1
-RESULT_FORMAT = "partita.result"
-RESULT_VERSION = 1
 
 
 def read_graph(path: str | Path) -> Graph:
@@ -90,16 +87,7 @@ def read_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
     InputError
         If the plan does not name devices of the problem.
     """
-    data = read_bytes(path)
-    keys = document_keys(data, path)
-    if "format" not in keys or msgspec.json.decode(keys["format"]) != RESULT_FORMAT:
-        raise FormatError(f"{path} is not a {RESULT_FORMAT} file")
-    number = msgspec.json.decode(keys.get("version", msgspec.Raw(b"null")))
-    if number != RESULT_VERSION:
-        raise FormatError(f"{path}: version {number!r} of {RESULT_FORMAT} is not known here; expected {RESULT_VERSION}")
-    if bytes(keys.get("plan", msgspec.Raw(b"null"))) == b"null":
-        raise InputError(f"{path} holds no plan")
-    document = decode(bytes(keys["plan"]), _PlanDocument, f"{path}: plan")
+    document = decode(read_plan_bytes(path), _PlanDocument, f"{path}: plan")
     kind_of = {name: problem.kinds[kind].name for name, kind in problem.device_names()}
     stages = []
     for device in document.devices:
@@ -174,29 +162,8 @@ def result_document(result: Result[ThroughputProblem, Plan, Evaluation], **extra
         Further top-level keys, such as the cluster.
     """
     problem = result.problem
-    has_plan = result.plan is not None and result.evaluation is not None
-    return {
-        "format": RESULT_FORMAT,
-        "version": RESULT_VERSION,
-        "objective": result.objective,
-        "bound": None if result.bound is None else result.bound.value,
-        "gap": result.gap,
-        "status": str(result.status),
-        "stop_reason": str(result.stop_reason),
-        "unit": problem.unit,
-        "runtime_s": result.runtime_s,
-        "solver": result.solver,
-        "seed": result.seed,
-        "reason": result.reason or None,
-        "problem": {
-            "name": problem.name,
-            "sha256": sha256(tagged(problem, ThroughputProblem.format, ThroughputProblem.version)),
-        },
-        "plan": plan_document(problem, result.plan, result.evaluation)
-        if has_plan and result.plan is not None and result.evaluation is not None
-        else None,
-        "bound_method": None if result.bound is None else result.bound.method,
-        "notes": list(problem.notes),
-        "statistics": result.statistics.to_dict(),
-        **extra,
-    }
+    plan = None
+    if result.plan is not None and result.evaluation is not None:
+        plan = plan_document(problem, result.plan, result.evaluation)
+    digest = sha256(tagged(problem, ThroughputProblem.format, ThroughputProblem.version))
+    return result_envelope(result, digest, plan, **extra)
