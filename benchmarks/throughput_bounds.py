@@ -14,8 +14,8 @@ programs. ``--plot`` draws for each method the share of instances whose bound re
 from __future__ import annotations
 
 import argparse
-import math
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -72,10 +72,6 @@ def run(problem: ThroughputProblem, methods: list[HierarchyBound], seconds: floa
     knowledge.proven.append(("search", 0.0, time.perf_counter() - started))
     run_hierarchy(knowledge, methods, seconds - (time.perf_counter() - started))
     return knowledge
-
-
-def geometric_mean(values: list[float]) -> float:
-    return math.exp(sum(math.log(max(value, 1e-9)) for value in values) / len(values))
 
 
 def plot(path: Path, ratios: dict[tuple[str, int], list[float]], names: list[str], counts: list[int]) -> None:
@@ -155,7 +151,7 @@ def main() -> int:
     print(f"\ngeometric mean of bound ÷ best over {len(ratios[names[0], counts[0]])} graphs, mean seconds below")
     print(f"{'':18}" + "".join(f"{f'k = {k}':>10}" for k in counts))
     for name in names:
-        print(f"{name:18}" + "".join(f"{geometric_mean(ratios[name, k]):10.4f}" for k in counts))
+        print(f"{name:18}" + "".join(f"{statistics.geometric_mean(ratios[name, k]):10.4f}" for k in counts))
         print(f"{'':18}" + "".join(f"{f'{sum(times[name, k]) / len(times[name, k]):.1f} s':>10}" for k in counts))
     if not arguments.models:
         print("published, on the paper's own set:")

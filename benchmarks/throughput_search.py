@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -102,10 +103,6 @@ def plot(path: Path, panels: dict[int, dict[str, History]], seconds: float) -> N
     print(f"written to {path}")
 
 
-def geometric_mean(values: list[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--graphs", type=int, default=6)
@@ -156,7 +153,7 @@ def main() -> int:
             others = "".join(f"{results[name][0][-1][1] / value:12.4f}" for name in names[1:])
             print(f"{problem.name:36} {k:3} {value:10.1f} {value / blocks.low:7.4f}{others}", flush=True)
     for k in counts:
-        means = "".join(f"{geometric_mean(ratios[name, k]):12.4f}" for name in names[1:])
+        means = "".join(f"{statistics.geometric_mean(ratios[name, k]):12.4f}" for name in names[1:])
         print(f"{'geometric mean':36} {k:3} {'':10} {'':7}{means}")
     write(arguments.out / "throughput_search.csv", rows)
     if arguments.plot is not None:

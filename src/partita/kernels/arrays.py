@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Arrays", "Bytes", "Floats", "Ints", "Longs", "Words", "as_arrays"]
+__all__ = ["Arrays", "Bytes", "Floats", "Ints", "Longs", "Words", "as_arrays", "bit_rows"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
@@ -54,3 +54,11 @@ def as_arrays(values: dict[str, Any]) -> Arrays:
     types = {Floats: np.float64, Ints: np.int32, Longs: np.int64}
     hints = get_type_hints(Arrays)
     return Arrays(**{name: np.ascontiguousarray(values[name], dtype=types[hints[name]]) for name in Arrays._fields})
+
+
+def bit_rows(mask: npt.NDArray[np.bool_]) -> Words:
+    """(r, w) words of 64 bits from an (r, n) mask: bit v of a row is its column v."""
+    n = mask.shape[1]
+    padded = np.zeros((mask.shape[0], (n + 63) // 64 * 64), dtype=np.uint8)
+    padded[:, :n] = mask
+    return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little").view(np.uint64))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partita.kernels.arrays import bit_rows
 from partita.kernels.charges import charge_nets, raise_shares, tighten_windows
 from partita.kernels.forced_cuts import Order, Parts, closure_bits, force_nets, separate_pairs
 from partita.kernels.heaviest import heaviest_blocks
@@ -225,13 +226,9 @@ class Charges:
 
     def _windows_apart(self, state: State) -> int:
         """Items without a common block are apart; the number of new pairs."""
-        n = self.uniform.items
         first, last = state.parts.first, state.parts.last
         disjoint = (first[:, None] > last[None, :]) | (first[None, :] > last[:, None])
-        words = self.order.later.shape[1]
-        padded = np.zeros((n, words * 64), dtype=np.uint8)
-        padded[:, :n] = disjoint
-        rows = np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+        rows = bit_rows(disjoint)
         before = int(np.bitwise_count(state.parts.apart).sum())
         np.bitwise_or(state.parts.apart, rows, out=state.parts.apart)
         return int(np.bitwise_count(state.parts.apart).sum()) - before

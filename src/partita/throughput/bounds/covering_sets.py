@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from partita.kernels.arrays import bit_rows
 from partita.kernels.covering import CoveringArrays, longest_segments
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import solve_program
@@ -79,9 +80,9 @@ class Ordered:
             net_pins=uniform.net_pins,
             item_net_ptr=uniform.item_net_ptr,
             item_nets=uniform.item_nets,
-            after=_bits(self.after),
-            before=_bits(self.after.T),
-            conflict=_bits(conflict),
+            after=bit_rows(self.after),
+            before=bit_rows(self.after.T),
+            conflict=bit_rows(conflict),
             split=split,
             together=together,
         )
@@ -109,14 +110,6 @@ class Ordered:
                 if missing[s] == 0:
                     ready.append(int(s))
         return np.array(order, dtype=np.int64)
-
-
-def _bits(mask: Bools) -> npt.NDArray[np.uint64]:
-    """(n, w) words of 64 bits from an (n, n) mask."""
-    n = mask.shape[1]
-    padded = np.zeros((mask.shape[0], (n + 63) // 64 * 64), dtype=np.uint8)
-    padded[:, :n] = mask
-    return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little").view(np.uint64))
 
 
 def _most_together(conflict: Bools) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from partita.result import Bound, Monitor
 from partita.throughput.problem import ThroughputProblem
-from partita.throughput.solvers.driver import Driver, run_in_background
-from partita.throughput.solvers.exact import contiguous_only
+from partita.throughput.solvers.driver import run_in_background
+from partita.throughput.solvers.exact import contiguous_driver, contiguous_only
 from partita.throughput.solvers.protocol import Options
-from partita.throughput.solvers.variants.driver import VariantDriver
-from partita.throughput.variants import variants_of
 
 __all__ = ["IdealsBound"]
 
@@ -29,8 +27,7 @@ class IdealsBound:
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """The largest target refuted; infinite if the problem is proven infeasible."""
-        options = Options()
-        driver = VariantDriver(problem, options) if variants_of(problem) else Driver(problem, options)
+        driver = contiguous_driver(problem, Options())
         outcome = run_in_background(driver, monitor, driver.prove)
         value = float("inf") if outcome.infeasible else outcome.bound or 0.0
         return Bound(value, self.name, self.valid_for, monitor.elapsed_s)
