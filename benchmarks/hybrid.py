@@ -66,7 +66,7 @@ def lengthen(problem, copies: int):  # type: ignore[no-untyped-def]
     """Insert copies of the last transformer layer but one just before the last one, as the paper makes larger BERTs."""
     from msgspec.structs import replace
 
-    from partita.hybrid.problem import Edge
+    from partita.problems.hybrid.problem import Edge
 
     row = [layer for layer in problem.layers if layer.name == "ParallelTransformerLayer"]
     pattern, last = row[-2], row[-1]
@@ -135,8 +135,8 @@ def equal_partition(problem):  # type: ignore[no-untyped-def]
 
     The layers before the first transformer layer, and those after the last, share its stage or have one of their own.
     """
-    from partita.hybrid.evaluate import evaluate
-    from partita.hybrid.plan import HybridPlan, HybridStage
+    from partita.problems.hybrid.evaluate import evaluate
+    from partita.problems.hybrid.plan import HybridPlan, HybridStage
 
     layers = {layer.id: layer for layer in problem.layers}
     row = [layer.id for layer in problem.layers if layer.name == "ParallelTransformerLayer"]
@@ -185,10 +185,10 @@ def solve_row(folder: Path, number: int) -> dict[str, object]:
     """One row, in this process: a first run loads the kernels, the best of three is reported."""
     import resource
 
-    from partita.hybrid.evaluate import evaluate
-    from partita.hybrid.solvers.exact import HybridExact
-    from partita.hybrid.solvers.protocol import HybridOptions
-    from partita.result import Monitor
+    from partita.problems.hybrid.evaluate import evaluate
+    from partita.problems.hybrid.solvers.exact import HybridExact
+    from partita.problems.hybrid.solvers.protocol import HybridOptions
+    from partita.run.result import Monitor
 
     model, sync, devices, gib, microbatches, _ = ROWS[number]
     small = load(folder, BERT, 8, 8, 512, BATCH)
@@ -215,7 +215,7 @@ def time_tables(folder: Path) -> None:
     import resource
     import time
 
-    from partita.hybrid.table import best_times
+    from partita.problems.hybrid.table import best_times
 
     best_times(load(folder, BERT, 8, 8, 512, BATCH))
     for model, devices, microbatches, sync in ((BERT, 2048, 512, BATCH), ("bert64", 2048, 2048, BATCH)):

@@ -15,11 +15,11 @@ import argparse
 import csv
 from pathlib import Path
 
-from partita.comparison import judge_plan
+from partita.conductor.comparison import judge_plan
+from partita.conductor.pipeline import solve
 from partita.errors import InputError
-from partita.formats.detect import read_any_plan, read_problem
-from partita.pipeline import solve
-from partita.throughput.problem import ThroughputProblem
+from partita.problems.importers import read_any_plan, read_problem
+from partita.problems.throughput.problem import ThroughputProblem
 
 #: Time per sample in milliseconds: DPL, local search, PipeDream, Scotch, expert; None where the table has none.
 COLUMNS = ("dpl", "local-search", "pipedream", "scotch", "expert")

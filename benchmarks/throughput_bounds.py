@@ -21,16 +21,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from partita.generators.regal import regal_problem
-from partita.throughput.bounds import HIERARCHY
-from partita.throughput.bounds.knowledge import Knowledge
-from partita.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
-from partita.throughput.bounds.protocol import HierarchyBound
-from partita.throughput.bounds.scheduler import run_hierarchy
-from partita.throughput.bounds.uniform import uniform
-from partita.throughput.problem import ThroughputProblem
-from partita.throughput.solvers.orders.blocks import blocks_of
-from partita.throughput.solvers.orders.search import PartitionSearch
+from partita.problems.throughput.bounds import HIERARCHY
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
+from partita.problems.throughput.bounds.protocol import HierarchyBound
+from partita.problems.throughput.bounds.scheduler import run_hierarchy
+from partita.problems.throughput.bounds.uniform import uniform
+from partita.problems.throughput.generators.regal import regal_problem
+from partita.problems.throughput.orders.block_problem import blocks_of
+from partita.problems.throughput.orders.partition_search import PartitionSearch
+from partita.problems.throughput.problem import ThroughputProblem
 from throughput_contiguous import write
 
 PUBLISHED = {

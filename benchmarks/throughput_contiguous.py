@@ -36,10 +36,10 @@ PUBLISHED = {
 CHILD = """
 import json, resource, sys, time
 import partita
-from partita.result import Monitor
-from partita.throughput.evaluate import evaluate
-from partita.throughput.solvers.exact import Exact
-from partita.throughput.solvers.protocol import Options
+from partita.run.result import Monitor
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.solvers.exact import Exact
+from partita.problems.throughput.solvers.protocol import Options
 problem = partita.read_problem(sys.argv[1], format="dnn-partitioning")
 monitor = Monitor(60)
 outcome = Exact().solve(problem, Options(), monitor)

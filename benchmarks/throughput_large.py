@@ -21,12 +21,12 @@ import msgspec
 import numpy as np
 
 import partita
-from partita.result import Monitor
-from partita.throughput.evaluate import evaluate
-from partita.throughput.instance import build_instance
-from partita.throughput.problem import DeviceKind, Operator, SavedTensor, Schedule, Tensor, ThroughputProblem
-from partita.throughput.solvers.exact import Exact
-from partita.throughput.solvers.protocol import Options
+from partita.problems.throughput.contraction.instance import build_instance
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.problem import DeviceKind, Operator, SavedTensor, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.solvers.exact import Exact
+from partita.problems.throughput.solvers.protocol import Options
+from partita.run.result import Monitor
 from throughput_contiguous import write
 
 INCEPTION, BERT = "layer-inceptionv3_inference", "operator-bert_l-12_inference"

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from partita.generators.regal import regal_problem
-from partita.throughput.problem import ThroughputProblem
-from partita.throughput.solvers.orders.blocks import Blocks, make_blocks
-from partita.throughput.solvers.orders.cutter import Cutter
-from partita.throughput.solvers.orders.genetic import Genetic
-from partita.throughput.solvers.orders.search import PartitionSearch
+from partita.problems.throughput.generators.regal import regal_problem
+from partita.problems.throughput.orders.block_problem import Blocks, make_blocks
+from partita.problems.throughput.orders.genetic import Genetic
+from partita.problems.throughput.orders.optimal_cuts import Cutter
+from partita.problems.throughput.orders.partition_search import PartitionSearch
+from partita.problems.throughput.problem import ThroughputProblem
 from throughput_contiguous import write
 
 #: (seconds, value) of every improvement.

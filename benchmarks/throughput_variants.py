@@ -33,11 +33,11 @@ CHILD = """
 import json, resource, sys
 import msgspec
 import partita
-from partita.result import Monitor
-from partita.throughput.evaluate import evaluate
-from partita.throughput.solvers.exact import Exact
-from partita.throughput.solvers.protocol import Options
-from partita.throughput.variants import split_evenly
+from partita.run.result import Monitor
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.solvers.exact import Exact
+from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.variants import split_evenly
 problem = partita.read_problem(sys.argv[1], format="dnn-partitioning")
 wanted = json.loads(sys.argv[2])
 if "memory_factor" in wanted:

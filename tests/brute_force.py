@@ -14,8 +14,8 @@ from functools import lru_cache
 import msgspec
 
 import independent_evaluator as independent
-from partita.throughput.plan import Contiguity, Plan, Stage
-from partita.throughput.problem import ThroughputProblem
+from partita.problems.throughput.plan import Contiguity, Plan, Stage
+from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["all_plans", "best", "best_acyclic", "best_free"]
 

@@ -1,6 +1,6 @@
 """A second evaluator of throughput plans, written from the definitions alone.
 
-It shares no code with ``partita.throughput.evaluate``: it reads the problem and the plan as plain data, works on sets
+It shares no code with ``partita.problems.throughput.evaluate``: it reads the problem and the plan as plain data, works on sets
 of operator ids, and recomputes everything for each stage on its own. It is slow and simple on purpose.
 
 The definitions, for a stage that holds the operators S on a device of kind d:
@@ -33,8 +33,8 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from partita.throughput.plan import Plan
-from partita.throughput.problem import ThroughputProblem
+from partita.problems.throughput.plan import Plan
+from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["Answer", "StageAnswer", "evaluate", "group_loads", "loads_of", "memory_of", "objective_of", "order_pairs"]
 

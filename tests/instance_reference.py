@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from partita.throughput.instance import Instance
+from partita.problems.throughput.contraction.instance import Instance
 
 __all__ = ["best_over_items", "instance_load", "instance_memory", "rows"]
 

@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from partita import graph as graphs_module
-from partita.throughput.plan import Contiguity, Plan, Stage
-from partita.throughput.problem import (
+from partita.problems.throughput.plan import Contiguity, Plan, Stage
+from partita.problems.throughput.problem import (
     DeviceGroup,
     DeviceKind,
     Operator,
@@ -91,7 +91,7 @@ def throughput_problems(
     supported_somewhere
         Give each operator a time on at least one kind that has devices. A plan may still not exist.
     variants
-        Those of ``partita.throughput.variants`` that the problem must use (``gpipe`` is said by ``schedules``).
+        Those of ``partita.problems.throughput.variants`` that the problem must use (``gpipe`` is said by ``schedules``).
     """
     train = draw(st.booleans()) if training is None else training
     limited = draw(st.booleans()) if memory is None else memory

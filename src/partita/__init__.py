@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
-    from partita.costs.menus.problem import hybrid_problem
-    from partita.costs.price import price
+    from partita.conductor.hybrid_planning import plan_hybrid
+    from partita.conductor.judging import evaluate
+    from partita.conductor.pipeline import bound, compare, plan, solve
     from partita.errors import (
         DisagreementError,
         FormatError,
@@ -20,61 +21,60 @@ if TYPE_CHECKING:
         TraceError,
         UnsupportedError,
     )
-    from partita.formats.detect import read_problem
-    from partita.formats.native import read_graph, write_graph, write_problem
     from partita.frontends.models import load_model
     from partita.frontends.torch import trace
-    from partita.generators.plain import plain_problem
-    from partita.generators.regal import regal_problem
     from partita.graph import Graph
-    from partita.hybrid.plan import HybridPlan, HybridStage
-    from partita.hybrid.problem import HybridProblem
-    from partita.hybrid_planning import plan_hybrid
-    from partita.judging import evaluate
-    from partita.pipeline import bound, compare, plan, solve
-    from partita.result import Bound, Event, Result, Status, StopReason
-    from partita.throughput.evaluate import Evaluation
-    from partita.throughput.plan import Plan, Stage
-    from partita.throughput.problem import ThroughputProblem
+    from partita.problems.hybrid.from_model import hybrid_problem
+    from partita.problems.hybrid.plan import HybridPlan, HybridStage
+    from partita.problems.hybrid.problem import HybridProblem
+    from partita.problems.importers import read_problem
+    from partita.problems.throughput.evaluate import Evaluation
+    from partita.problems.throughput.files.native import read_graph, write_graph, write_problem
+    from partita.problems.throughput.from_model import price
+    from partita.problems.throughput.generators.plain import plain_problem
+    from partita.problems.throughput.generators.regal import regal_problem
+    from partita.problems.throughput.plan import Plan, Stage
+    from partita.problems.throughput.problem import ThroughputProblem
+    from partita.run.result import Bound, Event, Result, Status, StopReason
 
 _HOMES = {
-    "Bound": "partita.result",
+    "Bound": "partita.run.result",
     "Cluster": "partita.cluster",
     "DisagreementError": "partita.errors",
-    "Evaluation": "partita.throughput.evaluate",
-    "Event": "partita.result",
+    "Evaluation": "partita.problems.throughput.evaluate",
+    "Event": "partita.run.result",
     "FormatError": "partita.errors",
     "Graph": "partita.graph",
-    "HybridPlan": "partita.hybrid.plan",
-    "HybridProblem": "partita.hybrid.problem",
-    "HybridStage": "partita.hybrid.plan",
+    "HybridPlan": "partita.problems.hybrid.plan",
+    "HybridProblem": "partita.problems.hybrid.problem",
+    "HybridStage": "partita.problems.hybrid.plan",
     "InputError": "partita.errors",
     "MissingExtraError": "partita.errors",
     "PartitaError": "partita.errors",
-    "Plan": "partita.throughput.plan",
-    "Result": "partita.result",
-    "Stage": "partita.throughput.plan",
-    "Status": "partita.result",
-    "StopReason": "partita.result",
-    "ThroughputProblem": "partita.throughput.problem",
+    "Plan": "partita.problems.throughput.plan",
+    "Result": "partita.run.result",
+    "Stage": "partita.problems.throughput.plan",
+    "Status": "partita.run.result",
+    "StopReason": "partita.run.result",
+    "ThroughputProblem": "partita.problems.throughput.problem",
     "TraceError": "partita.errors",
     "UnsupportedError": "partita.errors",
-    "bound": "partita.pipeline",
-    "compare": "partita.pipeline",
-    "evaluate": "partita.judging",
-    "hybrid_problem": "partita.costs.menus.problem",
+    "bound": "partita.conductor.pipeline",
+    "compare": "partita.conductor.pipeline",
+    "evaluate": "partita.conductor.judging",
+    "hybrid_problem": "partita.problems.hybrid.from_model",
     "load_model": "partita.frontends.models",
-    "plain_problem": "partita.generators.plain",
-    "plan": "partita.pipeline",
-    "plan_hybrid": "partita.hybrid_planning",
-    "price": "partita.costs.price",
-    "read_graph": "partita.formats.native",
-    "read_problem": "partita.formats.detect",
-    "regal_problem": "partita.generators.regal",
-    "solve": "partita.pipeline",
+    "plain_problem": "partita.problems.throughput.generators.plain",
+    "plan": "partita.conductor.pipeline",
+    "plan_hybrid": "partita.conductor.hybrid_planning",
+    "price": "partita.problems.throughput.from_model",
+    "read_graph": "partita.problems.throughput.files.native",
+    "read_problem": "partita.problems.importers",
+    "regal_problem": "partita.problems.throughput.generators.regal",
+    "solve": "partita.conductor.pipeline",
     "trace": "partita.frontends.torch",
-    "write_graph": "partita.formats.native",
-    "write_problem": "partita.formats.native",
+    "write_graph": "partita.problems.throughput.files.native",
+    "write_problem": "partita.problems.throughput.files.native",
 }
 
 __version__ = "0.1.0"

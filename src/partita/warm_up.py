@@ -9,18 +9,18 @@ import subprocess
 import sys
 import time
 
-from partita.baselines import DEFAULT_BASELINES
-from partita.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
-from partita.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
-from partita.hybrid.solvers.protocol import HybridOptions
-from partita.result import Monitor
-from partita.throughput.bounds.charge import ChargeBound
-from partita.throughput.bounds.covering import CoveringBound
-from partita.throughput.bounds.node import NodeBound
-from partita.throughput.plan import Contiguity
-from partita.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
-from partita.throughput.solvers import DEFAULT_SOLVERS
-from partita.throughput.solvers.protocol import Options, Solver
+from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
+from partita.problems.hybrid.solvers.protocol import HybridOptions
+from partita.problems.throughput.baselines import DEFAULT_BASELINES
+from partita.problems.throughput.bounds.covering import CoveringBound
+from partita.problems.throughput.bounds.forced_transfers import ChargeBound
+from partita.problems.throughput.bounds.node import NodeBound
+from partita.problems.throughput.plan import Contiguity
+from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.solvers import DEFAULT_SOLVERS
+from partita.problems.throughput.solvers.protocol import Options, Solver
+from partita.run.result import Monitor
 
 __all__ = ["main"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import partita as pt
 from cost_graphs import make_graph
-from partita.generators.regal import regal_problem
-from partita.throughput.evaluate import evaluate
-from partita.throughput.problem import ThroughputProblem
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.generators.regal import regal_problem
+from partita.problems.throughput.problem import ThroughputProblem
 
 
 def read(path: Path) -> ThroughputProblem:

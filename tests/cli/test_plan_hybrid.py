@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 
 import partita as pt
 from partita.cli.plan_hybrid import Counts
-from partita.hybrid.evaluate import evaluate
+from partita.problems.hybrid.evaluate import evaluate
 
 FIELDS = {"n_layer": "8", "n_embd": "256", "n_head": "8", "vocab_size": "2000"}
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import brute_force
 from cli.conftest import Run, workload
+from partita.conductor.pipeline import solve
+from partita.conductor.sweep import Point, grid, relaxes, scale_bandwidth, sweep
 from partita.errors import InputError
-from partita.pipeline import solve
-from partita.result import StopReason
-from partita.sweep import Point, grid, relaxes, scale_bandwidth, sweep
-from partita.throughput.evaluate import evaluate
-from partita.throughput.problem import ThroughputProblem
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.run.result import StopReason
 from strategies import examples, plans, throughput_problems
 
 Call = Callable[..., Run]
@@ -113,7 +113,7 @@ def test_ctrl_c_writes_the_rows_so_far(
         result = solve(problem, **options)  # type: ignore[arg-type]
         return dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED) if len(calls) == 2 else result
 
-    monkeypatch.setattr("partita.sweep.solve", interrupted)
+    monkeypatch.setattr("partita.conductor.sweep.solve", interrupted)
     table = tmp_path / "rows.csv"
     run = partita("sweep", chain, "--devices", "1,2,3", "--csv", table, "--json")
     assert run.code == 130
@@ -147,7 +147,7 @@ def test_work_is_reused(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     With transfers of 100 one device is best, so the optimum for four devices is the one for three, two and one.
     """
-    from partita.formats.detect import read_problem
+    from partita.problems.importers import read_problem
 
     chain.write_text(json.dumps(workload(edges=[{"sourceId": 0, "destId": 1, "cost": 100.0}])))
     base = read_problem(chain).replace(memory_bytes=float("inf"))
@@ -157,7 +157,7 @@ def test_work_is_reused(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         solved.append(problem.device_count)
         return solve(problem, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("partita.sweep.solve", counted)
+    monkeypatch.setattr("partita.conductor.sweep.solve", counted)
     found = sweep(grid([1, 2, 3, 4], [], []), lambda point: base.replace(accelerators=point.devices))
     # c is not tied to the others here: two devices give max(2 + 3, 4) = 5, which no number of devices beats.
     assert [row.result.objective for row in found.rows] == [9.0, 5.0, 5.0, 5.0]
@@ -167,7 +167,7 @@ def test_work_is_reused(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_harder_points_plan_is_handed_on(chain: Path) -> None:
     """A solver that only ever uses one device is improved by its baselines, never made worse by its neighbours."""
-    from partita.formats.detect import read_problem
+    from partita.problems.importers import read_problem
 
     base = read_problem(chain)
     found = sweep(
@@ -217,7 +217,7 @@ def test_a_sweep_agrees_with_brute_force(problem: ThroughputProblem) -> None:
 
 def test_gpipe_with_more_microbatches_is_not_relaxed(chain: Path) -> None:
     """More devices with more microbatches may need more memory; 1F1B holds no more than it has stages."""
-    from partita.formats.detect import read_problem
+    from partita.problems.importers import read_problem
 
     base = read_problem(chain)
 
@@ -236,7 +236,7 @@ def test_ctrl_c_during_a_baseline_counts(partita: Call, chain: Path, monkeypatch
     """A signal while the first baseline runs: the point's row is kept, and the command ends with 130."""
     import signal
 
-    from partita.baselines.single_device import SingleDevice
+    from partita.problems.throughput.baselines.single_device import SingleDevice
 
     original = SingleDevice.solve
 

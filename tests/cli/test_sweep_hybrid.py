@@ -12,9 +12,9 @@ import pytest
 
 import partita as pt
 from partita.cluster import Cluster
+from partita.conductor.hybrid_sweep import scale_cluster
 from partita.errors import InputError
-from partita.hybrid.problem import Configuration, Edge, HybridProblem, Layer
-from partita.hybrid_sweep import scale_cluster
+from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 
 
 @pytest.fixture

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 
 import brute_force
-import partita.baselines
-import partita.proving
-from partita.result import Bound, Monitor
-from partita.throughput.bounds.protocol import BoundMethod
-from partita.throughput.evaluate import evaluate
-from partita.throughput.problem import DeviceKind, Operator, ThroughputProblem
-from partita.throughput.solvers.protocol import Options
+import partita.problems.throughput.baselines
+import partita.problems.throughput.proving
+from partita.problems.throughput.bounds.protocol import BoundMethod
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.problem import DeviceKind, Operator, ThroughputProblem
+from partita.problems.throughput.solvers.protocol import Options
+from partita.run.result import Bound, Monitor
 from strategies import examples, random_problem, throughput_problems
 
-BOUNDS: tuple[BoundMethod, ...] = partita.proving.ALL_BOUNDS
+BOUNDS: tuple[BoundMethod, ...] = partita.problems.throughput.proving.ALL_BOUNDS
 
 every_bound = pytest.mark.parametrize("component", BOUNDS, ids=lambda component: component.name)
 
@@ -104,7 +104,9 @@ def test_never_above_a_plan_of_a_larger_problem(component: BoundMethod, training
     bound = compute(component, problem, Monitor(2.0))
     if bound is None:
         pytest.skip("not supported")
-    plans = [b.solve(problem, Options(), Monitor(10.0)).plan for b in partita.baselines.DEFAULT_BASELINES]
+    plans = [
+        b.solve(problem, Options(), Monitor(10.0)).plan for b in partita.problems.throughput.baselines.DEFAULT_BASELINES
+    ]
     values = [evaluate(problem, plan).objective for plan in plans if plan is not None]
     assert bound.value <= min(values) * (1 + SLACK)
 

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 
 import brute_force
-import partita.baselines
-import partita.throughput.solvers
-from partita.result import Monitor
-from partita.throughput.evaluate import evaluate
-from partita.throughput.plan import Contiguity
-from partita.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.throughput.solvers.protocol import Options, Outcome, Solver
+import partita.problems.throughput.baselines
+import partita.problems.throughput.solvers
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.plan import Contiguity
+from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.solvers.protocol import Options, Outcome, Solver
+from partita.run.result import Monitor
 from strategies import examples, random_problem, throughput_problems
 
-SOLVERS: tuple[Solver, ...] = partita.throughput.solvers.DEFAULT_SOLVERS
-BASELINES: tuple[Solver, ...] = partita.baselines.DEFAULT_BASELINES
+SOLVERS: tuple[Solver, ...] = partita.problems.throughput.solvers.DEFAULT_SOLVERS
+BASELINES: tuple[Solver, ...] = partita.problems.throughput.baselines.DEFAULT_BASELINES
 
 CONTIGUITIES: tuple[Contiguity, ...] = ("acyclic", "free")
 

@@ -20,9 +20,9 @@ from partita.costs.menus import LayerMenus, MenuEntry, layer_menus, model_flops
 from partita.costs.table import CostRow, CostTable
 from partita.errors import InputError, UnsupportedError
 from partita.graph import Graph
-from partita.hybrid.problem import Configuration
-from partita.throughput.evaluate import evaluate
-from partita.throughput.plan import Plan, Stage
+from partita.problems.hybrid.problem import Configuration
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.plan import Plan, Stage
 
 S, B, H, A, V = 512, 2, 1024, 16, 5120
 SIZE = S * B * H

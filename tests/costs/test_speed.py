@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from partita.cluster import Cluster
-from partita.costs.price import price
 from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.problems.throughput.from_model import price
 
 
 def test_fifty_thousand_operators() -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 import independent_evaluator
 import partita as pt
 from partita.cli import main
-from partita.reports.modules import stage_modules
+from partita.problems.throughput.report.modules import stage_modules
 
 #: Small relatives of real models: name, configuration fields.
 SMALL = (

@@ -12,7 +12,7 @@ from partita.cli.common import emit_json, file_options, positive, read_file, wei
 from partita.cli.variants import schedule_option, variant_options
 
 if TYPE_CHECKING:
-    from partita.result import Bound
+    from partita.run.result import Bound
 
 __all__ = ["bound"]
 
@@ -28,9 +28,9 @@ __all__ = ["bound"]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def bound(file: str, method: str | None, time_limit: float, as_json: bool, **reading: Any) -> int:
     """Prove a lower bound on the best objective of the problem in FILE."""
-    from partita.hybrid.problem import HybridProblem
-    from partita.pipeline import bound as run
-    from partita.pipeline import proof
+    from partita.conductor.pipeline import bound as run
+    from partita.conductor.pipeline import proof
+    from partita.problems.hybrid.problem import HybridProblem
     from partita.units import format_time
 
     problem = read_file(file, **reading)

@@ -11,17 +11,17 @@ import click
 
 from partita.cli.variants import apply_variants, chosen_variants
 from partita.errors import InputError, UnsupportedError
-from partita.result import Event, Progress, Result, Status, StopReason, relative_gap
+from partita.run.result import Event, Progress, Result, Status, StopReason, relative_gap
 from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from partita.hybrid.problem import HybridProblem
-    from partita.pipeline import ThroughputResult
-    from partita.throughput.evaluate import Evaluation
-    from partita.throughput.plan import Plan
-    from partita.throughput.problem import ThroughputProblem
+    from partita.conductor.pipeline import ThroughputResult
+    from partita.problems.hybrid.problem import HybridProblem
+    from partita.problems.throughput.evaluate import Evaluation
+    from partita.problems.throughput.plan import Plan
+    from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = [
     "Listed",
@@ -166,8 +166,8 @@ def read_file(
     """
     import msgspec
 
-    from partita.formats.detect import detect_format, read_problem
-    from partita.hybrid.problem import HybridProblem
+    from partita.problems.hybrid.problem import HybridProblem
+    from partita.problems.importers import detect_format, read_problem
 
     problem = read_problem(path, file_format, problem_kind, scale_communication=scale_communication)
     if isinstance(problem, HybridProblem):
@@ -205,7 +205,7 @@ def print_notes(notes: tuple[str, ...], path: str, file_format: str | None) -> N
 
     A problem that partita wrote carries notes about its making; only foreign files are a surprise to warn of.
     """
-    from partita.formats.detect import detect_format
+    from partita.problems.importers import detect_format
 
     foreign = (file_format or detect_format(path)) != "partita"
     for note in notes if foreign else ():
@@ -307,7 +307,7 @@ def _pipeline_lines(result: ThroughputResult) -> list[str]:
 
 def pipeline_line(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> str:
     """Depth of the pipeline and the time one sample takes, in words."""
-    from partita.throughput.latency import pipeline_of
+    from partita.problems.throughput.sample_latency import pipeline_of
 
     found = pipeline_of(problem, plan, evaluation)
     stages = f"{found.stages} stage{'s' if found.stages != 1 else ''}"
@@ -322,7 +322,7 @@ def pipeline_line(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation
 def write_result(path: str | None, document: dict[str, Any]) -> None:
     """Write the result file, if one was asked for."""
     if path is not None:
-        from partita.formats.document import write_json
+        from partita.documents.document import write_json
 
         write_json(path, document)
 

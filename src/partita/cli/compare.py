@@ -38,10 +38,10 @@ from partita.cli.plan_hybrid import (
 )
 from partita.cli.variants import VARIANT_OPTIONS, apply_variants, variant_options
 from partita.errors import InputError
-from partita.result import StopReason
+from partita.run.result import StopReason
 
 if TYPE_CHECKING:
-    from partita.throughput.plan import Contiguity
+    from partita.problems.throughput.plan import Contiguity
 
 __all__ = ["compare"]
 
@@ -93,14 +93,14 @@ def compare(
     from pathlib import Path
 
     from partita.cli.hybrid import compare_hybrid_file
-    from partita.comparison import adopt_better, judge_plan
-    from partita.comparison import compare as run_baselines
-    from partita.formats.detect import read_any_plan
-    from partita.formats.native import result_document
-    from partita.hybrid.problem import HybridProblem
-    from partita.pipeline import solve as run
-    from partita.reports.model_plan import comparison_documents
-    from partita.reports.tables import comparison_table
+    from partita.conductor.comparison import adopt_better, judge_plan
+    from partita.conductor.comparison import compare as run_baselines
+    from partita.conductor.pipeline import solve as run
+    from partita.problems.hybrid.problem import HybridProblem
+    from partita.problems.importers import read_any_plan
+    from partita.problems.throughput.files.native import result_document
+    from partita.problems.throughput.report.model_plan import comparison_documents
+    from partita.problems.throughput.report.tables import comparison_table
 
     check_writable(output)
     pricing = take_pricing(options)
@@ -113,7 +113,7 @@ def compare(
     per_batch = options.pop("weight_sync_per_batch")
     hybrid = {name: options.pop(name) for name in HYBRID_OPTIONS}
     if is_model(what):
-        from partita.costs.price import price
+        from partita.problems.throughput.from_model import price
 
         if cluster is None:
             raise InputError(f"{what} is a model; say what to split it over with --cluster, for example 4xA100-80GB")

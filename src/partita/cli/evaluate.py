@@ -24,12 +24,12 @@ __all__ = ["evaluate"]
 def evaluate(file: str, plan_file: str, as_json: bool, **reading: Any) -> int:
     """Evaluate PLAN (a result file, or a split file) on the problem in FILE."""
     from partita.cli.hybrid import evaluate_hybrid
-    from partita.formats.detect import read_any_plan
-    from partita.formats.native import plan_document
-    from partita.hybrid.problem import HybridProblem
-    from partita.reports.modules import stage_modules
-    from partita.reports.tables import memory_table, stage_table
-    from partita.throughput.evaluate import evaluate as run
+    from partita.problems.hybrid.problem import HybridProblem
+    from partita.problems.importers import read_any_plan
+    from partita.problems.throughput.evaluate import evaluate as run
+    from partita.problems.throughput.files.native import plan_document
+    from partita.problems.throughput.report.modules import stage_modules
+    from partita.problems.throughput.report.tables import memory_table, stage_table
     from partita.units import format_time
 
     problem = read_file(file, **reading)

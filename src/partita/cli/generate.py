@@ -12,7 +12,7 @@ from partita.cli.model import is_model, model_options, pricing_arguments, read_c
 from partita.errors import InputError
 
 if TYPE_CHECKING:
-    from partita.throughput.problem import ThroughputProblem
+    from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["convert", "generate"]
 
@@ -52,7 +52,7 @@ def generate() -> None:
 @click.option("--output", required=True, type=click.Path(), metavar="P.json", help="Write the problem.")
 def regal(output: str, memory: float | None, **options: Any) -> int:
     """A graph like the synthetic ones of REGAL, with work and tensors of the same unit (docs/instances.md)."""
-    from partita.generators.regal import regal_problem
+    from partita.problems.throughput.generators.regal import regal_problem
 
     check_writable(output)
     _write(output, regal_problem(memory_bytes=memory, **options))
@@ -85,8 +85,8 @@ def convert(
 
     With --memory, what exceeds it is streamed. The backward part of training is left out (docs/instances.md).
     """
-    from partita.generators.plain import plain_problem
-    from partita.throughput.variants import reload_at
+    from partita.problems.throughput.generators.plain import plain_problem
+    from partita.problems.throughput.variants import reload_at
 
     check_writable(output)
     problem = _read(what, cluster, options)
@@ -116,8 +116,8 @@ def _read(what: str, cluster: str | None, options: dict[str, Any]) -> Throughput
     if not is_model(what):
         problem: ThroughputProblem = read_file(what, devices=None, memory=None, **reading)
         return problem
-    from partita.costs.price import price
-    from partita.sweep import scale_bandwidth
+    from partita.conductor.sweep import scale_bandwidth
+    from partita.problems.throughput.from_model import price
 
     if cluster is None:
         raise InputError(f"{what} is a model; say what prices it with --cluster, for example 4xA100-80GB")
@@ -131,7 +131,7 @@ def _read(what: str, cluster: str | None, options: dict[str, Any]) -> Throughput
 
 
 def _write(output: str, problem: ThroughputProblem) -> None:
-    from partita.formats.native import write_problem
+    from partita.problems.throughput.files.native import write_problem
 
     write_problem(output, problem)
     print(

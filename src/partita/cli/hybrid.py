@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from partita.cli.common import check_writable, console, emit_json, exit_code, progress_line, write_result
 
 if TYPE_CHECKING:
-    from partita.hybrid.evaluate import HybridEvaluation
-    from partita.hybrid.plan import HybridPlan
-    from partita.hybrid.problem import HybridProblem
-    from partita.hybrid_pipeline import HybridResult
+    from partita.conductor.hybrid_pipeline import HybridResult
+    from partita.problems.hybrid.evaluate import HybridEvaluation
+    from partita.problems.hybrid.plan import HybridPlan
+    from partita.problems.hybrid.problem import HybridProblem
 
 __all__ = ["compare_hybrid_file", "evaluate_hybrid", "hybrid_summary", "solve_hybrid_file"]
 
@@ -28,8 +28,8 @@ def solve_hybrid_file(
     as_json: bool,
 ) -> int:
     """Solve, write and show."""
-    from partita.formats.hybrid import hybrid_result_document
-    from partita.hybrid_pipeline import solve_hybrid
+    from partita.conductor.hybrid_pipeline import solve_hybrid
+    from partita.problems.hybrid.files.native import hybrid_result_document
 
     check_writable(output)
     with progress_line(problem.unit, "planning") as progress:
@@ -62,12 +62,12 @@ def compare_hybrid_file(
     """Put every recipe, and the plans of result files, beside the plan."""
     from pathlib import Path
 
-    from partita.formats.hybrid import hybrid_result_document, read_hybrid_plan
-    from partita.hybrid.step_time import step_time
-    from partita.hybrid_comparison import adopt_better_hybrid, compare_hybrid, judge_hybrid
-    from partita.hybrid_pipeline import solve_hybrid
-    from partita.reports.hybrid_comparison import hybrid_comparison_table, recipe_documents, step_document
-    from partita.result import StopReason
+    from partita.conductor.hybrid_comparison import adopt_better_hybrid, compare_hybrid, judge_hybrid
+    from partita.conductor.hybrid_pipeline import solve_hybrid
+    from partita.problems.hybrid.files.native import hybrid_result_document, read_hybrid_plan
+    from partita.problems.hybrid.report.comparison import hybrid_comparison_table, recipe_documents, step_document
+    from partita.problems.hybrid.step_time import step_time
+    from partita.run.result import StopReason
 
     # Plans are read first: a mistake there should not cost the time of the search.
     expert_rows = [
@@ -113,8 +113,8 @@ def hybrid_summary(result: HybridResult) -> list[str]:
 
 def evaluate_hybrid(problem: HybridProblem, plan_file: str, *, as_json: bool) -> int:
     """Evaluate the plan of a result file."""
-    from partita.formats.hybrid import hybrid_plan_document, read_hybrid_plan
-    from partita.hybrid.evaluate import evaluate
+    from partita.problems.hybrid.evaluate import evaluate
+    from partita.problems.hybrid.files.native import hybrid_plan_document, read_hybrid_plan
     from partita.units import format_time
 
     plan = read_hybrid_plan(plan_file)
@@ -143,7 +143,7 @@ def evaluate_hybrid(problem: HybridProblem, plan_file: str, *, as_json: bool) ->
 
 
 def _show(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> None:
-    from partita.reports.hybrid import hybrid_table, link_table
+    from partita.problems.hybrid.report.plan_table import hybrid_table, link_table
 
     screen = console()
     screen.print(hybrid_table(problem, plan, evaluation))

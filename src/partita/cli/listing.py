@@ -35,7 +35,7 @@ def _components(key: str, components: Iterable[Any], as_json: bool) -> int:
 @_json_option
 def solvers(as_json: bool) -> int:
     """List the solvers."""
-    from partita.throughput.solvers import DEFAULT_SOLVERS
+    from partita.problems.throughput.solvers import DEFAULT_SOLVERS
 
     return _components("solvers", DEFAULT_SOLVERS, as_json)
 
@@ -44,7 +44,7 @@ def solvers(as_json: bool) -> int:
 @_json_option
 def bounds(as_json: bool) -> int:
     """List the bounds."""
-    from partita.proving import ALL_BOUNDS
+    from partita.problems.throughput.proving import ALL_BOUNDS
 
     return _components("bounds", ALL_BOUNDS, as_json)
 
@@ -53,8 +53,8 @@ def bounds(as_json: bool) -> int:
 @_json_option
 def baselines(as_json: bool) -> int:
     """List the baselines: what people do by hand. Those for hybrid plans come last."""
-    from partita.baselines import DEFAULT_BASELINES
-    from partita.hybrid.recipes import DEFAULT_RECIPES
+    from partita.problems.hybrid.baselines import DEFAULT_RECIPES
+    from partita.problems.throughput.baselines import DEFAULT_BASELINES
 
     families: dict[str, Iterable[Any]] = {"throughput": DEFAULT_BASELINES, "hybrid": DEFAULT_RECIPES}
     if as_json:

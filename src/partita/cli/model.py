@@ -56,7 +56,7 @@ def is_model(text: str) -> bool:
         return True
     path = Path(text)
     if path.suffix == ".json" and path.is_file():
-        from partita.formats.document import document_keys, read_bytes
+        from partita.documents.document import document_keys, read_bytes
 
         tag = document_keys(read_bytes(path), path).get("format")
         return tag is not None and bytes(tag) == b'"partita.graph"'
@@ -76,7 +76,7 @@ def read_model(
     if text.endswith(".onnx"):
         raise UnsupportedError(f"{text}: ONNX models are not read yet; give a PyTorch callable or a graph file")
     if not text.startswith("hf:") and text.endswith(".json"):
-        from partita.formats.native import read_graph
+        from partita.problems.throughput.files.native import read_graph
 
         graph = read_graph(text)
         if training and not graph.training:

@@ -95,9 +95,9 @@ def plan(
     if chosen == "hybrid" and not graph.training:
         raise InputError("objective hybrid plans training; add --training, or use --objective throughput")
 
-    from partita.formats.native import write_graph, write_problem
-    from partita.pipeline import plan as run
-    from partita.reports.model_plan import model_plan_document, model_plan_tables
+    from partita.conductor.pipeline import plan as run
+    from partita.problems.throughput.files.native import write_graph, write_problem
+    from partita.problems.throughput.report.model_plan import model_plan_document, model_plan_tables
 
     if graph_output is not None:
         write_graph(graph_output, graph)

@@ -158,7 +158,7 @@ def check_objective_options(objective: str, solver: str | None, *, planned: bool
 
     With ``planned`` false the objective is that of a file, which has no other, and options of models are not looked at.
     """
-    from partita.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
+    from partita.problems.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
 
     context = click.get_current_context()
     foreign: tuple[str, ...] = THROUGHPUT_OPTIONS if objective == "hybrid" else HYBRID_OPTIONS
@@ -242,9 +242,9 @@ def plan_hybrid_model(
 ) -> int:
     """Plan, write and show."""
     from partita.cli.hybrid import hybrid_summary
-    from partita.formats.native import write_problem
-    from partita.hybrid_planning import plan_hybrid
-    from partita.reports.hybrid_plan import hybrid_model_document, hybrid_model_tables
+    from partita.conductor.hybrid_planning import plan_hybrid
+    from partita.problems.hybrid.report.model_plan import hybrid_model_document, hybrid_model_tables
+    from partita.problems.throughput.files.native import write_problem
 
     with progress_line("s", "planning") as progress:
         answer = plan_hybrid(
@@ -295,12 +295,12 @@ def compare_hybrid_model(
     from pathlib import Path
 
     from partita.cli.hybrid import hybrid_summary
-    from partita.formats.hybrid import read_hybrid_plan
-    from partita.hybrid.step_time import step_time
-    from partita.hybrid_comparison import adopt_better_hybrid, judge_hybrid
-    from partita.hybrid_planning import plan_hybrid, update_times
-    from partita.reports.hybrid_comparison import hybrid_comparison_table
-    from partita.reports.hybrid_plan import hybrid_model_document
+    from partita.conductor.hybrid_comparison import adopt_better_hybrid, judge_hybrid
+    from partita.conductor.hybrid_planning import plan_hybrid, update_times
+    from partita.problems.hybrid.files.native import read_hybrid_plan
+    from partita.problems.hybrid.report.comparison import hybrid_comparison_table
+    from partita.problems.hybrid.report.model_plan import hybrid_model_document
+    from partita.problems.hybrid.step_time import step_time
 
     if not graph.training:
         raise InputError("objective hybrid plans training; add --training, or use --objective throughput")

@@ -24,7 +24,7 @@ from partita.cli.variants import schedule_option, variant_options
 from partita.errors import InputError
 
 if TYPE_CHECKING:
-    from partita.throughput.plan import Contiguity
+    from partita.problems.throughput.plan import Contiguity
 
 __all__ = ["solve"]
 
@@ -51,13 +51,13 @@ def solve(
 ) -> int:
     """Split the problem in FILE over its devices."""
     from partita.cli.hybrid import solve_hybrid_file
-    from partita.formats.dnn_partitioning import split_document
-    from partita.formats.document import write_json
-    from partita.formats.native import result_document
-    from partita.hybrid.problem import HybridProblem
-    from partita.pipeline import solve as run
-    from partita.reports.modules import stage_modules
-    from partita.reports.tables import memory_table, stage_table
+    from partita.conductor.pipeline import solve as run
+    from partita.documents.document import write_json
+    from partita.problems.hybrid.problem import HybridProblem
+    from partita.problems.throughput.files.dnn_partitioning import split_document
+    from partita.problems.throughput.files.native import result_document
+    from partita.problems.throughput.report.modules import stage_modules
+    from partita.problems.throughput.report.tables import memory_table, stage_table
 
     check_writable(output)
     check_writable(split_output)

@@ -27,8 +27,8 @@ from partita.cli.sweep_hybrid import HybridRun, SweepSource, sweep_hybrid_points
 from partita.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from partita.sweep import Point
-    from partita.throughput.problem import ThroughputProblem
+    from partita.conductor.sweep import Point
+    from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["sweep"]
 
@@ -94,9 +94,9 @@ def sweep(
     the cluster: --cluster A100-80GB --devices 2,4,8. Points that have no plan are rows, too. Ctrl-C writes the rows so
     far and ends with status 130.
     """
-    from partita.reports.sweep import sweep_csv, sweep_document, sweep_table
-    from partita.sweep import grid
-    from partita.sweep import sweep as run
+    from partita.conductor.sweep import grid
+    from partita.conductor.sweep import sweep as run
+    from partita.problems.throughput.report.sweep import sweep_csv, sweep_document, sweep_table
 
     for path in (csv_path, plot_path, output):
         check_writable(path)
@@ -125,11 +125,11 @@ def sweep(
     document = sweep_document(name, unit, found)
     write_result(output, document)
     if csv_path is not None:
-        from partita.formats.document import write_atomic
+        from partita.documents.document import write_atomic
 
         write_atomic(csv_path, sweep_csv(found).encode())
     if plot_path is not None and found.rows:
-        from partita.reports.plots import save_sweep
+        from partita.tables.plots import save_sweep
 
         save_sweep(plot_path, document)
     if as_json:
@@ -185,7 +185,7 @@ def _read(
 
 def _problems(source: SweepSource) -> tuple[Callable[[Point], ThroughputProblem], str, str]:
     """The throughput problem at a point, a name for the whole, and the time unit."""
-    from partita.sweep import scale_bandwidth
+    from partita.conductor.sweep import scale_bandwidth
 
     base = source.problem
     if base is not None:
@@ -198,7 +198,7 @@ def _problems(source: SweepSource) -> tuple[Callable[[Point], ThroughputProblem]
             return scale_bandwidth(changed, point.bandwidth)
 
         return from_file, stated.name, stated.unit
-    from partita.costs.price import price
+    from partita.problems.throughput.from_model import price
 
     graph, text = source.graph, source.text
     assert graph is not None

@@ -12,9 +12,9 @@ from partita.cli.plan_hybrid import hybrid_pricing
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
+    from partita.conductor.hybrid_sweep import HybridSweepRow
+    from partita.conductor.sweep import Point
     from partita.graph import Graph
-    from partita.hybrid_sweep import HybridSweepRow
-    from partita.sweep import Point
 
 __all__ = ["HybridRun", "SweepSource", "sweep_hybrid_points"]
 
@@ -36,7 +36,7 @@ class SweepSource:
     @property
     def hybrid(self) -> bool:
         """Whether hybrid plans are wanted."""
-        from partita.hybrid.problem import HybridProblem
+        from partita.problems.hybrid.problem import HybridProblem
 
         return self.objective == "hybrid" or isinstance(self.problem, HybridProblem)
 
@@ -63,9 +63,9 @@ def sweep_hybrid_points(
     as_json: bool,
 ) -> int:
     """Sweep, write and show."""
-    from partita.formats.document import write_atomic
-    from partita.hybrid_sweep import change_problem, scale_cluster, sweep_hybrid
-    from partita.reports.hybrid_sweep import (
+    from partita.conductor.hybrid_sweep import change_problem, scale_cluster, sweep_hybrid
+    from partita.documents.document import write_atomic
+    from partita.problems.hybrid.report.sweep import (
         hybrid_sweep_csv,
         hybrid_sweep_document,
         hybrid_sweep_table,
@@ -97,8 +97,8 @@ def sweep_hybrid_points(
 
 
 def _solve(source: SweepSource, point: Point, run: HybridRun, progress: Any) -> HybridSweepRow:
-    from partita.hybrid_planning import plan_hybrid
-    from partita.hybrid_sweep import change_problem, from_model_plan, scale_cluster, solve_point
+    from partita.conductor.hybrid_planning import plan_hybrid
+    from partita.conductor.hybrid_sweep import change_problem, from_model_plan, scale_cluster, solve_point
 
     if source.graph is None or source.cluster is None:
         return solve_point(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from partita.throughput.problem import ThroughputProblem
+    from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["VARIANT_OPTIONS", "apply_variants", "chosen_variants", "schedule_option", "variant_options"]
 
@@ -94,7 +94,7 @@ def apply_variants(
     """The problem with the variants that were asked for."""
     import msgspec
 
-    from partita.throughput.variants import reload_at, split_evenly
+    from partita.problems.throughput.variants import reload_at, split_evenly
 
     changes: dict[str, Any] = {}
     if communication is not None:

@@ -10,12 +10,12 @@ __all__ = ["cached", "warm_up"]
 
 def cached() -> bool:
     """Whether the kernels of the contiguous solver have been compiled on this machine before."""
-    from partita.kernels.search import search
+    from partita.kernels.throughput.search import search
 
     folder = str(search.stats.cache_path)  # type: ignore[attr-defined]
     if not os.path.isdir(folder):
         return False
-    source = os.path.getmtime(os.path.join(os.path.dirname(__file__), "search.py"))
+    source = os.path.getmtime(os.path.join(os.path.dirname(__file__), "throughput", "search.py"))
     indices = [name for name in os.listdir(folder) if name.startswith("search.search-") and name.endswith(".nbi")]
     return any(os.path.getmtime(os.path.join(folder, name)) >= source for name in indices)
 
@@ -24,10 +24,10 @@ def warm_up() -> None:
     """Compile every kernel of the contiguous solver, or load it if that was done before, on two items and one net."""
     import numpy as np
 
-    from partita.kernels import closures, ideals, search, slicing
-    from partita.kernels.anneal import anneal
-    from partita.kernels.arrays import as_arrays
-    from partita.kernels.search_state import new_scratch, new_store
+    from partita.kernels.throughput import closures, ideals, search, slicing
+    from partita.kernels.throughput.anneal_acyclic import anneal
+    from partita.kernels.throughput.arrays import as_arrays
+    from partita.kernels.throughput.search_state import new_scratch, new_store
 
     none: list[Any] = []
     a = as_arrays(

@@ -9,9 +9,9 @@ import msgspec
 
 from partita.catalogue.specs import DeviceSpec
 from partita.cluster import Cluster, DeviceGroup, LinkPath, Machine
-from partita.costs.hierarchy import inside_paths
 from partita.errors import InputError, UnsupportedError
-from partita.hybrid.problem import Hierarchy
+from partita.problems.hybrid.problem import Hierarchy
+from partita.problems.throughput.machine_groups import inside_paths
 
 __all__ = ["Machines", "find_machines"]
 

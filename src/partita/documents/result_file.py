@@ -1,0 +1,78 @@
+"""What result files have in common, whatever kind of plan they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from partita.documents.document import document_keys, read_bytes
+from partita.errors import FormatError, InputError
+from partita.run.result import Result
+
+__all__ = ["RESULT_FORMAT", "RESULT_VERSION", "read_plan_bytes", "result_envelope"]
+
+RESULT_FORMAT = "partita.run.result"
+RESULT_VERSION = 1
+
+
+def read_plan_bytes(path: str | Path) -> bytes:
+    """The plan of a result file, undecoded.
+
+    Raises
+    ------
+    FormatError
+        If the file is not a result file of this version.
+    InputError
+        If it holds no plan.
+    """
+    keys = document_keys(read_bytes(path), path)
+    if "format" not in keys or msgspec.json.decode(keys["format"]) != RESULT_FORMAT:
+        raise FormatError(f"{path} is not a {RESULT_FORMAT} file")
+    number = msgspec.json.decode(keys.get("version", msgspec.Raw(b"null")))
+    if number != RESULT_VERSION:
+        raise FormatError(f"{path}: version {number!r} of {RESULT_FORMAT} is not known here; expected {RESULT_VERSION}")
+    plan = bytes(keys.get("plan", msgspec.Raw(b"null")))
+    if plan == b"null":
+        raise InputError(f"{path} holds no plan")
+    return plan
+
+
+def result_envelope(
+    result: Result[Any, Any, Any], digest: str, plan: dict[str, Any] | None, **extra: Any
+) -> dict[str, Any]:
+    """A ``partita.run.result`` document.
+
+    Parameters
+    ----------
+    result
+        What a run answered.
+    digest
+        SHA-256 of the problem's document.
+    plan
+        The plan's document, None without a plan.
+    extra
+        Further top-level keys.
+    """
+    problem = result.problem
+    return {
+        "format": RESULT_FORMAT,
+        "version": RESULT_VERSION,
+        "objective": result.objective,
+        "bound": None if result.bound is None else result.bound.value,
+        "gap": result.gap,
+        "status": str(result.status),
+        "stop_reason": str(result.stop_reason),
+        "unit": problem.unit,
+        "runtime_s": result.runtime_s,
+        "solver": result.solver,
+        "seed": result.seed,
+        "reason": result.reason or None,
+        "problem": {"name": problem.name, "sha256": digest},
+        "plan": plan,
+        "bound_method": None if result.bound is None else result.bound.method,
+        "notes": list(problem.notes),
+        "statistics": result.statistics.to_dict(),
+        **extra,
+    }

@@ -1,0 +1,265 @@
+"""Decisions about plans on machines of several devices: the fewest machines that run a suffix set within a target.
+
+A group of stages shares machines. What it can be is found per inner set and number of machines, by a table over the
+devices and replicas used inside one machine; its value is the most microbatches of later groups that memory leaves room
+for. The table of the groups has the fewest machines, as that of single stages has the fewest devices.
+
+Source: Piper (NeurIPS 2021), Appendix E, with two levels; the decision form replaces its tables of times.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.kernels.compiled import compiled
+from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScratch
+from partita.kernels.hybrid.decide import NONE
+from partita.kernels.hybrid.stages import ROUNDING, jumping, learn, plain_boundary, reach, subset
+from partita.kernels.throughput.arrays import Floats, Ints, Longs
+
+__all__ = ["MachineArrays", "MachineTables", "decide_machines", "fill_group"]
+
+
+class MachineArrays(NamedTuple):
+    """What a problem with machines has beside ``HybridArrays``, over the same suffix sets.
+
+    Attributes
+    ----------
+    weight
+        (Z,) time to move the whole weights of the set between machines once.
+    cross
+        (Z,) time between machines of the edges from outside the set into it.
+    edge_time
+        (m,) time between machines of each edge.
+    size
+        [devices per machine; machines]
+    """
+
+    weight: Floats
+    cross: Floats
+    edge_time: Floats
+    size: Longs
+
+
+class MachineTables(NamedTuple):
+    """Tables of a decision; a machine has K devices.
+
+    Attributes
+    ----------
+    fewest
+        (Z, S + 1) fewest machines that run the set with degrees that add up to at most s.
+    group
+        (Z, S + 1) how: (inner set · (machines + 1) + machines of the group) · (K + 1) + replicas in one machine.
+    room
+        (Z, K + 1, K + 1) of one group: most microbatches of later groups, per machine replica, for which the layers
+        between the inner set and this one run on so many devices with so many replicas in a machine; -1 for none.
+    stage
+        (Z, K + 1, K + 1) how: (set before · R + degree number) · (K + 1) + replicas of the last stage.
+    """
+
+    fewest: Ints
+    group: Longs
+    room: Ints
+    stage: Longs
+
+
+@compiled
+def link_time(h: HybridArrays, m: MachineArrays, inner: int, outer: int, machines: int) -> float:
+    """Time per sample that the link of each machine of a group is busy."""
+    jump = jumping(h.cross_ptr, h.cross, h.target, h.members, m.edge_time, m.edge_time, inner, outer)
+    moved = max(0.0, m.cross[outer] + m.cross[inner] - jump)
+    sync = 4.0 * (machines - 1) / (h.limits[1] if h.limits[2] != 0.0 else machines)
+    return float((moved + sync * (m.weight[outer] - m.weight[inner])) / machines)
+
+
+@compiled
+def fill_group(
+    h: HybridArrays,
+    s: HybridScratch,
+    known: HybridKnown,
+    m: MachineArrays,
+    inner: int,
+    last: int,
+    machines: int,
+    target: float,
+    outside: float,
+    low_q: int,
+    high_q: int,
+    tables: MachineTables,
+    stop: Longs,
+) -> None:
+    """Fill ``room`` and ``stage`` from one inner set up to set number ``last``, for a group on so many machines.
+
+    ``low_q`` to ``high_q`` microbatches of later groups, per machine replica, are of interest. ``outside`` is the
+    device time of the devices that neither the group nor later groups have: layers outside must fit into that.
+    """
+    devices, ranks, sets = m.size[0], h.degree.shape[0], h.work.shape[0]
+    room, how = tables.room, tables.stage
+    room[inner : last + 1] = -1
+    room[inner, 0, 0] = high_q
+    within = machines * target
+    per_batch, batch = h.limits[2] != 0.0, h.limits[1]
+    memory = h.limits[0]
+    remember = known.ptr.shape[0] > 1
+    rest, work, degree, members = h.rest, h.work, h.degree, h.members
+    for j in range(inner, last):
+        if stop[0] != 0:
+            return
+        # Devices of the machine that layers outside the set leave to those inside.
+        most = int(min(float(devices), devices + 1e-6 - (rest[j] - outside) / within))
+        least_k, least_x, most_x, best = devices + 1, devices + 1, 0, -1
+        for k in range(most + 1):
+            for x in range(k + 1):
+                if room[j, k, x] >= low_q:
+                    least_k, least_x, most_x = min(least_k, k), min(least_x, x), max(most_x, x)
+                    best = max(best, room[j, k, x])
+        if best < low_q:
+            continue
+        for o in range(j + 1, last + 1):
+            spare = int(min(float(devices), devices + 1e-6 - (rest[o] - outside) / within)) - least_k
+            if spare < 1 or work[o] - work[j] > spare * within or not subset(h, j, o):
+                continue
+            for r in range(ranks):
+                t = degree[r]
+                if t > spare or h.missing[r, o] != h.missing[r, j]:
+                    continue
+                uniform = h.uniform[r] != 0
+                compute = h.time[r, o] - h.time[r, j]
+                if compute > (spare // t) * within:
+                    continue
+                jump = jumping(h.cross_ptr, h.cross, h.target, members, h.edge_enter[r], h.edge_leave[r], j, o)
+                one = compute + max(0.0, h.enter[r, o] + h.leave[r, j] - jump)
+                weight = h.weight[r, o] - h.weight[r, j]
+                per_count, base = h.active[r, o] - h.active[r, j], h.fixed[r, o] - h.fixed[r, j]
+                shared = h.sharded[r, o] - h.sharded[r, j]
+                entry = known.kind[j * sets + o] * ranks + r if remember else 0
+                for d in range(1, spare // t + 1):
+                    if per_batch and batch % (d * machines) != 0:
+                        continue
+                    sync = 4.0 * (d - 1) * machines / batch if per_batch else 4.0 * (d - 1) / d
+                    if one + sync * weight > d * within:
+                        continue
+                    # Microbatches in flight, from the fewest that help to the most that any state asks for.
+                    low, high = -(-(low_q + least_x + d) // d), -(-(best + most_x + d) // d)
+                    budget, total = d * within - (one - compute + sync * weight), d * machines
+                    high = min(high, h.segment.shape[1] - 1)
+                    if not uniform:
+                        budget = d * within - plain_boundary(h, j, o)
+                        held = reach(h, s, j, o, r, sync, total, low, high, budget, stop)
+                    elif per_count * high + base + shared / total <= memory:
+                        held = high
+                    elif remember:
+                        free, begin = known.free[entry], known.ptr[entry]
+                        held = int(min(high, free + known.ptr[entry + 1] - begin))
+                        floor = max(low, free + 1)
+                        while floor <= held:
+                            y = (floor + held + 1) // 2
+                            place = begin + y - free - 1
+                            if not known.high[place] <= budget and not known.low[place] > budget:
+                                learn(h, s, known, place, j, o, r, y, budget, stop)
+                            if known.high[place] <= budget:
+                                floor = y + 1
+                            else:
+                                held = y - 1
+                    else:
+                        held = reach(h, s, j, o, r, sync, total, low, high, budget, stop)
+                    if held < low:
+                        continue
+                    code = (j * ranks + r) * (devices + 1) + d
+                    for k in range(least_k, min(most, devices - d * t) + 1):
+                        for x in range(least_x, min(k, most_x) + 1):
+                            value = min(room[j, k, x], d * held - x - d)
+                            if value >= low_q and value > room[o, k + d * t, x + d]:
+                                room[o, k + d * t, x + d] = value
+                                how[o, k + d * t, x + d] = code
+
+
+@compiled
+def decide_machines(
+    h: HybridArrays,
+    s: HybridScratch,
+    known: HybridKnown,
+    m: MachineArrays,
+    target: float,
+    tables: MachineTables,
+    stop: Longs,
+) -> int:
+    """Fill ``fewest`` and ``group``: returns the fewest machines for the whole model, NONE if too few, -1 if stopped.
+
+    ``target`` is the largest time per sample of a device, and of a link between machines.
+    """
+    fewest, how, room = tables.fewest, tables.group, tables.room
+    sets, width = fewest.shape
+    top, last = width - 1, sets - 1
+    devices, total = m.size[0], m.size[1]
+    target *= 1.0 + ROUNDING
+    per_batch, batch = h.limits[2] != 0.0, int(h.limits[1])
+    one_machine = devices * target
+    useful = np.zeros(sets, dtype=np.uint8)
+    fewest[:] = NONE
+    fewest[0, :] = 0
+    for i in range(sets):
+        row = fewest[i]
+        most = total - h.rest[i] / one_machine + 1e-6
+        best = NONE
+        low_s, high_s = top + 1, top
+        for k in range(width):
+            if row[k] > most:
+                row[k] = NONE
+            if row[k] < best:
+                best, high_s = row[k], k
+                low_s = min(low_s, k)
+            row[k] = best
+        if best == NONE or i == last or low_s >= top:
+            continue
+        for d in range(1, total - best + 1):
+            if stop[0] != 0:
+                return -1
+            if low_s + d > top:
+                break
+            if per_batch and batch % d != 0:
+                continue
+            end = -1
+            for o in range(i + 1, sets):
+                useful[o] = 0
+                if (
+                    best + d + np.ceil(h.rest[o] / one_machine - 1e-6) > total
+                    or h.work[o] - h.work[i] > d * one_machine
+                    or fewest[o, low_s + d] <= best + d
+                    or not subset(h, i, o)
+                    or link_time(h, m, i, o, d) > target
+                ):
+                    continue
+                useful[o] = 1
+                end = o
+            if end < 0:
+                continue
+            outside = (total - best - d) * one_machine
+            low_q, high_q = -(-low_s // d), -(-high_s // d)
+            fill_group(h, s, known, m, i, end, d, target, outside, low_q, high_q, tables, stop)
+            for o in range(i + 1, end + 1):
+                if useful[o] == 0:
+                    continue
+                into = fewest[o]
+                for x in range(1, devices + 1):
+                    held = -1
+                    for k in range(x, devices + 1):
+                        held = max(held, room[o, k, x])
+                    if held < low_q:
+                        continue
+                    shift = d * x
+                    code = (i * (total + 1) + d) * (devices + 1) + x
+                    for k in range(low_s, min(high_s, held * d, top - shift) + 1):
+                        if row[k] + d < into[k + shift]:
+                            into[k + shift] = row[k] + d
+                            how[o, k + shift] = code
+                    # Larger sums are as good, which is known early so that fewer groups are tried.
+                    value = into[min(min(high_s, held * d) + shift, top)]
+                    for k in range(min(min(high_s, held * d) + shift, top) + 1, width):
+                        if into[k] <= value:
+                            break
+                        into[k] = value
+                        how[o, k] = -1
+    return int(fewest[last, top])

@@ -1,0 +1,116 @@
+"""Simulated annealing on acyclic splits: the label of an item is its stage, labels never fall along edges.
+
+Moves take an item to another label between those of its predecessors and successors; only two stages change. Energy
+Σ (load / target)^power. Source of the energy and the move: experiments for maximum-throughput pipeline partitioning
+(pipelined inference, ICML 2024, §4, compares searches over orders).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partita.kernels.compiled import compiled
+from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
+
+__all__ = ["anneal"]
+
+
+@compiled
+def _move(a: Arrays, count: Ints, loads: Floats, kind: Ints, v: int, old: int, new: int) -> None:
+    """Move v from stage ``old`` to ``new``: pins per (net, stage) and both loads."""
+    loads[old] -= a.work[kind[old], v]
+    loads[new] += a.work[kind[new], v]
+    stages = loads.shape[0]
+    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        e = a.item_nets[p]
+        size = a.net_ptr[e + 1] - a.net_ptr[e]
+        here, there = count[e * stages + old], count[e * stages + new]
+        if here < size:
+            loads[old] -= a.net_cost[kind[old], e]
+        if there > 0:
+            loads[new] -= a.net_cost[kind[new], e]
+        here -= 1
+        there += 1
+        if here > 0:
+            loads[old] += a.net_cost[kind[old], e]
+        if there < size:
+            loads[new] += a.net_cost[kind[new], e]
+        count[e * stages + old] = here
+        count[e * stages + new] = there
+
+
+@compiled
+def anneal(
+    a: Arrays,
+    label: Ints,
+    kind: Ints,
+    target: float,
+    power: float,
+    start: float,
+    end: float,
+    trials: int,
+    seed: int,
+    stop: Longs,
+) -> float:
+    """Anneal ``label`` in place; at the end it is the best split met. Returns its largest load.
+
+    ``kind`` gives each stage's device kind; memory must not be able to bind (``fixed`` bytes are checked only).
+    Temperatures fall geometrically from ``start`` to ``end``.
+    """
+    np.random.seed(seed)
+    n, m, stages = label.shape[0], a.net_ptr.shape[0] - 1, kind.shape[0]
+    count = np.zeros(m * stages, np.int32)
+    loads, held = np.zeros(stages), np.zeros(stages)
+    for v in range(n):
+        loads[label[v]] += a.work[kind[label[v]], v]
+        held[label[v]] += a.fixed[v] + a.in_flight[1] * a.active[v]
+        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+            count[a.item_nets[p] * stages + label[v]] += 1
+    for e in range(m):
+        size = a.net_ptr[e + 1] - a.net_ptr[e]
+        for s in range(stages):
+            if count[e * stages + s] > 0 and count[e * stages + s] < size:
+                loads[s] += a.net_cost[kind[s], e]
+    best = loads.max()
+    best_label = label.copy()
+    now = best
+    temperature = start
+    cool = (end / start) ** (1.0 / max(1, trials // 1024))
+    for trial in range(trials):
+        if (trial & 1023) == 0:
+            temperature *= cool
+            if stop[0] != 0:
+                break
+        v = np.random.randint(0, n)
+        old = label[v]
+        low, high = 0, stages - 1
+        for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
+            low = max(low, label[a.pred[p]])
+        for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
+            high = min(high, label[a.succ[p]])
+        if low == high:
+            continue
+        new = np.random.randint(low, high)
+        if new >= old:
+            new += 1
+        bytes_moved = a.fixed[v] + a.in_flight[1] * a.active[v]
+        if a.work[kind[new], v] == np.inf or held[new] + bytes_moved > a.memory[kind[new]]:
+            continue
+        before_old, before_new = loads[old], loads[new]
+        _move(a, count, loads, kind, v, old, new)
+        change = (loads[old] / target) ** power + (loads[new] / target) ** power
+        change -= (before_old / target) ** power + (before_new / target) ** power
+        if change > 0 and np.random.random() >= np.exp(-change / temperature):
+            _move(a, count, loads, kind, v, new, old)
+            loads[old], loads[new] = before_old, before_new
+            continue
+        label[v] = new
+        held[old] -= bytes_moved
+        held[new] += bytes_moved
+        if loads[new] < best and loads[old] < best:
+            now = loads.max()
+            if now < best * (1 - 1e-12):
+                best = now
+                best_label[:] = label
+    label[:] = best_label
+    return float(best)

@@ -1,0 +1,235 @@
+"""Anneal a partition into blocks: labels never fall along the order, and one item at a time changes its block.
+
+An item may go anywhere between the largest label of its predecessors and the smallest of its successors; two may change
+places. Pins per (net, block) tell what a move changes, and only two blocks change. The energy is Σ (cost / best)^power,
+which follows the best partition met.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partita.kernels.compiled import compiled
+from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.kernels.throughput.orders import BlockArrays, block_costs
+
+__all__ = ["anneal_blocks"]
+
+
+@compiled
+def _power(x: float, power: int) -> float:
+    """x to a positive power, by squaring."""
+    result, square = 1.0, x
+    while power > 0:
+        if power & 1:
+            result *= square
+        square *= square
+        power >>= 1
+    return result
+
+
+@compiled
+def _largest(values: Floats, label: Ints, block: int, without: int) -> float:
+    """The largest value in a block, one item left out."""
+    largest = 0.0
+    for v in range(label.shape[0]):
+        if label[v] == block and v != without:
+            largest = max(largest, values[v])
+    return largest
+
+
+@compiled
+def _reload(a: BlockArrays, held: float, space: float) -> float:
+    """What memory over the limit costs."""
+    over = held + space - a.limit[0]
+    return over * a.limit[1] if over > 0.0 else 0.0
+
+
+@compiled
+def _gains(a: BlockArrays, pins: Ints, k: int, v: int, old: int, new: int) -> tuple[float, float]:
+    """What the costs of two blocks, apart from memory, change by when v moves from one to the other."""
+    gain_old, gain_new = -a.work[v], a.work[v]
+    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        e = a.item_nets[p]
+        size = a.net_ptr[e + 1] - a.net_ptr[e]
+        here, there = pins[e * k + old], pins[e * k + new]
+        if here == 1:
+            gain_old -= a.cost[e]
+        elif here == size:
+            gain_old += a.cost[e]
+        if there == 0:
+            gain_new += a.cost[e]
+        elif there + 1 == size:
+            gain_new -= a.cost[e]
+    return gain_old, gain_new
+
+
+@compiled
+def _shift(a: BlockArrays, pins: Ints, k: int, v: int, old: int, new: int) -> None:
+    """Move v's pins."""
+    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        pins[a.item_nets[p] * k + old] -= 1
+        pins[a.item_nets[p] * k + new] += 1
+
+
+@compiled
+def _window(a: BlockArrays, label: Ints, v: int, k: int) -> tuple[int, int]:
+    """Blocks that v can be in while the others stay."""
+    low, high = 0, k - 1
+    for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
+        low = max(low, label[a.pred[p]])
+    if low < k - 1:
+        for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
+            high = min(high, label[a.succ[p]])
+    return low, high
+
+
+@compiled
+def _adjacent(a: BlockArrays, v: int, u: int) -> bool:
+    """Whether one of two items precedes the other directly."""
+    for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
+        if a.succ[p] == u:
+            return True
+    for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):  # noqa: SIM110 (compiled code knows no generators)
+        if a.pred[p] == u:
+            return True
+    return False
+
+
+@compiled
+def anneal_blocks(
+    a: BlockArrays,
+    label: Ints,
+    kept: Ints,
+    best: float,
+    k: int,
+    power: int,
+    start: float,
+    end: float,
+    swaps: float,
+    trials: int,
+    seed: int,
+    stop: Longs,
+) -> float:
+    """Anneal ``label``, a partition into k blocks, in place; returns the largest cost of the best partition met.
+
+    ``best`` is that of ``kept``, the best partition before, and ``kept`` is changed with it. So a long run can be made
+    of short ones. Temperatures fall geometrically from ``start`` to ``end``; a share ``swaps`` of the trials exchange
+    two items (none where memory is limited). A partition that breaks a hard limit has infinite cost, and is left as
+    it is.
+    """
+    np.random.seed(seed)
+    n, m = label.shape[0], a.cost.shape[0]
+    costs = np.empty(k)
+    top = block_costs(a, label, costs)
+    if top < best:
+        best = top
+        kept[:] = label
+    if not (0.0 < top < np.inf) or k < 2:
+        return best
+    pins = np.zeros(m * k, np.int32)
+    for e in range(m):
+        for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
+            pins[e * k + label[a.net_pins[p]]] += 1
+    limited, covers = a.limit[0] != np.inf, a.cover_bytes.shape[0]
+    held, space = np.zeros(k), np.zeros(k)
+    users = np.zeros(covers * k, np.int32)
+    if limited:
+        for v in range(n):
+            held[label[v]] += a.held[v]
+            space[label[v]] = max(space[label[v]], a.workspace[v])
+        for c in range(covers):
+            for p in range(a.cover_ptr[c], a.cover_ptr[c + 1]):
+                b = label[a.cover_pins[p]]
+                users[c * k + b] += 1
+                if users[c * k + b] == 1:
+                    held[b] += a.cover_bytes[c]
+    energy = np.empty(k)
+    for b in range(k):
+        energy[b] = _power(costs[b] / best, power)
+    high_blocks = 0
+    for b in range(k):
+        high_blocks += costs[b] >= best
+    temperature = start
+    cool = (end / start) ** (1.0 / max(1, trials // 256))
+    held_old, held_new, space_old, space_new, before_old, before_new = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for trial in range(trials):
+        if (trial & 255) == 0:
+            temperature *= cool
+            if stop[0] != 0:
+                break
+        v = np.random.randint(0, n)
+        old = label[v]
+        low, high = _window(a, label, v, k)
+        if low >= high:
+            continue
+        u = -1
+        if swaps > 0.0 and not limited and np.random.random() < swaps:
+            # Exchange two items, where loads are a matter of few large ones.
+            u = np.random.randint(0, n)
+            new = label[u]
+            if new == old or new < low or new > high:
+                continue
+            first, second = _window(a, label, u, k)
+            if old < first or old > second or _adjacent(a, v, u):
+                continue
+        else:
+            new = np.random.randint(low, high)
+            if new >= old:
+                new += 1
+        gain_old, gain_new = _gains(a, pins, k, v, old, new)
+        cost_old, cost_new = costs[old] + gain_old, costs[new] + gain_new
+        if u >= 0:
+            _shift(a, pins, k, v, old, new)
+            gain_new, gain_old = _gains(a, pins, k, u, new, old)
+            cost_old += gain_old
+            cost_new += gain_new
+        if limited:
+            before_old, before_new = _reload(a, held[old], space[old]), _reload(a, held[new], space[new])
+            held_old, held_new = held[old] - a.held[v], held[new] + a.held[v]
+            for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
+                c = a.item_covers[p]
+                if users[c * k + old] == 1:
+                    held_old -= a.cover_bytes[c]
+                if users[c * k + new] == 0:
+                    held_new += a.cover_bytes[c]
+            space_old, space_new = space[old], max(space[new], a.workspace[v])
+            if a.workspace[v] > 0.0 and a.workspace[v] >= space_old and _reload(a, held_old, space_old) > 0.0:
+                space_old = _largest(a.workspace, label, old, v)
+            cost_new += _reload(a, held_new, space_new) - before_new
+            if cost_new == np.inf:
+                continue
+            cost_old += _reload(a, held_old, space_old) - before_old
+        energy_old, energy_new = _power(cost_old / best, power), _power(cost_new / best, power)
+        change = energy_old + energy_new - energy[old] - energy[new]
+        if change > 0.0 and (change > 20.0 * temperature or np.random.random() >= np.exp(-change / temperature)):
+            if u >= 0:
+                _shift(a, pins, k, v, new, old)
+            continue
+        if u >= 0:
+            _shift(a, pins, k, u, new, old)
+            label[u] = old
+        else:
+            _shift(a, pins, k, v, old, new)
+        if limited:
+            held[old], held[new], space[new] = held_old, held_new, space_new
+            if a.workspace[v] > 0.0 and a.workspace[v] >= space[old]:
+                space[old] = _largest(a.workspace, label, old, v)
+            for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
+                c = a.item_covers[p]
+                users[c * k + old] -= 1
+                users[c * k + new] += 1
+        high_blocks += (cost_old >= best) - (costs[old] >= best) + (cost_new >= best) - (costs[new] >= best)
+        label[v] = new
+        costs[old], costs[new], energy[old], energy[new] = cost_old, cost_new, energy_old, energy_new
+        if high_blocks == 0:
+            top = costs.max()
+            if top < best * (1 - 1e-12):
+                kept[:] = label
+                best = top
+                high_blocks = 0
+                for b in range(k):
+                    energy[b] = _power(costs[b] / best, power)
+                    high_blocks += costs[b] >= best
+    # Costs are kept up by differences, and rounding adds up.
+    return block_costs(a, kept, costs)

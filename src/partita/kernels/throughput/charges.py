@@ -1,0 +1,283 @@
+"""Charges and shares: what each item adds to any block it is in, and how many blocks items need.
+
+Cut nets are charged to their pins such that no block is charged more than the net costs. Shares are weights such that
+no block holds more than one in all; as many blocks are needed as there are shares. Both are dual solutions of covering
+items by blocks: from any valid weights each item's weight may grow by what its heaviest block leaves free.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partita.kernels.compiled import compiled
+from partita.kernels.throughput.arrays import Floats, Ints, Words
+from partita.kernels.throughput.forced_cuts import Order, Parts
+
+__all__ = ["charge_nets", "raise_shares", "tighten_windows"]
+
+
+@compiled
+def _heaviest(
+    v: int,
+    others: Ints,
+    count: int,
+    weight: Floats,
+    size: Floats,
+    room: float,
+    apart: Words,
+    enough: float,
+    budget: int,
+) -> float:
+    """Upper bound on the weight of items among ``others`` (by decreasing weight / size) that fit beside v.
+
+    Exact over sets of which no two are apart and whose sizes fit into ``room``, unless the search takes more than
+    ``budget`` steps; then it is the fractional knapsack. It ends early where ``enough`` is reached.
+    """
+    # The fractional knapsack of everything.
+    left, fractional = max(0.0, room), 0.0
+    for i in range(count):
+        x = others[i]
+        if size[x] <= left:
+            left -= size[x]
+            fractional += weight[x]
+        else:
+            fractional += weight[x] * left / size[x]
+            break
+    if budget <= 0 or count == 0:
+        return fractional
+    best = 0.0
+    chosen = np.empty(count, np.int32)
+    depth = 0
+    place = 0
+    value = 0.0
+    free = room
+    steps = 0
+    while True:
+        steps += 1
+        if steps > budget:
+            return fractional
+        advanced = False
+        if place < count:
+            # What the rest can add at most.
+            left, ahead = free, value
+            for i in range(place, count):
+                x = others[i]
+                if size[x] <= left:
+                    left -= size[x]
+                    ahead += weight[x]
+                else:
+                    ahead += weight[x] * left / size[x]
+                    break
+            if ahead > best * (1 + 1e-12):
+                x = others[place]
+                fits = size[x] <= free * (1 + 1e-12)
+                for i in range(depth):
+                    y = others[chosen[i]]
+                    if (apart[x, y // 64] >> np.uint64(y % 64)) & np.uint64(1) != 0:
+                        fits = False
+                        break
+                if fits:
+                    chosen[depth] = place
+                    depth += 1
+                    value += weight[x]
+                    free -= size[x]
+                    if value > best:
+                        best = value
+                        if best >= enough:
+                            return float(best)
+                place += 1
+                advanced = True
+        if not advanced:
+            if depth == 0:
+                return float(best)
+            depth -= 1
+            x = others[chosen[depth]]
+            value -= weight[x]
+            free += size[x]
+            place = chosen[depth] + 1
+
+
+@compiled
+def raise_shares(
+    items: Ints, share: Floats, size: Floats, room: float, apart: Words, budget: int, tries: Ints, ratio: Floats
+) -> float:
+    """Raise the shares of items in the given order as far as no block can exceed one; the sum afterwards.
+
+    ``tries`` and ``ratio`` are scratch of as many places as there are items in all.
+    """
+    count = items.shape[0]
+    total = 0.0
+    for i in range(count):
+        v = items[i]
+        found = 0
+        for j in range(count):
+            x = items[j]
+            if x == v or share[x] <= 0:
+                continue
+            if size[x] + size[v] > room or (apart[v, x // 64] >> np.uint64(x % 64)) & np.uint64(1) != 0:
+                continue
+            ratio[found] = -share[x] / max(size[x], 1e-300)
+            tries[found] = x
+            found += 1
+        by_ratio = np.argsort(ratio[:found])
+        sorted_tries = tries[:found][by_ratio]
+        most = _heaviest(v, sorted_tries, found, share, size, room - size[v], apart, 1 - share[v], budget)
+        share[v] = max(share[v], 1.0 - most * (1 + 1e-12))
+        total += share[v]
+    return total
+
+
+@compiled
+def charge_nets(order: Order, parts: Parts, limit: float, rounds: int, budget: int, charge: Floats) -> None:
+    """Work with forced nets charged to their pins, valid for blocks of load at most ``limit``."""
+    n, m = order.work.shape[0], order.cost.shape[0]
+    pairs = parts.apart.shape[0] > 0
+    charge[:] = order.work
+    part = np.zeros(order.net_pins.shape[0])
+    for e in range(m):
+        low, high = order.net_ptr[e], order.net_ptr[e + 1]
+        if parts.forced[e] and high - low == 2:
+            for q in range(low, high):
+                charge[order.net_pins[q]] += order.cost[e]
+    tries, ratio = np.empty(n, np.int32), np.empty(n)
+    share, best = np.zeros(n), np.zeros(n)
+    for _ in range(rounds):
+        for e in range(m):
+            low, high = order.net_ptr[e], order.net_ptr[e + 1]
+            if not parts.forced[e] or high - low == 2:
+                continue
+            pins = order.net_pins[low:high]
+            for q in range(low, high):
+                charge[order.net_pins[q]] -= part[q]
+            room = limit - order.cost[e]
+            if not pairs:
+                # In proportion to what a block can hold of the pins.
+                total = 0.0
+                for v in pins:
+                    total += charge[v]
+                scale = order.cost[e] / max(min(room, total), 1e-300)
+                for q in range(low, high):
+                    part[q] = charge[order.net_pins[q]] * scale * (1 - 1e-12)
+                    charge[order.net_pins[q]] += part[q]
+                continue
+            most = -1.0
+            by_size = pins[np.argsort(-charge[pins])]
+            for variant in range(3):
+                for v in pins:
+                    # One pin for all, in proportion to size, in equal parts of what fits by number.
+                    share[v] = 0.0
+                    if variant == 1:
+                        share[v] = charge[v] / max(room, 1e-300)
+                    elif variant == 2:
+                        share[v] = 1.0 / _number(pins, charge, room)
+                total = raise_shares(by_size, share, charge, room, parts.apart, budget, tries, ratio)
+                if total > most * (1 + 1e-9):
+                    most = total
+                    for v in pins:
+                        best[v] = share[v]
+            for q in range(low, high):
+                v = order.net_pins[q]
+                part[q] = order.cost[e] * best[v] * (1 - 1e-12)
+                charge[v] += part[q]
+
+
+@compiled
+def _number(pins: Ints, size: Floats, room: float) -> int:
+    """Most pins that fit into a block."""
+    left, count = room * (1 + 1e-12), 0
+    for s in np.sort(size[pins]):
+        if s > left:
+            break
+        left -= s
+        count += 1
+    return max(1, count)
+
+
+@compiled
+def tighten_windows(order: Order, parts: Parts, share: Floats, devices: int) -> tuple[int, bool]:
+    """Move the first and last blocks of items closer; how many moved, and whether there is no split.
+
+    What lies before an item needs as many blocks as it has shares, and so does what of it cannot be early. Items that
+    must be within some blocks have at most one share a block.
+    """
+    n = order.work.shape[0]
+    first, last, apart = parts.first, parts.last, parts.apart
+    pairs = apart.shape[0] > 0
+    sums = np.zeros(devices)
+    moved = 0
+    zero, one = np.uint64(0), np.uint64(1)
+    words = order.later.shape[1]
+    for direction in range(2):
+        for i in range(n):
+            v = i if direction == 0 else n - 1 - i
+            row = order.earlier[v] if direction == 0 else order.later[v]
+            sums[:] = 0.0
+            at = first[v] if direction == 0 else devices - 1 - last[v]
+            old = at
+            for j in range(words):
+                rest = row[j]
+                u = 64 * j
+                while rest != zero:
+                    if rest & one != zero:
+                        since = first[u] if direction == 0 else devices - 1 - last[u]
+                        if u != v:
+                            at = max(at, since)
+                            if pairs and _bit(apart, u, v):
+                                at = max(at, since + 1)
+                        if since < devices:
+                            sums[since] += share[u]
+                    rest >>= one
+                    u += 1
+            total = 0.0
+            for j in range(devices - 1, -1, -1):
+                total += sums[j]
+                if total > 0:
+                    at = max(at, j - 1 + int(np.ceil(total * (1 - 1e-9))))
+            if at > old:
+                moved += 1
+                if direction == 0:
+                    first[v] = at
+                else:
+                    last[v] = devices - 1 - at
+            if first[v] > last[v]:
+                return moved, True
+    return _within(first, last, share, devices, moved)
+
+
+@compiled
+def _bit(rows: Words, u: int, v: int) -> bool:
+    return bool((rows[u, v // 64] >> np.uint64(v % 64)) & np.uint64(1) != 0)
+
+
+@compiled
+def _within(first: Ints, last: Ints, share: Floats, devices: int, moved: int) -> tuple[int, bool]:
+    """Shares of the items that must be within blocks a … b, and who cannot be there in addition."""
+    n = first.shape[0]
+    inside = np.zeros((devices + 1, devices + 1))
+    for v in range(n):
+        inside[first[v], last[v]] += share[v]
+    # Sums over first >= a and last <= b.
+    for a in range(devices - 1, -1, -1):
+        row = 0.0
+        for b in range(devices):
+            row += inside[a, b]
+            inside[a, b] = row + inside[a + 1, b]
+            if b >= a and inside[a, b] * (1 - 1e-9) > b - a + 1:
+                return moved, True
+    for v in range(n):
+        f, g = first[v], last[v]
+        for a in range(f + 1):
+            for b in range(g - 1, f - 1, -1):
+                if inside[a, b] + share[v] > (b - a + 1) * (1 + 1e-9):
+                    first[v] = max(first[v], b + 1)
+                    break
+        for b in range(g, devices):
+            for a in range(f + 1, g + 1):
+                if inside[a, b] + share[v] > (b - a + 1) * (1 + 1e-9):
+                    last[v] = min(last[v], a - 1)
+                    break
+        if first[v] > f or last[v] < g:
+            moved += 1
+        if first[v] > last[v]:
+            return moved, True
+    return moved, False

@@ -1,0 +1,51 @@
+"""Sums over everything before or after an item."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partita.kernels.compiled import compiled
+from partita.kernels.throughput.arrays import Floats, Ints
+
+__all__ = ["chain_sums", "closure_sums"]
+
+
+@compiled
+def closure_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool, sums: Floats) -> None:
+    """``sums[row, v]``: weight of v and all it reaches through ``adjacent``, all of which come earlier in the order."""
+    rows, n = weights.shape
+    words = (n + 63) // 64
+    bits = np.zeros((n, words), np.uint64)
+    one = np.uint64(1)
+    for i in range(n):
+        v = i if first_to_last else n - 1 - i
+        low, high = v // 64, v // 64 + 1
+        bits[v, v // 64] |= one << np.uint64(v % 64)
+        for p in range(ptr[v], ptr[v + 1]):
+            u = adjacent[p]
+            start, end = (0, low + 1) if first_to_last else (low, words)
+            for j in range(start, end):
+                bits[v, j] |= bits[u, j]
+        start, end = (0, high) if first_to_last else (low, words)
+        for j in range(start, end):
+            rest = bits[v, j]
+            u = j * 64
+            while rest != 0:
+                if rest & one != 0:
+                    for row in range(rows):
+                        sums[row, v] += weights[row, u]
+                rest = rest >> one
+                u += 1
+
+
+@compiled
+def chain_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool, sums: Floats) -> None:
+    """As ``closure_sums``, but the heaviest chain only: a lower bound, for graphs too large for closures."""
+    rows, n = weights.shape
+    for i in range(n):
+        v = i if first_to_last else n - 1 - i
+        for row in range(rows):
+            best = 0.0
+            for p in range(ptr[v], ptr[v + 1]):
+                best = max(best, sums[row, adjacent[p]])
+            sums[row, v] = best + weights[row, v]

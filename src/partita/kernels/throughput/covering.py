@@ -1,0 +1,383 @@
+"""Is there a block of load at most a target that carries more than so much charge? Depth-first search over items.
+
+A block is convex: with two items it holds all between them. Items are taken in or left out one by one; what that
+implies (items between, conflicts, items that would leave a gap) follows at once. A node ends when a knapsack says so:
+each undecided item has a *weight*, a lower bound on what it adds to the load, and the charge that fits into what is
+left of the target is too small. Weights add up to at most the load of any completion, as every net spreads its cost:
+
+- a net with an item in and one out is paid; one with an item in and none out is paid too, and its cost is credited to
+  its undecided items in equal parts, so that only taking all of them saves it;
+- a net with an item out and none in, or with items that never share a block, charges each undecided item an equal part
+  of its cost, the parts of as many as can be in together adding up to it;
+- an untouched net may move weight between its items: what some gain, at most its cost, others lose. Where the gains go
+  is chosen once for each anchor, from items that are cheap for their charge to those that are dear.
+
+The two last rules are one dual solution of a minimum cut; the spreading is in the spirit of Lagrangian bounds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.kernels.compiled import compiled
+from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
+
+__all__ = ["CoveringArrays", "longest_segments", "search_block"]
+
+#: Sweeps over the untouched nets when weight is moved at an anchor.
+SWEEPS = 30
+
+_ONE = np.uint64(1)
+_ZERO = np.uint64(0)
+
+
+class CoveringArrays(NamedTuple):
+    """The uniform relaxation for one target: n items, m nets, w words of 64 items.
+
+    ``after``, ``before`` and ``conflict`` are (n, w) bit sets: descendants, ancestors, items that never share a block
+    with an item. ``split`` tells nets whose pins never share a block; ``together`` (m,) bounds how many of them can.
+    """
+
+    work: Floats
+    cost: Floats
+    net_ptr: Ints
+    net_pins: Ints
+    item_net_ptr: Ints
+    item_nets: Ints
+    after: Words
+    before: Words
+    conflict: Words
+    split: Bytes
+    together: Ints
+
+
+class _State(NamedTuple):
+    """Where the search stands: 0 undecided, 1 in, 2 out; weights; pins in and out of every net; gains by pin."""
+
+    status: Bytes
+    weight: Floats
+    inside: Ints
+    outside: Ints
+    gain: Floats
+
+
+@compiled
+def _part(a: CoveringArrays, s: _State, e: int) -> float:
+    """What a touched or split net adds to the weight of its undecided pins; for others see ``gain``."""
+    if s.inside[e] > 0:
+        if s.outside[e] > 0 or a.split[e] != 0:
+            return 0.0
+        return float(-a.cost[e] / max(1, a.net_ptr[e + 1] - a.net_ptr[e] - s.inside[e]))
+    return float(a.cost[e] / max(1, min(a.together[e], a.net_ptr[e + 1] - a.net_ptr[e] - s.outside[e])))
+
+
+@compiled
+def _decide(a: CoveringArrays, s: _State, v: int, value: int, sign: int) -> float:
+    """Take v in (1) or leave it out (2), or undo that (sign -1); returns the change of the load."""
+    change = 0.0
+    if sign > 0:
+        s.status[v] = value
+    for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        e = a.item_nets[q]
+        size = a.net_ptr[e + 1] - a.net_ptr[e]
+        if 0 < s.inside[e] < size:
+            change -= a.cost[e]
+        touched = s.inside[e] + s.outside[e] > 0 or a.split[e] != 0
+        old = _part(a, s, e) if touched else 0.0
+        if value == 1:
+            s.inside[e] += sign
+        else:
+            s.outside[e] += sign
+        if 0 < s.inside[e] < size:
+            change += a.cost[e]
+        touches = s.inside[e] + s.outside[e] > 0 or a.split[e] != 0
+        new = _part(a, s, e) if touches else 0.0
+        if touched and touches:
+            if new != old:
+                for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
+                    u = a.net_pins[p]
+                    if s.status[u] == 0:
+                        s.weight[u] += new - old
+        else:
+            way = 1.0 if touched else -1.0
+            for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
+                u = a.net_pins[p]
+                if s.status[u] == 0:
+                    s.weight[u] += new - old + way * s.gain[p]
+    if value == 1:
+        change += sign * a.work[v]
+    if sign < 0:
+        s.status[v] = 0
+        weight = a.work[v]
+        for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+            e = a.item_nets[q]
+            if s.inside[e] + s.outside[e] > 0 or a.split[e] != 0:
+                weight += _part(a, s, e)
+            else:
+                for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
+                    if a.net_pins[p] == v:
+                        weight += s.gain[p]
+        s.weight[v] = weight
+    return change
+
+
+@compiled
+def _close(a: CoveringArrays, sets: Words) -> bool:
+    """Take in what lies between, leave out what would leave a gap; false if that is impossible.
+
+    ``sets`` are the bit sets of items in, items out, descendants and ancestors of those in.
+    """
+    words = sets.shape[1]
+    again = True
+    while again:
+        again = False
+        for j in range(words):
+            rest = sets[2, j] & sets[3, j] & ~sets[0, j]
+            v = j << 6
+            while rest != _ZERO:
+                if rest & _ONE:
+                    _include(a, sets, v)
+                    again = True
+                rest >>= _ONE
+                v += 1
+    for j in range(words):
+        rest = sets[1, j] & (sets[2, j] | sets[3, j])
+        v = j << 6
+        while rest != _ZERO:
+            if rest & _ONE:
+                if (sets[2, j] >> np.uint64(v & 63)) & _ONE:
+                    for q in range(words):
+                        sets[1, q] |= a.after[v, q]
+                else:
+                    for q in range(words):
+                        sets[1, q] |= a.before[v, q]
+            rest >>= _ONE
+            v += 1
+    clash = _ZERO
+    for j in range(words):
+        clash |= sets[0, j] & sets[1, j]
+    return bool(clash == _ZERO)
+
+
+@compiled
+def _include(a: CoveringArrays, sets: Words, v: int) -> None:
+    sets[0, v >> 6] |= _ONE << np.uint64(v & 63)
+    for q in range(sets.shape[1]):
+        sets[1, q] |= a.conflict[v, q]
+        sets[2, q] |= a.after[v, q]
+        sets[3, q] |= a.before[v, q]
+
+
+@compiled
+def _knapsack(
+    s: _State, charge: Floats, capacity: float, carried: float, places: Longs, ratios: Floats
+) -> tuple[float, float]:
+    """Most charge that may still be reached, and the price of load at which items are worth taking."""
+    count = 0
+    for v in range(charge.shape[0]):
+        if s.status[v] == 0:
+            if s.weight[v] <= 1e-9 * charge[v]:
+                capacity -= s.weight[v]
+                carried += charge[v]
+            elif charge[v] > 0:
+                ratios[count] = charge[v] / s.weight[v]
+                places[count] = v
+                count += 1
+    if capacity < 0:
+        return -1.0, 0.0
+    while count > 0:
+        top = 0
+        for q in range(1, count):
+            if ratios[q] > ratios[top]:
+                top = q
+        v = places[top]
+        if s.weight[v] > capacity:
+            return carried + ratios[top] * capacity, ratios[top]
+        capacity -= s.weight[v]
+        carried += charge[v]
+        count -= 1
+        places[top], ratios[top] = places[count], ratios[count]
+    return carried, 0.0
+
+
+@compiled
+def _move_weight(a: CoveringArrays, s: _State, charge: Floats, price: float, profit: Floats, left: Floats) -> None:
+    """Move weight inside untouched nets, from unprofitable items to profitable ones."""
+    for v in range(charge.shape[0]):
+        profit[v] = charge[v] - price * s.weight[v] if s.status[v] == 0 else 0.0
+    for e in range(left.shape[0]):
+        left[e] = price * a.cost[e]
+    for _sweep in range(SWEEPS):
+        moved = False
+        for e in range(left.shape[0]):
+            if s.inside[e] + s.outside[e] > 0 or a.split[e] != 0 or left[e] <= 1e-12:
+                continue
+            high = low = a.net_ptr[e]
+            for p in range(a.net_ptr[e] + 1, a.net_ptr[e + 1]):
+                if profit[a.net_pins[p]] > profit[a.net_pins[high]]:
+                    high = p
+                if profit[a.net_pins[p]] < profit[a.net_pins[low]]:
+                    low = p
+            u, v = a.net_pins[high], a.net_pins[low]
+            if profit[u] <= 1e-12:
+                continue
+            amount = 0.5 * (profit[u] - profit[v])
+            if profit[v] < 0:
+                amount = max(amount, min(profit[u], -profit[v]))
+            amount = min(amount, left[e])
+            if amount > 1e-9:
+                moved = True
+                profit[u] -= amount
+                profit[v] += amount
+                left[e] -= amount
+                s.gain[high] += amount / price
+                s.gain[low] -= amount / price
+                s.weight[u] += amount / price
+                s.weight[v] -= amount / price
+        if not moved:
+            return
+
+
+@compiled
+def search_block(
+    a: CoveringArrays, charge: Floats, target: float, wanted: float, anchor: int, most: int, stop: Longs, found: Words
+) -> tuple[int, int]:
+    """Look for a convex block with this anchor, its first item in the numbering, load <= target, charge > wanted.
+
+    Parameters
+    ----------
+    a
+        The instance, prepared for this target.
+    charge
+        (n,) charges, not negative.
+    target, wanted
+        Limits on load and charge.
+    anchor
+        The item.
+    most
+        Nodes after which to give up.
+    stop
+        Raised flag to give up.
+    found
+        (w,) the block, if there is one.
+
+    Returns
+    -------
+    tuple of int
+        0 if there is none, 1 if it was found, 2 if it gave up; and the nodes.
+    """
+    n, m, words = a.work.shape[0], a.cost.shape[0], a.after.shape[1]
+    s = _State(
+        np.zeros(n, np.int8), a.work.copy(), np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(a.net_pins.shape[0])
+    )
+    for e in range(m):
+        if a.split[e] != 0:
+            for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
+                s.weight[a.net_pins[p]] += _part(a, s, e)
+    stack, mark = np.zeros((2 * n + 4, 4, words), np.uint64), np.zeros(2 * n + 4, np.int64)
+    trail = np.zeros(n, np.int64)
+    places, ratios = np.zeros(n, np.int64), np.zeros(n)
+    profit, left = np.zeros(n), np.zeros(m)
+    sets = np.zeros((4, words), np.uint64)
+    for v in range(anchor):
+        stack[0, 1, v >> 6] |= _ONE << np.uint64(v & 63)
+    _include(a, stack[0], anchor)
+    depth, done, nodes = 1, 0, 0
+    load, carried = 0.0, 0.0
+    while depth > 0:
+        depth -= 1
+        while done > mark[depth]:
+            done -= 1
+            v = trail[done]
+            value = s.status[v]
+            load += _decide(a, s, v, value, -1)
+            if value == 1:
+                carried -= charge[v]
+        sets[:] = stack[depth]
+        nodes += 1
+        if nodes > most or stop[0] != 0:
+            return 2, nodes
+        alive, price = True, 0.0
+        while alive:
+            alive = _close(a, sets)
+            if not alive:
+                break
+            for v in range(n):
+                if s.status[v] == 0:
+                    j, bit = v >> 6, _ONE << np.uint64(v & 63)
+                    if sets[0, j] & bit:
+                        load += _decide(a, s, v, 1, 1)
+                        carried += charge[v]
+                    elif sets[1, j] & bit:
+                        load += _decide(a, s, v, 2, 1)
+                    else:
+                        continue
+                    trail[done] = v
+                    done += 1
+            if load <= target and carried > wanted:
+                found[:] = sets[0]
+                return 1, nodes
+            best, price = _knapsack(s, charge, target - load, carried, places, ratios)
+            if nodes == 1 and best > wanted and price > 0:
+                _move_weight(a, s, charge, price, profit, left)
+                best, price = _knapsack(s, charge, target - load, carried, places, ratios)
+            alive = best > wanted
+            changed = False
+            if alive:
+                for v in range(n):
+                    if s.status[v] == 0:
+                        profitable = charge[v] - price * s.weight[v]
+                        if profitable <= 0 and best + profitable <= wanted:
+                            sets[1, v >> 6] |= _ONE << np.uint64(v & 63)
+                            changed = True
+                        elif profitable > 0 and best - profitable <= wanted:
+                            _include(a, sets, v)
+                            changed = True
+            if not changed:
+                break
+        if not alive:
+            continue
+        branch = -1
+        for v in range(n):
+            if s.status[v] == 0 and (branch < 0 or charge[v] > charge[branch]):
+                branch = v
+        if branch < 0:
+            continue
+        stack[depth] = sets
+        stack[depth, 1, branch >> 6] |= _ONE << np.uint64(branch & 63)
+        stack[depth + 1] = sets
+        _include(a, stack[depth + 1], branch)
+        mark[depth] = mark[depth + 1] = done
+        depth += 2
+    return 0, nodes
+
+
+@compiled
+def longest_segments(a: CoveringArrays, order: Longs, target: float) -> Longs:
+    """For each place of an order the length of the longest segment from there with load <= target."""
+    n = order.shape[0]
+    lengths = np.zeros(n, np.int64)
+    inside = np.zeros(a.cost.shape[0], np.int32)
+    for start in range(n):
+        load, work, end = 0.0, 0.0, start
+        while end < n and work <= target:
+            v = order[end]
+            load += a.work[v]
+            work += a.work[v]
+            for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+                e = a.item_nets[q]
+                if inside[e] > 0:
+                    load -= a.cost[e]
+                inside[e] += 1
+                if inside[e] < a.net_ptr[e + 1] - a.net_ptr[e]:
+                    load += a.cost[e]
+            end += 1
+            if load <= target:
+                lengths[start] = end - start
+        for place in range(start, end):
+            v = order[place]
+            for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+                inside[a.item_nets[q]] = 0
+    return lengths

@@ -1,0 +1,242 @@
+"""Blocks of identical devices: what orders are worth when they are cut into blocks.
+
+A block S costs Σ work + Σ cost of the nets with a pin in S and another outside. Where memory is limited, what it holds
+beyond the limit costs ``reload`` a byte, and an infinite ``reload`` forbids it. With the pins of a net at positions
+p1 < … < pm of an order, every segment that contains some but not all of them pays. For a fixed right end r an array
+``step`` keeps cost(l..r) = Σ_{q >= l} step[q], and taking a pin in as the new right end changes O(1) of its entries:
+scanning l downwards costs O(1) a segment.
+
+Source: Archer et al., "Practical Performance Guarantees for Pipelined DNN Inference" (ICML 2024), §4 and App. B:
+slicing an order, sorting by priorities. The suffix sums take the place of their two-dimensional tree, and allow any
+nets.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.kernels.compiled import compiled
+from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.kernels.throughput.slicing import linearise
+
+__all__ = ["BlockArrays", "block_costs", "cut_all", "cut_at", "decode"]
+
+
+class BlockArrays(NamedTuple):
+    """n items numbered along the order, m nets, c covers; pairs of ``*_ptr`` and members are CSR.
+
+    ``held`` are the bytes of an item, ``cover_bytes`` those of what several share and a block holds once,
+    ``workspace`` those of which a block needs the largest. ``limit`` is [memory of a device, reload time per byte];
+    an infinite memory means that none of these is looked at.
+    """
+
+    work: Floats
+    cost: Floats
+    net_ptr: Ints
+    net_pins: Ints
+    item_net_ptr: Ints
+    item_nets: Ints
+    succ_ptr: Ints
+    succ: Ints
+    pred_ptr: Ints
+    pred: Ints
+    held: Floats
+    workspace: Floats
+    cover_ptr: Ints
+    cover_pins: Ints
+    item_cover_ptr: Ints
+    item_covers: Ints
+    cover_bytes: Floats
+    limit: Floats
+
+
+@compiled
+def _enter(
+    a: BlockArrays, order: Ints, r: int, step: Floats, room: Floats, first: Ints, last: Ints, seen: Ints, shared: Ints
+) -> None:
+    """Take in position r as the right end: ``step`` for nets, ``room`` for bytes."""
+    v = order[r]
+    step[r] = 0.0
+    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        e = a.item_nets[p]
+        cost = a.cost[e]
+        seen[e] += 1
+        if last[e] >= 0:
+            step[last[e]] -= cost
+        else:
+            first[e] = r
+        step[r] += cost
+        if seen[e] == a.net_ptr[e + 1] - a.net_ptr[e]:
+            step[first[e]] -= cost
+        last[e] = r
+    if a.limit[0] != np.inf:
+        room[r] = a.held[v]
+        for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
+            c = a.item_covers[p]
+            if shared[c] >= 0:
+                room[shared[c]] -= a.cover_bytes[c]
+            room[r] += a.cover_bytes[c]
+            shared[c] = r
+
+
+@compiled
+def cut_all(a: BlockArrays, order: Ints, above: float, value: Floats, back: Ints) -> None:
+    """Best largest cost of cutting each prefix of the order into at most j blocks, for all j at once; exact.
+
+    ``value`` (n + 1, k + 1) and ``back`` (the start of the last block, same shape) are filled. Values that are not
+    below ``above`` are infinite.
+    """
+    n, k = order.shape[0], value.shape[1] - 1
+    m, limited = a.cost.shape[0], a.limit[0] != np.inf
+    first, last, seen = np.zeros(m, np.int32), np.full(m, -1, np.int32), np.zeros(m, np.int32)
+    shared = np.full(a.cover_bytes.shape[0], -1, np.int32)
+    step, room = np.zeros(n), np.zeros(n)
+    value[:] = np.inf
+    value[0, :] = 0.0
+    for r in range(n):
+        _enter(a, order, r, step, room, first, last, seen, shared)
+        work, cut, held, space = 0.0, 0.0, 0.0, 0.0
+        for left in range(r, -1, -1):
+            work += a.work[order[left]]
+            if work >= above:
+                break
+            cut += step[left]
+            cost = work + cut
+            if limited:
+                held += room[left]
+                space = max(space, a.workspace[order[left]])
+                over = held + space - a.limit[0]
+                if over > 0.0:
+                    cost += over * a.limit[1]
+            if cost >= above:
+                continue
+            for j in range(1, k + 1):
+                worst = max(value[left, j - 1], cost)
+                if worst < value[r + 1, j]:
+                    value[r + 1, j] = worst
+                    back[r + 1, j] = left
+
+
+@compiled
+def cut_at(a: BlockArrays, order: Ints, target: float, fewest: Ints, back: Ints, stop: Longs) -> int:
+    """Fewest blocks of cost at most ``target`` along the order, 2^30 for none (or when told to stop); exact.
+
+    ``fewest`` (n + 1) is that for every prefix, ``back`` the start of its last block.
+    """
+    n, m, limited = order.shape[0], a.cost.shape[0], a.limit[0] != np.inf
+    first, last, seen = np.zeros(m, np.int32), np.full(m, -1, np.int32), np.zeros(m, np.int32)
+    shared = np.full(a.cover_bytes.shape[0], -1, np.int32)
+    step, room = np.zeros(n), np.zeros(n)
+    none = 1 << 30
+    fewest[:] = none
+    fewest[0] = 0
+    for r in range(n):
+        _enter(a, order, r, step, room, first, last, seen, shared)
+        work, cut, held, space = 0.0, 0.0, 0.0, 0.0
+        best = none
+        for left in range(r, -1, -1):
+            work += a.work[order[left]]
+            if work > target:
+                break
+            cut += step[left]
+            if limited:
+                held += room[left]
+                space = max(space, a.workspace[order[left]])
+            if fewest[left] + 1 >= best:
+                continue
+            cost = work + cut
+            if limited:
+                over = held + space - a.limit[0]
+                if over > 0.0:
+                    cost += over * a.limit[1]
+            if cost <= target:
+                best = fewest[left] + 1
+                back[r + 1] = left
+        fewest[r + 1] = best
+        if (r & 255) == 0 and stop[0] != 0:
+            return none
+    return int(fewest[n])
+
+
+@compiled
+def block_costs(a: BlockArrays, label: Ints, costs: Floats) -> float:
+    """Cost of every block of an assignment; returns the largest."""
+    n, m, k = label.shape[0], a.cost.shape[0], costs.shape[0]
+    costs[:] = 0.0
+    mark = np.full(k, -1, np.int32)
+    for v in range(n):
+        costs[label[v]] += a.work[v]
+    for e in range(m):
+        start, end = a.net_ptr[e], a.net_ptr[e + 1]
+        here, cut = label[a.net_pins[start]], False
+        for p in range(start + 1, end):
+            cut = cut or label[a.net_pins[p]] != here
+        if cut:
+            for p in range(start, end):
+                b = label[a.net_pins[p]]
+                if mark[b] != e:
+                    mark[b] = e
+                    costs[b] += a.cost[e]
+    if a.limit[0] != np.inf:
+        held, space = np.zeros(k), np.zeros(k)
+        mark[:] = -1
+        for v in range(n):
+            held[label[v]] += a.held[v]
+            space[label[v]] = max(space[label[v]], a.workspace[v])
+        for c in range(a.cover_bytes.shape[0]):
+            for p in range(a.cover_ptr[c], a.cover_ptr[c + 1]):
+                b = label[a.cover_pins[p]]
+                if mark[b] != c:
+                    mark[b] = c
+                    held[b] += a.cover_bytes[c]
+        for b in range(k):
+            over = held[b] + space[b] - a.limit[0]
+            if over > 0.0:
+                costs[b] += over * a.limit[1]
+    return float(costs.max())
+
+
+@compiled
+def decode(
+    a: BlockArrays, keys: Floats, k: int, arrange: bool, above: Floats, results: Floats, orders: Ints, stop: Longs
+) -> int:
+    """Fitness of every row of ``keys`` (priorities of a topological sort, smallest first); how many were done.
+
+    The fitness is the best largest cost of k blocks along the order, or with ``arrange`` the weighted arrangement
+    Σ cost · (distance of a net's pins from its first pin). ``above`` holds a value that the first row is expected to
+    stay below; it only saves time, and follows the results.
+    """
+    count, n = keys.shape
+    stage = np.zeros(n, np.int64)
+    value, back = np.empty((n + 1, k + 1)), np.empty((n + 1, k + 1), np.int32)
+    place = np.empty(n, np.int32)
+    for row in range(count):
+        if stop[0] != 0:
+            return row
+        order = orders[row]
+        linearise(a, stage, keys[row], 0, order)  # type: ignore[arg-type]  # It reads the order's fields only.
+        if arrange:
+            for i in range(n):
+                place[order[i]] = i
+            total = 0.0
+            for e in range(a.cost.shape[0]):
+                start, end = a.net_ptr[e], a.net_ptr[e + 1]
+                earliest, sum_of = n, 0
+                for p in range(start, end):
+                    earliest = min(earliest, place[a.net_pins[p]])
+                    sum_of += place[a.net_pins[p]]
+                total += a.cost[e] * (sum_of - (end - start) * earliest)
+            results[row] = total
+            continue
+        top = above[0]
+        while True:
+            cut_all(a, order, top, value, back)
+            results[row] = value[n, k]
+            if results[row] < np.inf or top == np.inf:
+                break
+            top = top * 1.3 if top < above[1] else np.inf
+        if results[row] < np.inf:
+            above[0] = results[row] * 1.1 + 1e-300
+    return int(count)

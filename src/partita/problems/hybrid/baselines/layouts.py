@@ -1,0 +1,255 @@
+"""Rows of stages laid out by hand: which configurations they take, and what is missing where none fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import rustworkx
+
+from partita.problems.hybrid.baselines.choices import fastest_choices, least_memory
+from partita.problems.hybrid.baselines.protocol import RecipeOutcome
+from partita.problems.hybrid.evaluate import evaluate
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.step_time import step_time
+from partita.run.result import Monitor
+from partita.units import TOLERANCE, format_bytes
+
+__all__ = ["Blocks", "Layouts", "Row", "find_blocks", "place", "replica_degrees"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One stage of a layout: places in the order of layers from ``start`` to before ``end``, and its degrees.
+
+    ``machines`` and ``machine_group`` say where it is, if the problem has machines of several devices.
+    """
+
+    start: int
+    end: int
+    data_parallel: int
+    tensor_parallel: int
+    machines: int | None = None
+    machine_group: int | None = None
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A model as a row of like blocks.
+
+    Attributes
+    ----------
+    starts
+        Place in the order of layers at which each block starts; a block ends where the next one starts.
+    end
+        Place at which the last block ends.
+    layers
+        Number of layers; those before the first and after the last block are the model's ends.
+    """
+
+    starts: tuple[int, ...]
+    end: int
+    layers: int
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return len(self.starts)
+
+
+class Layouts:
+    """Turns layouts into plans: the fastest configurations that fit into memory, stage by stage.
+
+    Parameters
+    ----------
+    problem
+        The problem; stages are cut along one topological order of its layers, ``order``.
+    """
+
+    def __init__(self, problem: HybridProblem) -> None:
+        self.problem = problem
+        self.order = layer_order(problem)
+        numbers: dict[tuple[object, ...], int] = {}
+        self.menus = [numbers.setdefault(_menu(layer), len(numbers)) for layer in self.order]
+        self._chosen: dict[tuple[object, ...], tuple[tuple[int, ...], ...] | None] = {}
+        self._shards = problem.shards
+        self._limit = math.inf
+        if problem.memory_bytes is not None:
+            self._limit = problem.memory_bytes + TOLERANCE * max(1.0, problem.memory_bytes)
+
+    def plan(self, rows: Sequence[Row]) -> HybridPlan | str | float:
+        """The plan of a layout; a sentence if a layer lacks a degree, or the bytes by which memory is exceeded."""
+        remaining = sum(row.data_parallel for row in rows)
+        stages, missing = [], 0.0
+        for row in rows:
+            in_flight = -(-remaining // row.data_parallel)
+            remaining -= row.data_parallel
+            found = self._stage(row, in_flight)
+            if isinstance(found, str):
+                return found
+            if isinstance(found, float):
+                missing = max(missing, found)
+            else:
+                stages.append(found)
+        return missing if missing > 0 else HybridPlan(stages=tuple(stages))
+
+    def best(self, layouts: Iterable[Sequence[Row]], monitor: Monitor, *, by_step: bool = False) -> RecipeOutcome:
+        """The best plan among layouts by the evaluator; without one the reason nearest to a plan.
+
+        With ``by_step`` the best is the one with the shortest step, not the one with the best objective.
+        """
+        best: HybridPlan | None = None
+        value, missing, reason = math.inf, math.inf, "no setting of it uses the devices and microbatches there are"
+        for rows in (placed for layout in layouts for placed in place(self.problem, layout)):
+            if monitor.stopping and (best is not None or missing < math.inf):
+                break
+            plan = self.plan(rows)
+            if isinstance(plan, str):
+                reason = plan if math.isinf(missing) else reason
+            elif isinstance(plan, float):
+                if plan < missing:
+                    missing = plan
+                    reason = (
+                        f"its smallest setting ({_describe(rows)}) needs {format_bytes(plan)} more on a device than "
+                        f"the {format_bytes(self.problem.memory_bytes)} there are"
+                    )
+            else:
+                found = evaluate(self.problem, plan)
+                worth = step_time(self.problem, plan, found).step if by_step else found.objective
+                if found.feasible and worth < value:
+                    best, value = plan, worth
+                elif not found.feasible and math.isinf(missing):
+                    reason = found.violations[0]
+        return RecipeOutcome(best, "" if best is not None else reason)
+
+    def _stage(self, row: Row, in_flight: int) -> HybridStage | str | float:
+        degree = row.tensor_parallel
+        kinds: dict[int, list[int]] = {}
+        for place in range(row.start, row.end):
+            if not self.order[place].configurations.get(degree):
+                return f"{self.order[place].label} has no configuration of tensor-parallel degree {degree}"
+            kinds.setdefault(self.menus[place], []).append(place)
+        menus = [(self.order[places[0]].configurations[degree], len(places)) for places in kinds.values()]
+        replicas = row.data_parallel if self._shards else 1
+        key = (tuple((kind, len(places)) for kind, places in kinds.items()), degree, in_flight, replicas)
+        if key not in self._chosen:
+            self._chosen[key] = fastest_choices(menus, in_flight, self._limit, replicas)
+        found = self._chosen[key]
+        if found is None:
+            return float(least_memory(menus, in_flight, replicas) - (self.problem.memory_bytes or 0.0))
+        configurations: dict[int, str] = {}
+        for (menu, _), places, counts in zip(menus, kinds.values(), found, strict=True):
+            names = [choice.id for choice, times in zip(menu, counts, strict=True) for _ in range(times)]
+            configurations |= {self.order[place].id: name for place, name in zip(places, names, strict=True)}
+        held = [layer.id for layer in self.problem.layers if layer.id in configurations]
+        return HybridStage(
+            operators=tuple(held),
+            data_parallel=row.data_parallel,
+            tensor_parallel=degree,
+            machines=row.machines,
+            machine_group=row.machine_group,
+            configurations={identity: configurations[identity] for identity in held},
+        )
+
+
+def layer_order(problem: HybridProblem) -> list[Layer]:
+    """The layers in topological order, in the problem's own order where that is free."""
+    place = {layer.id: number for number, layer in enumerate(problem.layers)}
+    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+    graph.add_nodes_from(range(len(problem.layers)))
+    graph.add_edges_from_no_data([(place[edge.source], place[edge.target]) for edge in problem.edges])
+    order = rustworkx.lexicographical_topological_sort(graph, key=lambda number: f"{number:09d}")
+    return [problem.layers[number] for number in order]
+
+
+def place(problem: HybridProblem, rows: Sequence[Row]) -> list[list[Row]]:
+    """A layout of stages with equal degrees on machines: as it is without machines, otherwise every even placement.
+
+    A machine holds d_1 of the d replicas of as many stages as fit, and the next stages are on other machines.
+    """
+    if problem.hierarchy is None:
+        return [list(rows)]
+    size = problem.devices_per_machine
+    replicas, degree = rows[0].data_parallel, rows[0].tensor_parallel
+    found = []
+    for inside in range(1, min(replicas, size // degree) + 1):
+        if replicas % inside:
+            continue
+        machines, together = replicas // inside, size // (inside * degree)
+        if machines * -(-len(rows) // together) <= problem.machines:
+            found.append(
+                [
+                    dataclasses.replace(row, machines=machines, machine_group=number // together)
+                    for number, row in enumerate(rows)
+                ]
+            )
+    return found
+
+
+def find_blocks(layouts: Layouts) -> Blocks:
+    """Blocks that repeat: one starts at every layer of the most frequent shape, of equally frequent ones the first.
+
+    Layers have the same shape if their configurations differ in nothing but measured time. Layers between two starts
+    belong to the block before. If no shape is that of half of the layers that take time, or of four layers, the model
+    does not repeat and every layer is a block.
+    """
+    shapes = [_menu(layer, timed=False) for layer in layouts.order]
+    busy = [_takes_time(layer) for layer in layouts.order]
+    counted = Counter(shape for shape, takes in zip(shapes, busy, strict=True) if takes)
+    shape, times = max(counted.items(), key=lambda item: (item[1], -shapes.index(item[0])), default=((), 0))
+    size = len(shapes)
+    if times < 2 or (2 * times < sum(busy) and times < 4):
+        return Blocks(tuple(range(size)), size, size)
+    starts = [place for place, other in enumerate(shapes) if other == shape]
+    # The last block is as long as the others, so that the model's head is not part of it.
+    lengths = Counter(after - before for before, after in itertools.pairwise(starts))
+    length = lengths.most_common(1)[0][0]
+    return Blocks(tuple(starts), min(size, starts[-1] + length), size)
+
+
+def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[int]:
+    """Data-parallel degrees to try: all up to ``every``, beyond that powers of two, and the largest.
+
+    Larger degrees are hardly ever worse from two on, so little is lost. Once per batch, degrees divide the batch.
+    """
+    if most < 1:
+        return []
+    batch = problem.microbatches
+    allowed = [d for d in range(1, most + 1) if not problem.weight_sync_per_batch or batch % d == 0]
+    return [d for d in allowed if d <= every or d & (d - 1) == 0 or d == allowed[-1]]
+
+
+def _describe(rows: Sequence[Row]) -> str:
+    row = rows[0]
+    stages = f"{len(rows)} stage{'s' if len(rows) > 1 else ''}"
+    return f"{stages}, data {row.data_parallel}, tensor {row.tensor_parallel}"
+
+
+def _takes_time(layer: Layer) -> bool:
+    return any(choice.time > 0 for choices in layer.configurations.values() for choice in choices)
+
+
+def _menu(layer: Layer, *, timed: bool = True) -> tuple[object, ...]:
+    """What the layer offers, whatever its neighbours are called."""
+    return tuple(
+        (
+            degree,
+            tuple(
+                (
+                    c.id,
+                    c.time if timed else 0.0,
+                    c.weight_bytes,
+                    c.memory_per_microbatch_bytes,
+                    c.memory_bytes,
+                    c.sharded_bytes,
+                )
+                for c in choices
+            ),
+        )
+        for degree, choices in sorted(layer.configurations.items())
+    )

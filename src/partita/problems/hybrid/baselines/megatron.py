@@ -1,0 +1,56 @@
+"""How Megatron-LM's authors set the three degrees by hand.
+
+Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (SC 2021),
+§3, takeaways 1 and 2: tensor parallelism up to the devices of a machine, pipeline parallelism until the model fits, the
+rest data parallelism. Its layout (equal blocks, embedding first, head last) is that of ``baselines/megatron.py``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from partita.problems.hybrid.baselines.equal_stages import divisors, equal_rows
+from partita.problems.hybrid.baselines.layouts import Layouts, find_blocks, replica_degrees
+from partita.problems.hybrid.baselines.protocol import RecipeOptions, RecipeOutcome
+from partita.problems.hybrid.problem import HybridProblem
+from partita.run.result import Monitor
+
+__all__ = ["Megatron"]
+
+#: Tensor parallelism is not usual beyond this many devices.
+_MOST = 8
+
+
+class Megatron:
+    """Tensor parallelism inside the machine, then pipeline for memory, then data parallelism."""
+
+    name: ClassVar[str] = "Megatron's recipe"
+    summary: ClassVar[str] = "tensor parallel in a machine, as few pipeline stages as fit, the rest data parallel"
+
+    def plan(self, problem: HybridProblem, options: RecipeOptions, monitor: Monitor) -> RecipeOutcome:
+        """The first number of stages that fits and leaves no device idle; without one, the first that fits."""
+        layouts = Layouts(problem)
+        blocks = find_blocks(layouts)
+        shared = set.intersection(*(set(layer.configurations) for layer in layouts.order))
+        most = min(_MOST, options.machine_devices, problem.devices)
+        degree = max((t for t in shared if t <= most), default=None)
+        if degree is None:
+            return RecipeOutcome(None, f"the layers share no tensor-parallel degree up to {most}")
+        reason = ""
+        first: RecipeOutcome | None = None
+        for stages in divisors(blocks.count):
+            replicas = replica_degrees(
+                problem, min(problem.devices // (stages * degree), problem.microbatches // stages), every=1
+            )
+            rows = equal_rows(blocks, stages, replicas[-1], degree) if replicas else None
+            if rows is None:
+                reason = reason or f"{stages} stages of {degree} devices are more than there are"
+                break
+            outcome = layouts.best([rows], monitor)
+            if outcome.plan is None:
+                reason = outcome.reason
+            elif outcome.plan.devices == problem.devices:
+                return outcome
+            else:
+                first = first or outcome
+        return first or RecipeOutcome(None, reason)

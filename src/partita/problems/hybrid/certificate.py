@@ -1,0 +1,103 @@
+"""Why no hybrid plan is faster than a target, as a table that a second program can check without trusting this one."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+
+from partita.errors import InputError, UnsupportedError
+from partita.problems.hybrid.downsets import all_suffix_sets
+from partita.problems.hybrid.instance import build_model
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.solvers.decision import Family
+from partita.problems.hybrid.solvers.machines import MachineFamily
+
+__all__ = ["HybridCertificate", "refutation"]
+
+#: Most suffix sets that a certificate lists.
+MOST_SETS = 20_000
+
+
+class HybridCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Proof that no plan has an objective of at most ``target``; ``docs/hybrid.md`` says why and how to check it.
+
+    Attributes
+    ----------
+    target
+        The objective that cannot be reached, in the problem's unit.
+    available
+        Devices of the problem; with a hierarchy, machines.
+    sets
+        Every set of layers that is closed under successors, as sorted ids.
+    outside
+        For each set, devices (machines) that the layers outside it need at least.
+    fewest
+        For each set the places where the fewest devices (machines) fall, as pairs (s, count) with growing s: with
+        data-parallel degrees that add up to less than the first s the set cannot be run, or not be completed.
+    """
+
+    target: float
+    available: int
+    sets: tuple[tuple[int, ...], ...]
+    outside: tuple[int, ...]
+    fewest: tuple[tuple[tuple[int, int], ...], ...]
+
+
+def refutation(problem: HybridProblem, target: float) -> HybridCertificate | None:
+    """A proof that no plan reaches the target; None if one does.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    target
+        Time per sample; a proven lower bound of ``partita.solve``, or a little less, is refuted.
+
+    Raises
+    ------
+    InputError
+        If the target is not positive.
+    UnsupportedError
+        If there are too many suffix sets to list.
+    """
+    if not target > 0:
+        raise InputError(f"the target is {target}; it must be positive")
+    model = build_model(problem)
+    sets = all_suffix_sets(model.after, model.before, MOST_SETS)
+    if sets is None:
+        raise UnsupportedError(
+            f"problem {problem.name!r} has more than {MOST_SETS} suffix sets; a proof lists them all"
+        )
+    available = problem.devices if problem.hierarchy is None else problem.machines
+    homeless = sum(1 << v for v in range(len(model.order)) if not any(row[v] for row in model.options))
+    if homeless:
+        # A layer has no degree that the devices allow: nothing is enough for the layers outside sets without it.
+        return HybridCertificate(
+            target=target,
+            available=available,
+            sets=tuple(tuple(sorted(model.ids(members))) for members in sets),
+            outside=tuple(available + 1 if homeless & ~members else 0 for members in sets),
+            fewest=tuple(((0, 0),) if members == 0 else () for members in sets),
+        )
+    kind = Family if problem.hierarchy is None else MachineFamily
+    family = kind(model, sets, np.zeros(1, dtype=np.int64))
+    if family.fewest_devices(target) is not None:
+        return None
+    rows = []
+    for row in family.fewest:
+        falls = np.flatnonzero(np.diff(row, prepend=available + 1) < 0)
+        rows.append(tuple((int(s), int(row[s])) for s in falls if row[s] <= available))
+    if problem.hierarchy is None:
+        outside = tuple(int(count) for count in family.ahead)
+    else:
+        room = problem.devices_per_machine * target
+        outside = tuple(math.ceil(rest / room * (1 - 1e-9) - 1e-6) for rest in family.arrays.rest)
+    return HybridCertificate(
+        target=target,
+        available=available,
+        sets=tuple(tuple(sorted(model.ids(members))) for members in family.sets),
+        outside=outside,
+        fewest=tuple(rows),
+    )

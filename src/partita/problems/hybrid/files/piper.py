@@ -1,0 +1,123 @@
+"""The piper instance format: layers with tensor-parallel configurations.
+
+Source: the workloads published with Tarnawski et al., "Piper" (NeurIPS 2021). Sizes are bytes, despite the names
+``syncTimeFw`` and ``syncTimeBw``. The file does not name its time unit; the bandwidth is in bytes per that unit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from partita.documents.document import decode, read_bytes
+from partita.errors import FormatError
+from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+
+__all__ = ["read_piper"]
+
+
+class _Configuration(msgspec.Struct):
+    id: str | int
+    timePerSample: float
+    parameterSize: float = 0.0
+    memoryUsageA: float = 0.0
+    memoryUsageB: float = 0.0
+    syncTimeFw: dict[int, float] = {}
+    syncTimeBw: dict[int, float] = {}
+
+
+class _Node(msgspec.Struct):
+    id: int
+    TMPCs: dict[int, list[_Configuration]]
+    name: str = ""
+
+
+class _Edge(msgspec.Struct):
+    sourceId: int
+    destId: int
+    communicationCost: float
+
+
+class _Document(msgspec.Struct):
+    maxDevices: int
+    maxMemoryPerDevice: float
+    bandwidth: float
+    nodes: list[_Node]
+    edges: list[_Edge]
+    mbsInBatch: int | None = None
+    maxBatchSize: int | None = None
+
+
+def read_piper(path: str | Path, *, scale_communication: float = 1.0) -> HybridProblem:
+    """Read a hybrid workload. Keys beside the known ones are ignored.
+
+    Parameters
+    ----------
+    path
+        The JSON file.
+    scale_communication
+        Factor on every transfer time: the bandwidth is divided by it. A file with times in milliseconds and a bandwidth
+        in bytes per second needs 1000.
+
+    Raises
+    ------
+    FormatError
+        If the file is malformed; the message names the file, the object and the value.
+    InputError
+        If the file cannot be read, or the problem is invalid.
+    """
+    document = decode(read_bytes(path), _Document, path)
+    microbatches = document.mbsInBatch if document.mbsInBatch is not None else document.maxBatchSize
+    if microbatches is None:
+        raise FormatError(
+            f"{path}: missing key `mbsInBatch` (or `maxBatchSize`), the number of microbatches in a batch"
+        )
+    problem = HybridProblem(
+        name=Path(path).stem,
+        devices=document.maxDevices,
+        memory_bytes=document.maxMemoryPerDevice,
+        bandwidth_bytes_per_unit=document.bandwidth,
+        microbatches=microbatches,
+        layers=tuple(
+            Layer(
+                id=node.id,
+                name=node.name,
+                configurations={
+                    degree: tuple(
+                        Configuration(
+                            id=str(choice.id),
+                            time=choice.timePerSample,
+                            weight_bytes=choice.parameterSize,
+                            memory_per_microbatch_bytes=choice.memoryUsageA,
+                            memory_bytes=choice.memoryUsageB,
+                            sync_in_bytes=choice.syncTimeFw,
+                            sync_out_bytes=choice.syncTimeBw,
+                        )
+                        for choice in choices
+                    )
+                    for degree, choices in node.TMPCs.items()
+                },
+            )
+            for node in document.nodes
+        ),
+        edges=tuple(
+            Edge(source=edge.sourceId, target=edge.destId, bytes=edge.communicationCost) for edge in document.edges
+        ),
+    )
+    problem = problem.scale_communication(scale_communication)
+    return problem.replace(notes=_plausibility(problem))
+
+
+def _plausibility(problem: HybridProblem) -> tuple[str, ...]:
+    """Warn of the units trap: times in milliseconds beside a bandwidth in bytes per second."""
+    compute = sum(
+        min(choice.time for choices in layer.configurations.values() for choice in choices) for layer in problem.layers
+    )
+    transfer = sum(2 * edge.bytes for edge in problem.edges) / problem.bandwidth_bytes_per_unit
+    if 0 < transfer < 1e-3 * compute:
+        return (
+            f"moving every tensor takes {transfer / compute:.2g} of the compute time; if the file's times are in "
+            "milliseconds and its bandwidth is in bytes per second, use --scale-communication 1000",
+        )
+    return ()

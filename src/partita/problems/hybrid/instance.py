@@ -1,0 +1,345 @@
+"""A hybrid problem as plain arrays over its suffix sets, for the kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import rustworkx
+
+from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
+from partita.problems.hybrid.problem import Configuration, HybridProblem
+from partita.units import TOLERANCE
+
+__all__ = ["Model", "build_arrays", "build_model", "new_scratch"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Model:
+    """What does not depend on the suffix sets: layers in topological order with the options worth having.
+
+    Attributes
+    ----------
+    problem
+        Where it comes from.
+    order
+        Place in ``problem.layers`` of each layer in topological order.
+    source, target, bytes
+        Edges, by topological place; bytes.
+    after, before
+        Bit sets of each layer's successors and predecessors.
+    degrees
+        Tensor-parallel degrees.
+    options
+        For each degree and layer its options, the fastest first; empty where the layer lacks the degree.
+    uniform
+        For each degree whether all options of every layer share weights, sharded memory and synchronisation.
+    """
+
+    problem: HybridProblem
+    order: tuple[int, ...]
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    bytes: tuple[float, ...]
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+    degrees: tuple[int, ...]
+    options: tuple[tuple[tuple[Configuration, ...], ...], ...]
+    uniform: tuple[bool, ...]
+
+    @property
+    def width(self) -> int:
+        """Largest sum of data-parallel degrees."""
+        return min(self.problem.microbatches, self.problem.devices)
+
+    def ids(self, members: int) -> tuple[int, ...]:
+        """Layer ids of a bit set, in the problem's order."""
+        layers = self.problem.layers
+        return tuple(layers[p].id for p in sorted(p for v, p in enumerate(self.order) if members >> v & 1))
+
+
+def build_model(problem: HybridProblem) -> Model:
+    """Sort the layers, and leave out configurations that another one beats in every respect."""
+    place = {layer.id: number for number, layer in enumerate(problem.layers)}
+    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+    graph.add_nodes_from(range(len(problem.layers)))
+    graph.add_edges_from_no_data([(place[edge.source], place[edge.target]) for edge in problem.edges])
+    order = tuple(rustworkx.lexicographical_topological_sort(graph, key=lambda number: f"{number:09d}"))
+    rank = {number: v for v, number in enumerate(order)}
+    source = tuple(rank[place[edge.source]] for edge in problem.edges)
+    target = tuple(rank[place[edge.target]] for edge in problem.edges)
+    after, before = [0] * len(order), [0] * len(order)
+    for u, v in zip(source, target, strict=True):
+        after[u] |= 1 << v
+        before[v] |= 1 << u
+    degrees = tuple(problem.degrees())
+    options = tuple(
+        tuple(_worth_having(problem.layers[number].configurations.get(degree, ())) for number in order)
+        for degree in degrees
+    )
+    return Model(
+        problem=problem,
+        order=order,
+        source=source,
+        target=target,
+        bytes=tuple(edge.bytes for edge in problem.edges),
+        after=tuple(after),
+        before=tuple(before),
+        degrees=degrees,
+        options=options,
+        uniform=tuple(all(_alike(choices) for choices in row) for row in options),
+    )
+
+
+def _synchronisation(choice: Configuration) -> dict[tuple[str, int], float]:
+    """The synchronisation that costs anything."""
+    tables = (("in", choice.sync_in_bytes), ("out", choice.sync_out_bytes))
+    return {(side, other): value for side, table in tables for other, value in table.items() if value > 0}
+
+
+def _alike(choices: Sequence[Configuration]) -> bool:
+    return all(
+        choice.weight_bytes == choices[0].weight_bytes
+        and choice.sharded_bytes == choices[0].sharded_bytes
+        and _synchronisation(choice) == _synchronisation(choices[0])
+        for choice in choices[1:]
+    )
+
+
+def _no_worse(one: Configuration, other: Configuration) -> bool:
+    mine, theirs = _synchronisation(one), _synchronisation(other)
+    return (
+        one.time <= other.time
+        and one.weight_bytes <= other.weight_bytes
+        and one.memory_per_microbatch_bytes <= other.memory_per_microbatch_bytes
+        and one.memory_bytes <= other.memory_bytes
+        and one.sharded_bytes <= other.sharded_bytes
+        and all(value <= theirs.get(key, 0.0) for key, value in mine.items())
+    )
+
+
+def _worth_having(choices: Sequence[Configuration]) -> tuple[Configuration, ...]:
+    kept: list[Configuration] = []
+    for choice in sorted(choices, key=lambda c: (c.time, c.memory_per_microbatch_bytes, c.memory_bytes)):
+        if not any(_no_worse(other, choice) for other in kept):
+            kept = [other for other in kept if not _no_worse(choice, other)]
+            kept.append(choice)
+    return tuple(kept)
+
+
+def build_arrays(model: Model, sets: Iterable[int]) -> tuple[HybridArrays, list[int]]:
+    """The arrays over some suffix sets, and the sets in the arrays' order."""
+    problem = model.problem
+    n, m, bandwidth = len(model.order), len(model.source), problem.bandwidth_bytes_per_unit
+    held = list(sets)
+    words = (n + 63) // 64
+    raw = b"".join(members.to_bytes(8 * words, "little") for members in held)
+    packed = np.frombuffer(raw, dtype=np.uint64).reshape(len(held), words)
+    bits = np.unpackbits(packed.view(np.uint8), axis=1, bitorder="little")[:, :n].astype(bool)
+
+    least, edge_least = _least_device_time(model)
+    # Added layer by layer, so that rounding never makes a subset heavier than its superset.
+    work = np.zeros(len(held))
+    for v in range(n):
+        work += bits[:, v] * least[v]
+    by_work = np.lexsort((bits.sum(axis=1), work))
+    work, bits, packed = work[by_work], bits[by_work], packed[by_work]
+    crossing = np.zeros((len(held), m), dtype=bool)
+    for e in range(m):
+        crossing[:, e] = ~bits[:, model.source[e]] & bits[:, model.target[e]]
+
+    options = _Options(model)
+    size = bits.astype(np.float64)
+    across = crossing.astype(np.float64)
+    cross_ptr = np.concatenate(([0], np.cumsum(crossing.sum(axis=1))))
+    segments = _Segments(model)
+    limit = math.inf
+    if problem.memory_bytes is not None:
+        limit = problem.memory_bytes + TOLERANCE * max(1.0, problem.memory_bytes)
+    values: dict[str, Any] = {
+        "degree": model.degrees,
+        "uniform": model.uniform,
+        "members": packed,
+        "work": work,
+        "rest": np.maximum(0.0, work[-1] - work) * (1.0 - TOLERANCE) + across @ edge_least,
+        "missing": np.array([[not choices for choices in row] for row in model.options], dtype=np.float64) @ size.T,
+        "cross_ptr": cross_ptr,
+        "cross": np.nonzero(crossing)[1],
+        "source": model.source,
+        "target": model.target,
+        "edge_time": [2.0 * value / bandwidth for value in model.bytes],
+        "enter": options.edge_enter @ across.T,
+        "leave": options.edge_leave @ across.T,
+        "segment": segments.of_count,
+        "small_active": segments.active @ size.T,
+        "small_fixed": segments.fixed @ size.T,
+        "small_time": segments.time @ size.T,
+        "next_replicas": _next_replicas(model),
+        "limits": [limit, problem.microbatches, problem.weight_sync_per_batch],
+        **{name: getattr(options, name) @ size.T for name in ("time", "weight", "active", "fixed", "sharded")},
+        **options.arrays,
+    }
+    types: dict[str, Any] = {"members": np.uint64, "uniform": np.int8}
+    types |= dict.fromkeys(("degree", "next_replicas"), np.int64)
+    integers = "missing cross_ptr cross source target in_ptr in_edges out_ptr out_edges segment option_ptr"
+    types |= dict.fromkeys((*integers.split(), "option_in_ptr", "option_out_ptr", "kind"), np.int32)
+    arrays = HybridArrays(
+        **{
+            name: np.ascontiguousarray(np.asarray(values[name]), dtype=types.get(name, np.float64))
+            for name in HybridArrays._fields
+        }
+    )
+    return arrays, [held[k] for k in by_work]
+
+
+def _least_device_time(model: Model) -> tuple[list[float], Floats]:
+    """For each layer and edge the least time on one device times devices: min over degrees of t·p and t·2(c + sync)/B.
+
+    A stage keeps d·t devices busy for at most the target, so both add up to at most devices times target.
+    """
+    bandwidth = model.problem.bandwidth_bytes_per_unit
+    layers = []
+    for v in range(len(model.order)):
+        rows = [(t, row[v]) for t, row in zip(model.degrees, model.options, strict=True)]
+        layers.append(min((t * min(c.time for c in choices) for t, choices in rows if choices), default=0.0))
+    edges = np.zeros(len(model.source))
+    for e, u in enumerate(model.source):
+        head = model.problem.layers[model.order[model.target[e]]].id
+        found = [
+            t * 2.0 * (model.bytes[e] + min(c.sync_out_bytes.get(head, 0.0) for c in row[u])) / bandwidth
+            for t, row in zip(model.degrees, model.options, strict=True)
+            if row[u]
+        ]
+        edges[e] = min(found, default=0.0) * (1.0 - TOLERANCE)
+    return layers, edges
+
+
+class _Options:
+    """The options of all layers, flat, and each layer's fastest values by degree."""
+
+    def __init__(self, model: Model) -> None:
+        n, m, ranks = len(model.order), len(model.source), len(model.degrees)
+        bandwidth = model.problem.bandwidth_bytes_per_unit
+        ids = [model.problem.layers[place].id for place in model.order]
+        in_edges = [[e for e in range(m) if model.target[e] == v] for v in range(n)]
+        out_edges = [[e for e in range(m) if model.source[e] == v] for v in range(n)]
+        self.time, self.weight = np.zeros((ranks, n)), np.zeros((ranks, n))
+        self.active, self.fixed = np.zeros((ranks, n)), np.zeros((ranks, n))
+        self.sharded = np.zeros((ranks, n))
+        self.edge_enter, self.edge_leave = np.zeros((ranks, m)), np.zeros((ranks, m))
+        pointers = np.zeros((ranks, n + 1), dtype=np.int64)
+        kind = np.zeros((ranks, n), dtype=np.int64)
+        flat: list[tuple[float, ...]] = []
+        option_in: list[float] = []
+        option_out: list[float] = []
+        in_ptr, out_ptr = [0], [0]
+        for r, row in enumerate(model.options):
+            kinds: dict[tuple[tuple[float, ...], ...], int] = {}
+            for v, choices in enumerate(row):
+                pointers[r, v] = len(flat)
+                memory = tuple((c.memory_per_microbatch_bytes, c.memory_bytes, c.sharded_bytes) for c in choices)
+                kind[r, v] = kinds.setdefault(memory, len(kinds))
+                for c, taken in zip(choices, memory, strict=True):
+                    flat.append((c.time, c.weight_bytes / bandwidth, *taken))
+                    option_in += [2.0 * c.sync_in_bytes.get(ids[model.source[e]], 0.0) / bandwidth for e in in_edges[v]]
+                    option_out += [
+                        2.0 * c.sync_out_bytes.get(ids[model.target[e]], 0.0) / bandwidth for e in out_edges[v]
+                    ]
+                    in_ptr.append(len(option_in))
+                    out_ptr.append(len(option_out))
+                if not choices:
+                    continue
+                self.time[r, v] = choices[0].time
+                self.weight[r, v] = min(c.weight_bytes for c in choices) / bandwidth
+                self.active[r, v], self.fixed[r, v] = memory[0][:2]
+                self.sharded[r, v] = min(c.sharded_bytes for c in choices)
+                for e in in_edges[v]:
+                    sync = min(c.sync_in_bytes.get(ids[model.source[e]], 0.0) for c in choices)
+                    self.edge_enter[r, e] = 2.0 * (model.bytes[e] + sync) / bandwidth
+                for e in out_edges[v]:
+                    sync = min(c.sync_out_bytes.get(ids[model.target[e]], 0.0) for c in choices)
+                    self.edge_leave[r, e] = 2.0 * (model.bytes[e] + sync) / bandwidth
+            pointers[r, n] = len(flat)
+        columns = np.array(flat, dtype=np.float64).reshape(-1, 5).T
+        self.arrays: dict[str, Any] = {
+            "edge_enter": self.edge_enter,
+            "edge_leave": self.edge_leave,
+            "in_ptr": np.cumsum([0, *(len(row) for row in in_edges)]),
+            "in_edges": [e for edges in in_edges for e in edges],
+            "out_ptr": np.cumsum([0, *(len(row) for row in out_edges)]),
+            "out_edges": [e for edges in out_edges for e in edges],
+            "option_ptr": pointers,
+            "option_time": columns[0],
+            "option_weight": columns[1],
+            "option_active": columns[2],
+            "option_fixed": columns[3],
+            "option_sharded": columns[4],
+            "option_in_ptr": in_ptr,
+            "option_in": option_in,
+            "option_out_ptr": out_ptr,
+            "option_out": option_out,
+            "kind": kind,
+        }
+
+
+class _Segments:
+    """Runs of in-flight counts y over which every layer's smallest configuration, of a·y + b, stays the same."""
+
+    def __init__(self, model: Model) -> None:
+        width, n = model.width, len(model.order)
+        counts = np.arange(1, width + 1, dtype=np.float64)
+        self.of_count = np.zeros((len(model.degrees), width + 1), dtype=np.int64)
+        active: list[list[float]] = []
+        fixed: list[list[float]] = []
+        time: list[list[float]] = []
+        for r, row in enumerate(model.options):
+            smallest: dict[Any, Any] = {}
+            changes = {0}
+            keys = []
+            for choices in row:
+                key = tuple((c.memory_per_microbatch_bytes, c.memory_bytes) for c in choices)
+                keys.append(key)
+                if key in smallest or not key:
+                    continue
+                best = np.array([a * counts + b for a, b in key]).argmin(axis=0)
+                smallest[key] = best
+                changes |= set((np.flatnonzero(np.diff(best)) + 1).tolist())
+            starts = sorted(changes)
+            for begin, end in zip(starts, [*starts[1:], width], strict=True):
+                self.of_count[r, begin + 1 : end + 1] = len(active)
+                chosen = [row[v][int(smallest[keys[v]][begin])] if row[v] else None for v in range(n)]
+                active.append([0.0 if c is None else c.memory_per_microbatch_bytes for c in chosen])
+                fixed.append([0.0 if c is None else c.memory_bytes for c in chosen])
+                time.append([0.0 if c is None else c.time for c in chosen])
+        self.active, self.fixed, self.time = np.array(active), np.array(fixed), np.array(time)
+
+
+def _next_replicas(model: Model) -> npt.NDArray[np.int64]:
+    """For each d the smallest allowed data-parallel degree at least d; width + 1 for none."""
+    width, batch = model.width, model.problem.microbatches
+    result = np.full(width + 2, width + 1, dtype=np.int64)
+    for d in range(width, 0, -1):
+        allowed = not model.problem.weight_sync_per_batch or batch % d == 0
+        result[d] = d if allowed else result[d + 1]
+    result[0] = result[1]
+    return result
+
+
+def new_scratch(model: Model) -> HybridScratch:
+    """Working memory for one thread."""
+    n = len(model.order)
+    size = max((sum(len(choices) for choices in row) for row in model.options), default=0) + 1
+    lengths = {"gain": size, "loss": size, "option": size, "step_gain": size, "step_loss": size, "step_order": size}
+    floats = {"gain", "loss", "ratio", "step_gain", "step_loss", "acc_gain", "acc_loss", "suffix_gain", "suffix_best"}
+    values: dict[str, Any] = {
+        name: np.zeros(lengths.get(name, n + 2), dtype=np.float64 if name in floats else np.int32)
+        for name in HybridScratch._fields
+    }
+    values["counters"] = np.zeros(2, dtype=np.int64)
+    return HybridScratch(**values)

@@ -1,0 +1,323 @@
+"""The hybrid problem: data-, tensor- and pipeline-parallel training with memory-saving options per layer.
+
+Source: Tarnawski, Narayanan and Phanishayee, "Piper: Multidimensional Planner for DNN Parallelization" (NeurIPS 2021),
+§3 and Appendices A and B. The paper's letters are in the docstrings, the code uses words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+import rustworkx
+
+from partita.errors import InputError
+
+__all__ = ["Configuration", "Edge", "Hierarchy", "HybridProblem", "Layer"]
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way to run a layer at one tensor-parallel degree (the paper's TMPC).
+
+    Attributes
+    ----------
+    id
+        Name, unique among the configurations of the layer at that degree.
+    time
+        Time of one microbatch, forward and backward, tensor-parallel traffic included (p), in the problem's unit.
+    weight_bytes
+        Weights on each device (w), synchronised between data-parallel replicas.
+    memory_per_microbatch_bytes
+        Memory on each device for every microbatch in flight (a).
+    memory_bytes
+        Memory on each device whatever is in flight (b).
+    sharded_bytes
+        Memory that the data-parallel replicas of a stage share out evenly among them: each device holds a d-th, d
+        counting the replicas in all machines. Not in the paper; optimizer states under ZeRO-1 are of this kind.
+    sync_in_bytes
+        By id of the predecessor: what the group moves so that all its devices have that tensor (c_fw); 0 if absent.
+    sync_out_bytes
+        By id of the successor: the same for the tensor that comes back in the backward pass (c_bw); 0 if absent.
+    """
+
+    id: str
+    time: float
+    weight_bytes: float = 0.0
+    memory_per_microbatch_bytes: float = 0.0
+    memory_bytes: float = 0.0
+    sharded_bytes: float = 0.0
+    sync_in_bytes: dict[int, float] = {}
+    sync_out_bytes: dict[int, float] = {}
+
+    def held_bytes(self, in_flight: int, replicas: int) -> float:
+        """Memory on each device of a stage with so many microbatches in flight and data-parallel replicas."""
+        held = self.memory_per_microbatch_bytes * in_flight + self.memory_bytes
+        return held + self.sharded_bytes / replicas if self.sharded_bytes else held
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One layer.
+
+    Attributes
+    ----------
+    id
+        Unique number; plans refer to it.
+    configurations
+        By tensor-parallel degree, the configurations to choose from; a degree that is absent cannot be used.
+    name
+        For people.
+    weight_bytes
+        Weights of the whole layer, which machines synchronise with each other; None for the smallest over the degrees t
+        of t times the largest weights that a device holds. Only problems with a hierarchy read it.
+    """
+
+    id: int
+    configurations: dict[int, tuple[Configuration, ...]]
+    name: str = ""
+    weight_bytes: float | None = None
+
+    @property
+    def whole_weight_bytes(self) -> float:
+        """Weights that one machine with the layer synchronises with others, whatever its degrees (Appendix E's w)."""
+        if self.weight_bytes is not None:
+            return self.weight_bytes
+        return min(t * max(c.weight_bytes for c in choices) for t, choices in self.configurations.items() if choices)
+
+    @property
+    def label(self) -> str:
+        """The layer in a message."""
+        return f"layer {self.id}" + (f" ({self.name})" if self.name else "")
+
+
+class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tensor that one layer hands to another: ``bytes`` go each way, forward and backward."""
+
+    source: int
+    target: int
+    bytes: float
+
+
+class Hierarchy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Devices sit in machines, which are linked more slowly than the devices inside (Appendix E with two levels).
+
+    Attributes
+    ----------
+    devices_per_machine
+        Devices in each machine (K_1). A tensor-parallel group lies within one.
+    machine_bandwidth_bytes_per_unit
+        Bytes that each machine, with all its devices together, exchanges with other machines per unit of time (B_2).
+        Between devices of one machine the problem's ``bandwidth_bytes_per_unit`` holds (B_1), per device.
+    """
+
+    devices_per_machine: int
+    machine_bandwidth_bytes_per_unit: float
+
+
+class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Minimise the time per sample of the slowest stage.
+
+    A plan is a row of stages; a stage runs a set of layers on d·t devices, d data-parallel replicas of a group of t
+    tensor-parallel devices. ``partita.problems.hybrid.evaluate`` defines what it costs.
+
+    Attributes
+    ----------
+    name
+        The problem's name.
+    devices
+        Identical devices there are (K).
+    memory_bytes
+        Memory of each (M); None for no limit.
+    bandwidth_bytes_per_unit
+        Bytes that each device moves per unit of time (B); with a hierarchy, inside its machine (B_1).
+    microbatches
+        Most data-parallel replicas of all stages together (N), so that a batch of N microbatches fills the pipeline.
+    layers, edges
+        The model, a directed acyclic graph.
+    unit
+        Time unit of all times and of the objective.
+    weight_sync_per_batch
+        False: weights are synchronised for every d microbatches, as in the paper. True: once per batch of N
+        microbatches, and d must divide N, as in a later version of the published program.
+    hierarchy
+        Machines of several devices; None if all devices are linked alike. Devices must fill whole machines, or all be
+        in one.
+    notes
+        What a reader should know about how the problem was made.
+
+    Raises
+    ------
+    InputError
+        If a value is not finite or negative, an id repeats or is unknown, a list is empty, or the graph has a cycle.
+    """
+
+    format: ClassVar[str] = "partita.problems.hybrid"
+    version: ClassVar[int] = 1
+
+    name: str
+    devices: int
+    memory_bytes: float | None = None
+    bandwidth_bytes_per_unit: float
+    microbatches: int
+    layers: tuple[Layer, ...]
+    edges: tuple[Edge, ...] = ()
+    unit: str = "s"
+    weight_sync_per_batch: bool = False
+    hierarchy: Hierarchy | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    def replace(self, *, memory_bytes: float | None = None, **changes: Any) -> HybridProblem:
+        """A copy with changes, validated again; infinite ``memory_bytes`` removes the limit.
+
+        Raises
+        ------
+        InputError
+            If a changed value is invalid.
+        """
+        if memory_bytes is not None:
+            changes["memory_bytes"] = None if memory_bytes == math.inf else memory_bytes
+        return msgspec.structs.replace(self, **changes)
+
+    def scale_communication(self, factor: float) -> HybridProblem:
+        """A copy in which every transfer takes ``factor`` times as long, inside machines and between them.
+
+        Raises
+        ------
+        InputError
+            If the factor is not finite and positive.
+        """
+        if not 0 < factor < math.inf:
+            raise InputError(
+                f"the communication scale is {factor}; for a hybrid problem it must be finite and positive"
+            )
+        if factor == 1.0:
+            return self
+        hierarchy = self.hierarchy
+        if hierarchy is not None:
+            between = hierarchy.machine_bandwidth_bytes_per_unit / factor
+            hierarchy = msgspec.structs.replace(hierarchy, machine_bandwidth_bytes_per_unit=between)
+        return self.replace(bandwidth_bytes_per_unit=self.bandwidth_bytes_per_unit / factor, hierarchy=hierarchy)
+
+    @property
+    def devices_per_machine(self) -> int:
+        """Devices that may form a tensor-parallel group: those of one machine, or all without a hierarchy."""
+        return self.devices if self.hierarchy is None else min(self.devices, self.hierarchy.devices_per_machine)
+
+    @property
+    def machines(self) -> int:
+        """Machines there are; 1 without a hierarchy."""
+        return self.devices // self.devices_per_machine
+
+    def degrees(self) -> list[int]:
+        """Tensor-parallel degrees that some layer has and the devices (of one machine) allow, ascending."""
+        found = {degree for layer in self.layers for degree in layer.configurations}
+        return sorted(degree for degree in found if degree <= self.devices_per_machine)
+
+    @property
+    def shards(self) -> bool:
+        """Whether replicas share out any memory."""
+        return any(c.sharded_bytes for layer in self.layers for row in layer.configurations.values() for c in row)
+
+    def sync_factor(self, replicas: int) -> float:
+        """How often each weight byte is moved for d microbatches: 4·(d − 1)/d, or 4·(d − 1)/N once per batch."""
+        return 4.0 * (replicas - 1) / (self.microbatches if self.weight_sync_per_batch else replicas)
+
+
+def validate(problem: HybridProblem) -> None:
+    """Check a problem; see ``HybridProblem`` for what it raises."""
+    where = f"problem {problem.name!r}"
+    if not problem.layers:
+        raise InputError(f"{where} has no layers; a plan needs at least one")
+    for field in ("devices", "microbatches"):
+        if getattr(problem, field) < 1:
+            raise InputError(f"{where}: {field} is {getattr(problem, field)}; it must be at least 1")
+    if problem.memory_bytes is not None:
+        _check_number(where, "memory_bytes", problem.memory_bytes)
+    bandwidth = problem.bandwidth_bytes_per_unit
+    if not 0 < bandwidth < math.inf:
+        raise InputError(f"{where}: bandwidth_bytes_per_unit is {bandwidth}; it must be positive and finite")
+    if problem.hierarchy is not None:
+        _check_hierarchy(where, problem.devices, problem.hierarchy)
+    index: dict[int, int] = {}
+    for place, layer in enumerate(problem.layers):
+        if layer.id in index:
+            raise InputError(f"{where}: layer id {layer.id} appears twice; ids must be unique")
+        index[layer.id] = place
+    before: dict[int, set[int]] = {layer.id: set() for layer in problem.layers}
+    after: dict[int, set[int]] = {layer.id: set() for layer in problem.layers}
+    for edge in problem.edges:
+        owner = f"{where}: edge {edge.source} → {edge.target}"
+        for end in (edge.source, edge.target):
+            if end not in index:
+                raise InputError(f"{owner}: there is no layer with id {end}")
+        if edge.source == edge.target:
+            raise InputError(f"{owner} is a cycle of one layer; layers must form a directed acyclic graph")
+        if edge.target in after[edge.source]:
+            raise InputError(f"{owner} appears twice; give one edge with the bytes of both")
+        _check_number(owner, "bytes", edge.bytes)
+        after[edge.source].add(edge.target)
+        before[edge.target].add(edge.source)
+    for layer in problem.layers:
+        _check_layer(where, layer, before[layer.id], after[layer.id])
+    _check_acyclic(where, problem, index)
+
+
+def _check_hierarchy(where: str, devices: int, hierarchy: Hierarchy) -> None:
+    size, bandwidth = hierarchy.devices_per_machine, hierarchy.machine_bandwidth_bytes_per_unit
+    if size < 1:
+        raise InputError(f"{where}: devices_per_machine is {size}; it must be at least 1")
+    if devices > size and devices % size:
+        raise InputError(
+            f"{where}: {devices} devices do not fill machines of {size}; "
+            f"take {devices // size * size} or {(devices // size + 1) * size} devices"
+        )
+    if not 0 < bandwidth < math.inf:
+        raise InputError(f"{where}: machine_bandwidth_bytes_per_unit is {bandwidth}; it must be positive and finite")
+
+
+def _check_number(owner: str, field: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{owner}: {field} is {value}; it must be finite and not negative")
+
+
+def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) -> None:
+    owner = f"{where}: {layer.label}"
+    if not any(layer.configurations.values()):
+        raise InputError(f"{owner} has no configurations; give at least one for some tensor-parallel degree")
+    if layer.weight_bytes is not None:
+        _check_number(owner, "weight_bytes", layer.weight_bytes)
+    for degree, configurations in layer.configurations.items():
+        if degree < 1:
+            raise InputError(f"{owner}: tensor-parallel degree {degree} must be at least 1")
+        seen: set[str] = set()
+        for choice in configurations:
+            place = f"{owner}, degree {degree}, configuration {choice.id!r}"
+            if choice.id in seen:
+                raise InputError(f"{place} appears twice; ids must be unique within a layer and degree")
+            seen.add(choice.id)
+            for field in ("time", "weight_bytes", "memory_per_microbatch_bytes", "memory_bytes", "sharded_bytes"):
+                _check_number(place, field, getattr(choice, field))
+            _check_sync(place, "sync_in_bytes", choice.sync_in_bytes, before, "comes from")
+            _check_sync(place, "sync_out_bytes", choice.sync_out_bytes, after, "goes to")
+
+
+def _check_sync(place: str, field: str, table: Mapping[int, float], neighbours: set[int], verb: str) -> None:
+    for neighbour, value in table.items():
+        if neighbour not in neighbours:
+            raise InputError(f"{place}: {field} names layer {neighbour}, but no edge {verb} it; remove the entry")
+        _check_number(place, f"{field} of layer {neighbour}", value)
+
+
+def _check_acyclic(where: str, problem: HybridProblem, index: dict[int, int]) -> None:
+    graph: rustworkx.PyDiGraph[None, None] = rustworkx.PyDiGraph()
+    graph.add_nodes_from([None] * len(problem.layers))
+    graph.add_edges_from_no_data([(index[edge.source], index[edge.target]) for edge in problem.edges])
+    if rustworkx.is_directed_acyclic_graph(graph):
+        return
+    cycle = [problem.layers[v].id for v, _ in rustworkx.digraph_find_cycle(graph)]
+    shown = " → ".join(str(v) for v in [*cycle, cycle[0]][:8])
+    raise InputError(f"{where} has a cycle: {shown}{' …' if len(cycle) > 7 else ''}; layers must form a DAG")

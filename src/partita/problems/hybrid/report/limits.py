@@ -1,0 +1,178 @@
+"""Where the devices' time goes under a hybrid plan, and why one plan is slower than another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from partita.problems.hybrid.evaluate import HybridEvaluation
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+
+__all__ = ["DeviceTime", "binding", "device_time", "explain_slower", "hybrid_sentences"]
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """Time of all devices together per sample: the parts add up to devices times objective.
+
+    Attributes
+    ----------
+    compute
+        Every layer at its fastest on the degree at which its group takes least device time: the same for all plans.
+    recompute
+        What configurations chosen for their memory take beyond the fastest ones of their degree.
+    tensor
+        What the fastest configurations take beyond ``compute``: tensor-parallel traffic and smaller operators.
+    transfer, weight_sync
+        Tensors between stages, and weights between replicas, where devices wait for them.
+    links
+        Waiting for links between machines, where these are slower than every stage.
+    imbalance
+        Waiting for the slowest stage.
+    idle
+        Devices that no stage uses.
+    """
+
+    compute: float
+    recompute: float
+    tensor: float
+    transfer: float
+    weight_sync: float
+    links: float
+    imbalance: float
+    idle: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return sum(self.parts().values())
+
+    def parts(self) -> dict[str, float]:
+        """By name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @property
+    def binding(self) -> str:
+        """What takes most beyond the layers' own work, if that is a tenth: memory, bandwidth, balance or devices."""
+        kinds = {
+            "memory": self.recompute,
+            "bandwidth": self.tensor + self.transfer + self.weight_sync + self.links,
+            "balance": self.imbalance,
+            "devices": self.idle,
+        }
+        name, most = max(kinds.items(), key=lambda item: item[1])
+        return name if most > _MUCH * self.total else "compute"
+
+
+#: Less than this share of the device time does not bind.
+_MUCH = 0.1
+#: A plan that is better by this share without memory limits owes that to them.
+_GAIN = 1e-3
+
+#: What each part is called in a sentence.
+_WORDS = {
+    "recompute": "recomputation to fit into memory",
+    "tensor": "tensor-parallel traffic and smaller operators",
+    "transfer": "tensors between stages",
+    "weight_sync": "synchronising weights",
+    "links": "links between machines",
+    "imbalance": "stages that wait for the slowest",
+    "idle": "devices without work",
+}
+
+#: Shares below this are not worth a word.
+_SMALL = 0.005
+
+
+def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> DeviceTime:
+    """Take a plan's device time apart."""
+    layers = {layer.id: layer for layer in problem.layers}
+    allowed = set(problem.degrees())
+    compute = recompute = tensor = transfer = sync = imbalance = 0.0
+    slowest = max(worth.time_per_sample for worth in evaluation.stages)
+    for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
+        degree, used = stage.tensor_parallel, stage.devices
+        for identity in stage.operators:
+            rows = layers[identity].configurations
+            least = min(t * min(c.time for c in row) for t, row in rows.items() if row and t in allowed | {degree})
+            fastest = min(c.time for c in rows[degree])
+            chosen = next(c.time for c in rows[degree] if c.id == stage.configurations[identity])
+            compute += least
+            tensor += degree * fastest - least
+            recompute += degree * (chosen - fastest)
+        transfer += used * worth.transfer
+        sync += used * worth.weight_sync
+        imbalance += used * (slowest - worth.time_per_sample)
+    return DeviceTime(
+        compute=compute,
+        recompute=recompute,
+        tensor=tensor,
+        transfer=transfer,
+        weight_sync=sync,
+        links=plan.devices * (evaluation.objective - slowest),
+        imbalance=imbalance,
+        idle=(problem.devices - plan.devices) * evaluation.objective,
+    )
+
+
+def explain_slower(slower: DeviceTime, faster: DeviceTime) -> str:
+    """What the slower of two plans for one problem spends more on, in percent of the faster one's time."""
+    if faster.total <= 0:
+        return ""
+    more = {name: (value - faster.parts()[name]) / faster.total for name, value in slower.parts().items()}
+    found = sorted(((share, name) for name, share in more.items() if share > _SMALL and name in _WORDS), reverse=True)
+    return ", ".join(f"{_WORDS[name]} {share:+.0%}" for share, name in found[:2])
+
+
+def binding(spent: DeviceTime, objective: float, without_memory: float | None) -> str:
+    """What binds: memory, if the plan would be better without its limit; else what takes the time."""
+    if without_memory is not None and without_memory < objective * (1 - _GAIN):
+        return "memory"
+    return spent.binding
+
+
+def hybrid_sentences(
+    problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, without_memory: float | None = None
+) -> list[str]:
+    """What limits a plan, in words.
+
+    Parameters
+    ----------
+    problem, plan, evaluation
+        The plan and what it is worth.
+    without_memory
+        Objective of a plan for the same problem without memory limit, if it was computed.
+    """
+    spent = device_time(problem, plan, evaluation)
+    total = spent.total
+    if total <= 0:
+        return []
+    parts = sorted(((value / total, name) for name, value in spent.parts().items() if name in _WORDS), reverse=True)
+    text = ", ".join(f"{share:.1%} {_WORDS[name]}" for share, name in parts if share > _SMALL)
+    reason = f"; {binding(spent, evaluation.objective, without_memory)} binds"
+    sentences = [
+        f"{spent.compute / total:.1%} of all device time is the layers' own work"
+        + (f", {text}" if text else "")
+        + reason
+    ]
+    slowest = max(worth.time_per_sample for worth in evaluation.stages)
+    if evaluation.objective > slowest:
+        busy = max(range(len(evaluation.machine_groups)), key=lambda i: evaluation.machine_groups[i].time_per_sample)
+        link = evaluation.machine_groups[busy]
+        share = link.weight_sync / link.time_per_sample
+        sentences.append(
+            f"the links of the {link.machines} machines of group {busy} are the bottleneck: they are busy "
+            f"{evaluation.objective / slowest - 1:.1%} longer than the slowest stage, {share:.0%} of it with weights"
+        )
+    if problem.memory_bytes:
+        fullest, where = max((worth.memory_bytes, number) for number, worth in enumerate(evaluation.stages))
+        sentence = f"the fullest memory is that of stage {where}: {fullest / problem.memory_bytes:.0%} of its limit"
+        if without_memory is not None:
+            gain = 1 - without_memory / evaluation.objective
+            sentence += (
+                f"; without memory limit the plan would be {gain:.1%} faster"
+                if gain > _GAIN
+                else "; a plan without memory limit would not be faster"
+            )
+        sentences.append(sentence)
+    return sentences

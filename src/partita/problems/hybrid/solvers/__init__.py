@@ -1,0 +1,10 @@
+"""The hybrid solvers there are, the default first."""
+
+from __future__ import annotations
+
+from partita.problems.hybrid.solvers.exact import HybridExact
+from partita.problems.hybrid.solvers.protocol import HybridSolver
+
+__all__ = ["DEFAULT_HYBRID_SOLVERS"]
+
+DEFAULT_HYBRID_SOLVERS: tuple[HybridSolver, ...] = (HybridExact(),)

@@ -1,0 +1,209 @@
+"""Proven optimal hybrid plans: bisection over decisions about the fewest devices.
+
+Source: the suffix sets and the stage model are Piper's (NeurIPS 2021, §4); the decision form, the exact choice of
+configurations, and the pruning by what the remaining devices can do are described in ``docs/hybrid.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import threading
+from collections.abc import Iterable
+
+import numpy as np
+
+from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders, suffix_order
+from partita.problems.hybrid.instance import Model, build_model
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.solvers.decision import Family
+from partita.problems.hybrid.solvers.machines import MachineFamily
+from partita.problems.hybrid.solvers.protocol import HybridOptions, HybridOutcome
+from partita.run.result import Monitor
+
+__all__ = ["HybridExact"]
+
+#: Most suffix sets, and most entries of a table: beyond these only sets along some orders are searched.
+MOST_SETS = 200_000
+MOST_ENTRIES = 1 << 28
+#: Up to this many suffix sets a decision takes milliseconds, and a first plan from a few orders is not worth it.
+FEW_SETS = 400
+#: Relative distance of plan and bound at which the search ends.
+CLOSE = 5e-7
+#: Relative distance from which on the next target is just under the plan.
+NEAR = 2e-3
+#: Refuted sums over sets carry rounding.
+_ROUNDING = 1e-12
+#: Times this small are nothing.
+_TINY = 1e-200
+_ORDERS = 12
+_ROUNDS = 4
+
+
+class HybridExact:
+    """Exact solver of the hybrid problem."""
+
+    name = "exact"
+    summary = "plans with proof: bisection over the fewest devices per suffix set, exact choice of configurations"
+
+    def supports(self, problem: HybridProblem, options: HybridOptions) -> str | None:
+        """Every problem; with very many suffix sets the plan comes without proof."""
+        return None
+
+    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> HybridOutcome:
+        """Search until proved, or until ``monitor.stopping``."""
+        return _run(_Search(problem, options), monitor)
+
+
+class _Search:
+    """State of one run; ``prove`` runs in a worker thread, the main thread reads."""
+
+    def __init__(self, problem: HybridProblem, options: HybridOptions) -> None:
+        self.problem, self.options = problem, options
+        self.stop = np.zeros(1, dtype=np.int64)
+        self.plan: HybridPlan | None = None
+        self.value = math.inf
+        self.bound = 0.0
+        self.infeasible = False
+        self.counters: dict[str, float] = {}
+
+    def prove(self) -> None:
+        model = build_model(self.problem)
+        if any(not any(row[v] for row in model.options) for v in range(len(model.order))):
+            # A layer has no degree that the devices allow.
+            self.infeasible = True
+            return
+        entries = model.width + 1
+        if self.problem.hierarchy is not None:
+            entries = 4 * max(entries, (self.problem.devices_per_machine + 1) ** 2)
+        sets = all_suffix_sets(model.after, model.before, min(MOST_SETS, MOST_ENTRIES // entries))
+        if sets is None or len(sets) > FEW_SETS:
+            self._outline(model)
+        self.counters["suffix_sets"] = 0 if sets is None else len(sets)
+        if sets is None or self.stop[0] != 0:
+            return
+        family = self._family(model, sets)
+        self.bound = max(self.bound, float(family.arrays.rest[0]) / self.problem.devices)
+        self._close(family, proof=True)
+        searches, nodes = family.scratch.counters[:2].tolist()
+        self.counters |= {"knapsacks": searches, "knapsack_nodes": nodes}
+
+    def _family(self, model: Model, sets: Iterable[int]) -> Family:
+        kind = Family if self.problem.hierarchy is None else MachineFamily
+        return kind(model, sets, self.stop)
+
+    def _outline(self, model: Model) -> None:
+        """A plan from the sets along a few orders, then along orders that respect the stages found."""
+        generator = random.Random(self.options.seed)
+        orders = some_orders(model.after, model.before, _ORDERS, self.options.seed)
+        for _ in range(_ROUNDS):
+            if self.stop[0] != 0:
+                return
+            family = self._family(model, along_orders(orders))
+            if self.bound == 0.0:
+                self.bound = float(family.arrays.rest[0]) / self.problem.devices
+            before = self.value
+            self._close(family, proof=False)
+            if self.plan is None or self.value > before * (1 - 1e-4):
+                return
+            stage_of = {identity: i for i, stage in enumerate(self.plan.stages) for identity in stage.operators}
+            stages = [-stage_of[self.problem.layers[place].id] for place in model.order]
+            orders = [
+                suffix_order(model.after, model.before, [stage + 0.9 * generator.random() for stage in stages])
+                for _ in range(_ORDERS)
+            ]
+
+    def _close(self, family: Family, *, proof: bool) -> None:
+        """Bisect until plan and bound meet; only with ``proof`` does a refuted target bound the problem."""
+        low = self.bound
+        step = 0.05
+        decisions = 0
+        late = family.model.problem.devices > 0 and len(family) > FEW_SETS and self.plan is not None
+        while self.value > low * (1 + CLOSE) and self.value > _TINY and self.stop[0] == 0:
+            target = self._target(low, step, late)
+            answer = family.decide(target)
+            decisions += 1
+            if answer is None:
+                break
+            if isinstance(answer, tuple):
+                self.value, self.plan = answer
+                late = False
+                continue
+            if math.isinf(target):
+                # Not even the weakest target: without more sets there is no plan.
+                self.infeasible = proof
+                break
+            low = target * (1 - _ROUNDING)
+            step *= 2.5
+            late = self.value < low * (1 + NEAR)
+            if proof:
+                self.bound = min(low, self.value)
+        self.counters["decisions"] = self.counters.get("decisions", 0) + decisions
+        if self.plan is not None and proof and self.stop[0] == 0 and self.value <= low * (1 + CLOSE):
+            self.bound = min(low, self.value)
+
+    def _target(self, low: float, step: float, late: bool) -> float:
+        if math.isinf(self.value):
+            return low * (1 + step) if low > 0 and step < 20 else math.inf
+        just_under = self.value * (1 - CLOSE / 2)
+        if late:
+            return just_under
+        if low <= 0:
+            # Nothing is known of the scale: a plan this much better, or a first bound.
+            return self.value * 1e-6
+        return min(
+            just_under,
+            low * (1 + step),
+            (low + self.value) / 2 if self.value < 2 * low else math.sqrt(low * self.value),
+        )
+
+
+def _run(search: _Search, monitor: Monitor) -> HybridOutcome:
+    """Run the search in a thread; watch the clock and report from this one, so that Ctrl-C and progress stay alive."""
+    failure: list[BaseException] = []
+    done = threading.Event()
+
+    def target() -> None:
+        try:
+            search.prove()
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            done.set()
+
+    if not _compiled_before():
+        monitor.report(note="compiling the kernels of hybrid plans, once on this machine: half a minute or so")
+    thread = threading.Thread(target=target, name="partita-hybrid", daemon=True)
+    thread.start()
+    try:
+        while not done.wait(0.02):
+            _report(search, monitor)
+            if monitor.stopping:
+                search.stop[0] = 1
+    except KeyboardInterrupt:
+        monitor.interrupt()
+    search.stop[0] = 1
+    thread.join()
+    if failure:
+        raise failure[0]
+    _report(search, monitor)
+    monitor.statistics.counters.update(search.counters)
+    bound = None if search.infeasible or search.bound <= 0 else search.bound
+    return HybridOutcome(plan=search.plan, bound=bound, infeasible=search.infeasible)
+
+
+def _compiled_before() -> bool:
+    """Whether the machine code of the decisions is on disk."""
+    from partita.kernels.hybrid.decide import decide
+
+    folder = str(decide.stats.cache_path)  # type: ignore[attr-defined]
+    return os.path.isdir(folder) and any(name.startswith("decide.decide-") for name in os.listdir(folder))
+
+
+def _report(search: _Search, monitor: Monitor) -> None:
+    monitor.report(
+        objective=search.value if search.plan is not None else None,
+        bound=None if search.infeasible or search.bound <= 0 else search.bound,
+    )

@@ -1,0 +1,124 @@
+"""Is there a plan within a target, on machines of several devices? Asked of a family of suffix sets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.errors import DisagreementError
+from partita.kernels.hybrid.machines import MachineArrays, MachineTables, decide_machines, fill_group
+from partita.kernels.hybrid.stages import ROUNDING
+from partita.kernels.hybrid.trace import choose
+from partita.problems.hybrid.instance import Model
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.solvers.decision import Family
+
+__all__ = ["MachineFamily"]
+
+
+class MachineFamily(Family):
+    """As ``Family``, for problems with a hierarchy; ``fewest`` counts machines."""
+
+    def __init__(self, model: Model, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> None:
+        super().__init__(model, sets, stop)
+        self.machines = _machine_arrays(model, self.sets)
+        devices = model.problem.devices_per_machine
+        shape = (len(self.sets), devices + 1, devices + 1)
+        self.tables = MachineTables(
+            fewest=self.fewest,
+            group=np.full(self.fewest.shape, -1, dtype=np.int64),
+            room=np.empty(shape, dtype=np.int32),
+            stage=np.empty(shape, dtype=np.int64),
+        )
+
+    def _fill(self, target: float) -> int:
+        return decide_machines(self.arrays, self.scratch, self.known, self.machines, target, self.tables, self.stop)
+
+    def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
+        problem = self.model.problem
+        size, total = problem.devices_per_machine, problem.machines
+        outer, column = len(self.sets) - 1, self.model.width
+        stages: list[HybridStage] = []
+        number = 0
+        while outer > 0:
+            while column > 0 and self.fewest[outer, column - 1] == self.fewest[outer, column]:
+                column -= 1
+            code, replicas = divmod(int(self.tables.group[outer, column]), size + 1)
+            inner, machines = divmod(code, total + 1)
+            if not 0 <= inner < outer:
+                raise DisagreementError("the table of a decision about machines cannot be followed back to a plan")
+            column -= machines * replicas
+            group = self._group(inner, outer, machines, replicas, column, target, number)
+            if group is None:
+                return None
+            stages += group
+            outer, number = inner, number + 1
+        return self._judged(HybridPlan(stages=tuple(stages)), target)
+
+    def _group(
+        self, inner: int, outer: int, machines: int, replicas: int, later: int, target: float, number: int
+    ) -> list[HybridStage] | None:
+        """The stages of a group, first stage first; None if stopped. ``later`` adds up the degrees of later groups."""
+        size, ranks = self.model.problem.devices_per_machine, len(self.model.degrees)
+        waiting = -(-later // machines)
+        fill_group(
+            self.arrays,
+            self.scratch,
+            self.known,
+            self.machines,
+            inner,
+            outer,
+            machines,
+            target * (1.0 + ROUNDING),
+            math.inf,
+            waiting,
+            waiting,
+            self.tables,
+            self.stop,
+        )
+        if self.stop[0] != 0:
+            return None
+        devices = int(self.tables.room[outer, :, replicas].argmax())
+        if self.tables.room[outer, devices, replicas] < waiting:
+            raise DisagreementError("a group of stages cannot be followed back to a plan")
+        stages = []
+        while outer > inner:
+            code, d = divmod(int(self.tables.stage[outer, devices, replicas]), size + 1)
+            before, r = divmod(code, ranks)
+            in_flight = -(-(waiting + replicas) // d)
+            # Inside a machine, a batch is what one of the group's machines has of it.
+            sync = self.model.problem.sync_factor(d) * (machines if self.model.problem.weight_sync_per_batch else 1)
+            total = d * machines
+            time = choose(self.arrays, self.scratch, before, outer, r, sync, total, in_flight, self.stop)
+            if self.stop[0] != 0:
+                return None
+            if math.isinf(time):
+                raise DisagreementError("a stage of a hybrid plan has no configurations that fit")
+            stage = self._stage(self.sets[outer] & ~self.sets[before], r, total, machines, number)
+            stages.append(stage)
+            outer, devices, replicas = before, devices - d * self.model.degrees[r], replicas - d
+        return stages
+
+
+def _machine_arrays(model: Model, sets: list[int]) -> MachineArrays:
+    problem = model.problem
+    assert problem.hierarchy is not None
+    bandwidth = problem.hierarchy.machine_bandwidth_bytes_per_unit
+    n = len(model.order)
+    raw = b"".join(members.to_bytes((n + 7) // 8, "little") for members in sets)
+    packed = np.frombuffer(raw, dtype=np.uint8).reshape(len(sets), -1)
+    bits = np.unpackbits(packed, axis=1, bitorder="little")[:, :n].astype(np.float64)
+    edge_time = np.array([2.0 * value / bandwidth for value in model.bytes], dtype=np.float64)
+    weights = np.array([problem.layers[place].whole_weight_bytes / bandwidth for place in model.order])
+    source, target = np.array(model.source, dtype=np.int64), np.array(model.target, dtype=np.int64)
+    values: dict[str, Any] = {
+        "weight": bits @ weights,
+        "cross": ((1.0 - bits[:, source]) * bits[:, target]) @ edge_time,
+        "edge_time": edge_time,
+        "size": np.array([problem.devices_per_machine, problem.machines], dtype=np.int64),
+    }
+    return MachineArrays(**values)

@@ -1,0 +1,120 @@
+"""How long one training step takes: a batch of microbatches, with the pipeline filling and draining.
+
+The objective of a hybrid problem is the steady state of an endless row of microbatches. A synchronous step has an end:
+stages wait for their first microbatch and after their last one, weights are synchronised, and the optimizer runs.
+
+With stage i taking τ_i for a microbatch, forward and backward with its transfers, on each of its d_i replicas, and N
+microbatches that the replicas take in turn, a step is
+
+    max over j of (Σ_{i ≠ j} τ_i + ⌈N / d_j⌉ · τ_j) + longest synchronisation + longest update:
+
+one microbatch goes through all the other stages while stage j works on its own share. Under 1F1B with equal stages and
+degrees this is what happens, (N/d + stages − 1)·τ; with equal degrees and backward parts that take the same multiple of
+the forward parts it is never less than what happens. Where degrees differ, replicas that take turns may also wait for
+each other, which is left out. The sum of stage times and the slowest stage is how Zheng et al., "Alpa" (OSDI 2022,
+§5.1), count a pipeline, there without replicas that take turns.
+
+A link between machines counts as one more stage of the row, with the machines of its group as replicas.
+
+If the problem synchronises weights for every d microbatches, that is part of τ; if once per batch, it comes at the end,
+not overlapped. So a step takes at least N times the objective, and in the limit of many microbatches just that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from partita.errors import InputError
+from partita.problems.hybrid.evaluate import HybridEvaluation
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+
+__all__ = ["StepTime", "step_time"]
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One step, in the problem's unit of time.
+
+    Attributes
+    ----------
+    microbatches
+        Microbatches of the batch (N).
+    pipeline
+        From the first forward to the last backward part.
+    weight_sync
+        Synchronisation of the weights at the end; 0 where it is part of every stage's time.
+    update
+        The optimizer's step; 0 where it is not known.
+    steady
+        N times the objective: what the batch would take in an endless row of batches.
+    """
+
+    microbatches: int
+    pipeline: float
+    weight_sync: float
+    update: float
+    steady: float
+
+    @property
+    def step(self) -> float:
+        """The whole step."""
+        return self.pipeline + self.weight_sync + self.update
+
+    @property
+    def per_sample(self) -> float:
+        """The step divided by its microbatches, to compare with the objective."""
+        return self.step / self.microbatches
+
+    @property
+    def bubble(self) -> float:
+        """Share of the step for filling, draining and uneven turns: all beyond the steady state and the update."""
+        return max(0.0, self.step - self.update - self.steady) / self.step if self.step > 0 else 0.0
+
+
+def step_time(
+    problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, update: Sequence[float] = ()
+) -> StepTime:
+    """The time of one step of ``problem.microbatches`` microbatches; the module says what is counted.
+
+    Parameters
+    ----------
+    problem, plan, evaluation
+        A plan and what it is worth; it need not be feasible.
+    update
+        Time of the optimizer's step for each stage; nothing where it is not known.
+
+    Raises
+    ------
+    InputError
+        If ``update`` is neither empty nor as long as the row of stages.
+    """
+    if update and len(update) != len(plan.stages):
+        raise InputError(f"update has {len(update)} times, the plan {len(plan.stages)} stages; give one for each")
+    batch = problem.microbatches
+    # Links between machines are passed like stages: (time of one microbatch, microbatches of each in turn).
+    turns: list[tuple[float, int]] = []
+    sync: dict[int, float] = {}
+    for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
+        turn = worth.compute + worth.transfer
+        group = stage.machine_group or 0
+        if problem.weight_sync_per_batch:
+            sync[group] = max(sync.get(group, 0.0), worth.weight_sync * batch)
+        else:
+            turn += worth.weight_sync
+        turns.append((turn * stage.data_parallel, -(-batch // stage.data_parallel)))
+    for group, link in enumerate(evaluation.machine_groups):
+        turn = link.transfer
+        if problem.weight_sync_per_batch:
+            sync[group] = sync.get(group, 0.0) + link.weight_sync * batch
+        else:
+            turn += link.weight_sync
+        turns.append((turn * link.machines, -(-batch // link.machines)))
+    return StepTime(
+        microbatches=batch,
+        pipeline=sum(turn for turn, _ in turns) + max((count - 1) * turn for turn, count in turns),
+        weight_sync=max(sync.values(), default=0.0),
+        update=max(update, default=0.0),
+        steady=batch * evaluation.objective,
+    )

@@ -1,0 +1,103 @@
+"""DeepSpeed's PipelineModule: two of its partition methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.problems.throughput.baselines.base import LayerBaseline
+from partita.problems.throughput.baselines.blocks import find_blocks
+from partita.problems.throughput.baselines.layers import Layers, plan_from_cuts
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.run.result import Monitor
+
+__all__ = ["DeepSpeed", "DeepSpeedUniform", "partition_balanced", "partition_uniform"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def partition_uniform(items: int, parts: int) -> list[int]:
+    """Starts of the parts and the end: ⌊items ÷ parts⌋ each, one more for the first ones.
+
+    Source: DeepSpeed, ``deepspeed/runtime/utils.py: partition_uniform``.
+    """
+    if items <= parts:
+        return [min(part, items) for part in range(parts + 1)]
+    each, rest = divmod(items, parts)
+    return [part * each + min(part, rest) for part in range(parts + 1)]
+
+
+def partition_balanced(weights: Sequence[float] | Floats, parts: int) -> list[int]:
+    """Starts of the parts and the end, by DeepSpeed's dynamic program.
+
+    It keeps, for each prefix and number of parts, the split with the smallest difference between its largest and
+    smallest part; of equal ones the one whose last part is shortest. Keeping one split per prefix makes it a heuristic.
+    Source: DeepSpeed, ``deepspeed/runtime/utils.py: partition_balanced`` (since 0.14; older versions searched for the
+    smallest largest part instead).
+    """
+    n = len(weights)
+    if n <= parts:
+        return partition_uniform(n, parts)
+    prefix = np.concatenate([[0.0], np.cumsum(weights)])
+    largest = np.full((n + 1, parts + 1), np.inf)
+    smallest = np.full((n + 1, parts + 1), np.inf)
+    start = np.zeros((n + 1, parts + 1), dtype=np.int64)
+    largest[0, 0] = 0.0
+    for end in range(1, n + 1):
+        for part in range(1, min(end, parts) + 1):
+            last = prefix[end] - prefix[:end]
+            high = np.maximum(largest[:end, part - 1], last)
+            low = np.minimum(smallest[:end, part - 1], last)
+            spread = high - low
+            # The last of equal ones.
+            chosen = end - 1 - int(spread[::-1].argmin())
+            if np.isfinite(spread[chosen]):
+                largest[end, part], smallest[end, part] = high[chosen], low[chosen]
+                start[end, part] = chosen
+    bounds = [n]
+    for part in range(parts, 0, -1):
+        bounds.append(int(start[bounds[-1], part]))
+    return bounds[::-1]
+
+
+class _PipelineModule(LayerBaseline):
+    """A row that begins with the embedding and ends with norm and head as layers of their own, as users write it."""
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        """Cut once."""
+        layers = find_blocks(problem).layers
+        devices = sum(kind.count for kind in problem.kinds if kind.accelerator) or problem.device_count
+        return Outcome(plan=plan_from_cuts(problem, layers, self.cuts(problem, layers, devices)))
+
+
+class DeepSpeed(_PipelineModule):
+    """``partition_method='parameters'``, the default. A tied parameter counts in every layer that reads it."""
+
+    name: ClassVar[str] = "deepspeed"
+    summary: ClassVar[str] = "DeepSpeed's 'parameters': evens parameter bytes; ignores compute, activations, transfers"
+
+    def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
+        """Cuts by parameter bytes; instance files have the operators' memory instead."""
+        group = layers.instance.group
+        place_of = {op.id: place for place, op in enumerate(problem.operators)}
+        stored = np.zeros(layers.count)
+        for parameter in problem.parameters:
+            for layer in {int(layers.layer_of[group[place_of[user]]]) for user in parameter.users}:
+                stored[layer] += parameter.weight_bytes
+        np.add.at(stored, layers.layer_of[group], np.array([op.memory_bytes for op in problem.operators]))
+        return partition_balanced(stored, devices)[1:-1]
+
+
+class DeepSpeedUniform(_PipelineModule):
+    """``partition_method='uniform'``."""
+
+    name: ClassVar[str] = "deepspeed-uniform"
+    summary: ClassVar[str] = "DeepSpeed's 'uniform': layers evenly, embedding and head among them; ignores all costs"
+
+    def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
+        """Even division, the remainder to the first devices."""
+        return partition_uniform(layers.count, devices)[1:-1]

@@ -1,0 +1,25 @@
+"""The same compute time on every device."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from partita.problems.throughput.baselines.base import LayerBaseline
+from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, balanced_boundaries
+from partita.problems.throughput.problem import ThroughputProblem
+
+__all__ = ["EqualTime"]
+
+
+class EqualTime(LayerBaseline):
+    """Cut the layers so that the largest compute time is smallest, measured on the first accelerator kind."""
+
+    name: ClassVar[str] = "equal-time"
+    summary: ClassVar[str] = "balances compute time of the first device kind; ignores memory and communication"
+
+    def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
+        """Balanced runs of layers by time."""
+        work = layers.instance.work[:, accelerator_devices(problem)[0][1]]
+        return balanced_boundaries(layers.total(np.where(np.isfinite(work), work, 0.0)), devices)

@@ -1,0 +1,167 @@
+"""What people call layers: the units that hand-made splits are made of, and how to turn them into a plan.
+
+A layer is the outermost numbered child on the module path (``model.layers.3``, ``encoder.block.0``). Operators outside
+any layer belong to the layer before them, in execution order, or to the first one. Problems without module names have
+one layer per operator class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.problems.throughput.contraction.instance import Instance, build_instance
+from partita.problems.throughput.plan import Contiguity, Plan, Stage
+from partita.problems.throughput.problem import ThroughputProblem
+
+__all__ = [
+    "Layers",
+    "accelerator_devices",
+    "balanced_boundaries",
+    "find_layers",
+    "item_layers",
+    "plan_from_cuts",
+    "plan_from_labels",
+]
+
+Floats = npt.NDArray[np.float64]
+_NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.|$)")
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Layers in execution order.
+
+    Attributes
+    ----------
+    instance
+        The contracted problem.
+    layer_of
+        (items,) layer of every item, monotone along the order's edges.
+    count
+        Number of layers.
+    """
+
+    instance: Instance
+    layer_of: npt.NDArray[np.int64]
+    count: int
+
+    def total(self, values: Floats) -> Floats:
+        """Sum of an item property over each layer."""
+        result = np.zeros(self.count)
+        np.add.at(result, self.layer_of, values)
+        return result
+
+
+def _layer_names(problem: ThroughputProblem, depth: int) -> list[str]:
+    names = []
+    for op in problem.operators:
+        places = list(_NUMBERED.finditer(op.module))
+        names.append(op.module[: places[min(depth, len(places)) - 1].end()] if places else "")
+    return names
+
+
+def item_layers(problem: ThroughputProblem, instance: Instance) -> list[str]:
+    """Name of the layer that each item is in, empty outside the layers.
+
+    Where the outermost numbered children are fewer than the accelerators (Swin has four numbered groups of numbered
+    blocks), the next numbered level is used.
+    """
+    devices = len(accelerator_devices(problem))
+    names: list[str] = []
+    for depth in (1, 2, 3):
+        names = _layer_names(problem, depth)
+        if len({name for name in names if name}) >= devices:
+            break
+    # An item is where its first forward operator is.
+    found = [""] * instance.items
+    named = [False] * instance.items
+    for place, op in enumerate(problem.operators):
+        item = int(instance.group[place])
+        if not named[item] and not op.backward:
+            found[item], named[item] = names[place], True
+    return found
+
+
+def find_layers(problem: ThroughputProblem) -> Layers:
+    """The layers of a problem; operators outside the layers follow the layer before them."""
+    instance = build_instance(problem)
+    names = item_layers(problem, instance)
+    if not any(names):
+        return Layers(instance, np.arange(instance.items), instance.items)
+    number: dict[str, int] = {}
+    layer_of = np.zeros(instance.items, dtype=np.int64)
+    for item, name in enumerate(names):
+        if name:
+            number.setdefault(name, len(number))
+        before = instance.pred[instance.pred_ptr[item] : instance.pred_ptr[item + 1]]
+        floor = int(layer_of[before].max()) if before.size else 0
+        layer_of[item] = max(floor, number[name] if name else (floor if before.size else 0))
+    return Layers(instance, layer_of, max(1, len(number)))
+
+
+def accelerator_devices(problem: ThroughputProblem) -> list[tuple[str, int]]:
+    """Name and kind index of the accelerators, or of all devices where there is none."""
+    devices = problem.device_names()
+    chosen = [(name, kind) for name, kind in devices if problem.kinds[kind].accelerator]
+    return chosen or devices
+
+
+def balanced_boundaries(weights: Sequence[float] | Floats, parts: int) -> list[int]:
+    """Cut a row of weights into at most ``parts`` runs with the smallest largest sum.
+
+    Returns
+    -------
+    list of int
+        First index of every run after the first, ascending.
+    """
+    values = np.asarray(weights, dtype=np.float64)
+    low, high = float(values.max(initial=0.0)), float(values.sum())
+
+    def cuts(limit: float) -> list[int]:
+        found: list[int] = []
+        load = 0.0
+        for place, weight in enumerate(values):
+            if load + weight > limit and place > 0:
+                found.append(place)
+                load = 0.0
+            load += float(weight)
+        return found
+
+    for _ in range(100):
+        middle = (low + high) / 2
+        if len(cuts(middle)) < parts:
+            high = middle
+        else:
+            low = middle
+        if high - low <= 1e-12 * max(high, 1.0):
+            break
+    return cuts(high * (1 + 1e-12))
+
+
+def plan_from_cuts(problem: ThroughputProblem, layers: Layers, cuts: Sequence[int]) -> Plan:
+    """Put run i of the layers on accelerator i; empty runs leave their device out."""
+    label = np.searchsorted(np.asarray(cuts, dtype=np.int64), layers.layer_of, side="right")
+    return plan_from_labels(problem, layers.instance, label)
+
+
+def plan_from_labels(
+    problem: ThroughputProblem, instance: Instance, label: npt.ArrayLike, contiguity: Contiguity = "acyclic"
+) -> Plan:
+    """Put every item on the accelerator whose place ``label`` gives; accelerators left empty are not listed."""
+    devices = accelerator_devices(problem)
+    members: list[list[int]] = [[] for _ in devices]
+    for op, place in zip(problem.operators, np.asarray(label)[instance.group], strict=True):
+        members[int(place)].append(op.id)
+    return Plan(
+        stages=tuple(
+            Stage(device=name, kind=problem.kinds[kind].name, operators=tuple(ids))
+            for (name, kind), ids in zip(devices, members, strict=True)
+            if ids
+        ),
+        contiguity=contiguity,
+    )

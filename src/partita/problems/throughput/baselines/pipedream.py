@@ -1,0 +1,87 @@
+"""PipeDream's planner: a path of layers, cut by a dynamic program.
+
+Source: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training" (SOSP 2019), §3.1, without
+replication; how branching graphs become a path is from Tarnawski et al. (NeurIPS 2020), §6: branchings are contracted
+to single nodes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import rustworkx
+
+from partita.problems.throughput.contraction.instance import Instance, build_instance
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.run.result import Monitor
+
+__all__ = ["PipeDream", "contract_branches"]
+
+
+class PipeDream:
+    """Contract every branching to one node, then cut the resulting path optimally.
+
+    A branching is a biconnected component of the undirected graph: all its operators but the one where its branches
+    meet again become one node. Sources that take no time (model inputs) are left out of this, as the planner does with
+    input layers; otherwise one attention mask read by every layer would make the whole model one node. The dynamic
+    program minimises the largest work plus communication and respects memory, like the published comparison. It may
+    use CPUs where a problem has them.
+    """
+
+    name: ClassVar[str] = "pipedream"
+    summary: ClassVar[str] = "PipeDream's planner: best cuts of a path; contracts branches, ignores replication"
+
+    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+        """Every problem; a contiguous answer is a valid free one too."""
+        return None
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        """Contract and cut; no plan if the path has no cut that fits in memory."""
+        from partita.problems.throughput.solvers.dpl import best_cut
+        from partita.problems.throughput.solvers.incumbent import Slicer
+        from partita.problems.throughput.solvers.prepared import prepare
+        from partita.problems.throughput.solvers.remaining_capacity import fractional_bound
+
+        instance = build_instance(problem)
+        node = contract_branches(instance)[instance.group]
+        path = problem.replace(
+            operators=tuple(
+                msgspec.structs.replace(op, colocation=int(number))
+                for op, number in zip(problem.operators, node, strict=True)
+            )
+        )
+        prepared = prepare(path)
+        low = fractional_bound(prepared.arrays)
+        if low == float("inf"):
+            return Outcome(plan=None)
+        # The items are numbered topologically, so this order is the path.
+        slicer = Slicer(prepared, np.zeros(1, dtype=np.int64))
+        found = best_cut(slicer, np.arange(prepared.items, dtype=np.int32), low)
+        return Outcome(plan=None if found is None else prepared.plan(found[1]))
+
+
+def contract_branches(instance: Instance) -> npt.NDArray[np.int64]:
+    """Node of the path for every item; what lies on a cycle between nodes is merged when they are contracted."""
+    work = np.where(np.isfinite(instance.work), instance.work, 1.0).max(axis=1)
+    graph: rustworkx.PyGraph[None, None] = rustworkx.PyGraph(multigraph=False)
+    graph.add_nodes_from([None] * instance.items)
+    for u in range(instance.items):
+        if instance.pred_ptr[u] == instance.pred_ptr[u + 1] and work[u] == 0:
+            continue
+        for v in instance.succ[instance.succ_ptr[u] : instance.succ_ptr[u + 1]]:
+            graph.add_edge(u, int(v), None)
+    merged = rustworkx.PyGraph[None, None](multigraph=False)
+    merged.add_nodes_from([None] * instance.items)
+    tail: dict[int, int] = {}
+    for (a, b), component in rustworkx.biconnected_components(graph).items():
+        # Items are numbered topologically: the smaller number is the tail.
+        u = min(a, b)
+        merged.add_edge(tail.setdefault(component, u), u, None)
+    node = np.arange(instance.items)
+    for members in rustworkx.connected_components(merged):
+        node[list(members)] = min(members)
+    return node

@@ -1,0 +1,22 @@
+"""Everything on one device."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from partita.problems.throughput.baselines.base import LayerBaseline
+from partita.problems.throughput.baselines.layers import Layers
+from partita.problems.throughput.problem import ThroughputProblem
+
+__all__ = ["SingleDevice"]
+
+
+class SingleDevice(LayerBaseline):
+    """All operators on the first accelerator: what a split must beat, if one device can hold the model."""
+
+    name: ClassVar[str] = "single-device"
+    summary: ClassVar[str] = "everything on the first device, no transfers; ignores the other devices and memory"
+
+    def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
+        """None."""
+        return []

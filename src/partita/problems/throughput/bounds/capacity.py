@@ -1,0 +1,76 @@
+"""The simple bound: work spread over the devices as if operators could be divided.
+
+Source: the simple bound max(largest operator, total work / devices) of "Pipelined inference" (ICML 2024, §3),
+generalised to device kinds by weighting every kind (see ``throughput.solvers.weights``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partita.problems.throughput.contraction.instance import Floats, build_instance
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.run.result import Bound, Monitor
+
+__all__ = ["CapacityBound"]
+
+#: Passes over the kinds when the weights are tuned, and trial factors of each.
+_PASSES = 4
+_FACTORS = np.geomspace(1 / 8, 8, 33)
+
+
+class CapacityBound:
+    """Largest of the fastest single operators and of the total work over the devices' joint speed.
+
+    For any weights y ≥ 0 of the kinds, Σ_v min_k y_k·t_vk ≤ T·Σ_k y_k·n_k holds at every feasible T: multiply every
+    device's load by its kind's weight and add up. The weights are tuned by coordinate search; any choice is valid.
+
+    This holds for every variant, whose loads are at least work: replicas share a stage's work (so the largest operator
+    may be on as many devices as a stage may have), and what overlaps, waits for other groups or is fetched again only
+    adds. GPipe's objective is at least the sum of the bounds of its two phases.
+    """
+
+    name = "capacity"
+    summary = "total work over joint device speed, and the largest operator; ignores communication and memory"
+    valid_for = "free"
+
+    def supports(self, problem: ThroughputProblem) -> str | None:
+        """Every problem, with any variants."""
+        return None
+
+    def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
+        """The bound; infinite if an operator can run nowhere."""
+        instance = build_instance(problem, free=True)
+        usable = instance.count > 0
+        work, count = instance.work[:, usable], instance.count[usable].astype(np.float64)
+        replicas = np.minimum(count, problem.max_replicas)
+        value = _least(work, count, replicas)
+        if problem.gpipe and np.isfinite(value):
+            late = np.where(np.isfinite(work), instance.work_backward[:, usable], np.inf)
+            with np.errstate(invalid="ignore"):
+                early = np.where(np.isfinite(work), work - instance.work_backward[:, usable], np.inf)
+            value = max(value, _least(early, count, replicas) + _least(late, count, replicas))
+        return Bound(value, self.name, self.valid_for, monitor.elapsed_s)
+
+
+def _least(work: Floats, count: Floats, replicas: Floats) -> float:
+    """Lower bound on the largest load for (n, K) work on so many devices of each kind."""
+    value = float((work / replicas).min(axis=1).max())
+    if not np.isfinite(value):
+        return value
+    weights = np.ones(len(count))
+
+    def total(y: Floats) -> float:
+        return float(np.min(work * y, axis=1).sum() / (count @ y))
+
+    best = total(weights)
+    for _ in range(_PASSES if len(count) > 1 else 0):
+        for kind in range(len(count)):
+            for factor in _FACTORS:
+                trial = weights.copy()
+                trial[kind] *= factor
+                found = total(trial)
+                if found > best:
+                    best, weights = found, trial
+    # Sums of many operators may round up: step back by more than they can have gained.
+    return max(value, best * (1 - 1e-12))

@@ -1,0 +1,285 @@
+"""The covering bound: charges of which no block of load at most a target carries more than its share.
+
+If no convex block of load <= T carries more than a k-th of all charge, no k blocks hold everything, and T is refuted.
+The best charges are the dual of the program that covers all items with as few blocks of load <= T as possible (Dantzig
+and Wolfe's relaxation of the set partitioning program). Blocks are found where the charges of those known so far allow
+a block too much charge; a depth-first search finds such a block or proves that there is none (``kernels.covering``).
+
+Whatever the charges, the proof is the search's: nothing depends on the program having been solved exactly.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+import numpy as np
+
+from partita.kernels.throughput.arrays import Words
+from partita.kernels.throughput.covering import CoveringArrays, search_block
+from partita.mip.solve import available
+from partita.problems.throughput.bounds.covering_sets import BlockPool, Bools, Floats, Ordered
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.protocol import HierarchyMember, suits_programs
+from partita.problems.throughput.bounds.simple import simple_bound
+from partita.problems.throughput.bounds.uniform import Uniform
+
+__all__ = ["Covering", "CoveringBound"]
+
+#: Most items: closures and searches need their square.
+MOST_ITEMS = 1_500
+#: Sums of charges over what the blocks may carry that targets are chosen for: the closer to 1, the harder the proof.
+GOALS = (1.25, 1.09, 1.05, 1.03, 1.02, 1.012, 1.007, 1.004, 1.002, 1.0008)
+#: Times that the first target is adjusted, and the least relative step of targets.
+TRIES, STEP = 5, 1e-4
+#: Least relative gain of a first target; part of a first ratio that lasts; part of the time left that a target gets;
+#: gap to the best split that is not halved any more.
+WORTHWHILE, LASTING, PATIENCE, NEAR = 0.01, 0.6, 0.6, 0.02
+#: A target is given up when its sum falls below this share of what it was chosen for.
+WORTH = 0.15
+#: Nodes of the first search at an anchor, and growth when none of the anchors finds a block.
+NODES, GROWTH = 200, 8
+#: Growth after which few blocks are enough to compute charges anew.
+PATIENT = 50
+#: Rounds that look for better charges, where between 1 and the share they look, and blocks that make another worth it.
+LOOKS, EASE, FEW = 6, 0.2, 0.1
+#: Part of what the sum of charges has to spare that is kept when they are evened out.
+KEEP = 0.6
+#: Blocks after which the charges are computed anew.
+ENOUGH = 400
+#: Orders whose segments are the first blocks, and those of each further target.
+ORDERS, FURTHER = 60, 2
+#: Targets are raised and shares lowered by this much, against rounding.
+SAFE = 1e-9
+
+
+class Covering:
+    """One run.
+
+    Parameters
+    ----------
+    knowledge
+        What is known; its bound is raised.
+    deadline_s
+        Seconds it may take; None for no limit.
+    threads
+        Searches at once.
+    seed
+        For the orders that give the first blocks.
+    """
+
+    def __init__(self, knowledge: Knowledge, deadline_s: float | None, threads: int = 2, seed: int = 0) -> None:
+        self.knowledge = knowledge
+        self.end = math.inf if deadline_s is None else time.perf_counter() + deadline_s
+        self.attempt_end = self.end
+        self.threads = threads
+        self.random = np.random.default_rng(seed)
+        self.ordered = Ordered(knowledge.uniform)
+        self.pool = BlockPool(self.ordered)
+        self.flag = np.zeros(1, dtype=np.int64)
+        self.nodes = 0
+        #: Anchors by how hard they were, hardest first.
+        self.hard = np.zeros(knowledge.uniform.items, dtype=np.int64)
+
+    def stop(self) -> bool:
+        """Whether to end."""
+        return self.knowledge.done or time.perf_counter() >= self.end
+
+    def late(self) -> bool:
+        """Whether to leave the target at hand."""
+        return self.knowledge.done or time.perf_counter() >= self.attempt_end
+
+    def run(self) -> None:
+        """Refute ever larger targets."""
+        knowledge = self.knowledge
+        self._take_blocks()
+        target, ratio = self._first_target()
+        goal = 0
+        if target <= knowledge.bound * (1 + WORTHWHILE):
+            # Others have proven that much. The ratio falls as blocks are found: count on the larger part of it only.
+            goal, target = self._next(0, target, 1 + LASTING * (ratio - 1))
+        while goal < len(GOALS) and not self.stop():
+            arrays = self.ordered.arrays(target)
+            for _ in range(FURTHER):
+                self.pool.add_segments(arrays, self.ordered.random_order(self.random), target)
+            charge = self.pool.charges(target, self.stop)
+            if charge is None:
+                return
+            now = time.perf_counter()
+            self.attempt_end = now + PATIENCE * (self.end - now)
+            least = 1 + WORTH * (GOALS[goal] - 1)
+            ratio = self._refute(arrays, charge, target, least)
+            if knowledge.bound >= target:
+                goal, target = self._next(goal + 1, target, ratio)
+            elif ratio < least:
+                goal, target = self._next(goal, target, ratio)
+            elif target > knowledge.bound * (1 + 2 * STEP):
+                # Too hard in the time it got.
+                target = 0.5 * (knowledge.bound + target)
+            else:
+                return
+
+    def _next(self, goal: int, target: float, ratio: float) -> tuple[int, float]:
+        """The first goal from this one on whose target is above the bound, and that target.
+
+        The sum of charges falls about as fast as targets rise: a target is chosen to leave what the goal wants. It is
+        at most half of the way to the best split, as proofs get the harder the closer it is, unless little is left.
+        """
+        bound, value = self.knowledge.bound, self.knowledge.value
+        most = value * (1 - 1e-7)
+        if value - bound > NEAR * value and math.isfinite(value):
+            most = 0.5 * (bound + value)
+        for place in range(goal, len(GOALS)):
+            found = min(most, target * ratio / GOALS[place])
+            if found > bound * (1 + STEP):
+                return place, found
+        return len(GOALS), target
+
+    def _first_target(self) -> tuple[float, float]:
+        """A target for the first goal, by the blocks of random orders alone, and the ratio of sums there."""
+        knowledge = self.knowledge
+        target, ratio = knowledge.bound * 1.02, 1.0
+        orders = ORDERS
+        for _ in range(TRIES):
+            target = min(target, knowledge.value * (1 - 1e-7))
+            arrays = self.ordered.arrays(target)
+            for _ in range(orders):
+                self.pool.add_segments(arrays, self.ordered.random_order(self.random), target)
+            orders = FURTHER
+            charge = self.pool.charges(target, self.stop)
+            if charge is None:
+                break
+            ratio = float(charge.sum()) / knowledge.uniform.devices
+            wanted = max(target * ratio / GOALS[0], knowledge.bound * (1 + STEP))
+            near = abs(wanted - target) <= 0.02 * target
+            target = wanted
+            if near:
+                break
+        return min(target, knowledge.value * (1 - 1e-7)), ratio
+
+    def _take_blocks(self) -> None:
+        """The blocks of the best split."""
+        label = self.knowledge.label
+        if label is not None:
+            for block in range(self.knowledge.uniform.devices):
+                mask = label == block
+                if mask.any():
+                    self.pool.add(mask, active=True)
+
+    def _refute(self, arrays: CoveringArrays, charge: Floats, target: float, least: float) -> float:
+        """Find blocks and charges in turn until none is missing, which refutes the target; the last ratio of sums.
+
+        Ends early when the ratio falls below ``least``.
+        """
+        devices = self.knowledge.uniform.devices
+        anchors = list(range(len(charge)))
+        looks = LOOKS
+        while True:
+            ratio = float(charge.sum()) / devices
+            if ratio < least or self.late():
+                return ratio
+            found = 0
+            if looks > 0:
+                # Blocks that carry more than those known, although not enough to matter, lead to better charges.
+                looks -= 1
+                found, _ = self._round(arrays, charge, target, 1 + EASE * (ratio - 1), anchors, NODES)
+                if found < FEW * len(anchors):
+                    looks = 0
+            if found == 0:
+                even = self.pool.charges(target, self.late, devices * (1 + KEEP * (ratio - 1)))
+                if even is None:
+                    return ratio
+                if self._search(arrays, even, target, float(even.sum()) / devices):
+                    self.knowledge.raise_bound(target, CoveringBound.name)
+                    return ratio
+            new = None if self.late() else self.pool.charges(target, self.late)
+            if new is None:
+                return ratio
+            charge = new
+
+    def _search(self, arrays: CoveringArrays, charge: Floats, target: float, share: float) -> bool:
+        """Whether no block of load <= target carries more than ``share``; blocks that do go into the pool."""
+        anchors = [int(v) for v in np.argsort(-self.hard, kind="stable")]
+        nodes, total = NODES, 0
+        few = FEW * len(anchors)
+        while anchors:
+            found, anchors = self._round(arrays, charge, target, share, anchors, nodes)
+            total += found
+            if self.late() or total > few or (total > 0 and nodes > PATIENT * NODES):
+                return False
+            nodes *= GROWTH
+        return total == 0
+
+    def _round(
+        self, arrays: CoveringArrays, charge: Floats, target: float, share: float, anchors: list[int], nodes: int
+    ) -> tuple[int, list[int]]:
+        """Search at each anchor with so many nodes; the number of new blocks, and the anchors left open."""
+        self.flag[0] = 0
+        words = arrays.after.shape[1]
+        n = len(charge)
+
+        def work(anchor: int) -> tuple[int, int, int, Words]:
+            block = np.zeros(words, dtype=np.uint64)
+            limit, wanted = target * (1 + SAFE), share * (1 - SAFE)
+            status, used = search_block(arrays, charge, limit, wanted, anchor, nodes, self.flag, block)
+            better, best = status, block
+            while better == 1:
+                # The block of an anchor that carries most is worth more than several others.
+                block, best = np.zeros(words, dtype=np.uint64), block
+                wanted = float(charge[_members(best, n)].sum()) * (1 + SAFE)
+                better, more = search_block(arrays, charge, limit, wanted, anchor, NODES, self.flag, block)
+                used += more
+            return anchor, status, used, best
+
+        found, open_anchors, place = 0, [], 0
+        with ThreadPoolExecutor(self.threads) as executor:
+            running: set[Future[tuple[int, int, int, Words]]] = set()
+            while running or place < len(anchors):
+                while place < len(anchors) and len(running) < 2 * self.threads and self.flag[0] == 0:
+                    running.add(executor.submit(work, anchors[place]))
+                    place += 1
+                if not running:
+                    break
+                done, running = wait(running, timeout=0.05, return_when=FIRST_COMPLETED)
+                if self.late():
+                    self.flag[0] = 1
+                for future in done:
+                    anchor, status, used, block = future.result()
+                    self.nodes += used
+                    self.hard[anchor] = used
+                    if status == 1:
+                        found += self.pool.add(_members(block, n), active=True)
+                    elif status == 2:
+                        open_anchors.append(anchor)
+                if found >= ENOUGH:
+                    self.flag[0] = 1
+        return found, open_anchors + anchors[place:]
+
+
+def _members(block: Words, n: int) -> Bools:
+    """(n,) mask of a bit set."""
+    return np.unpackbits(block.view(np.uint8), bitorder="little")[:n].astype(np.bool_)
+
+
+class CoveringBound(HierarchyMember):
+    """Dantzig and Wolfe's bound over convex blocks, with an exact search for blocks."""
+
+    name = "covering"
+    summary = "no k blocks can carry all charge: covers of the items by convex blocks, with an exact search for blocks"
+    valid_for = "acyclic"
+
+    def share(self, uniform: Uniform) -> float:
+        """The search for blocks is short where they are small; elsewhere programs prove more."""
+        return 0.0 if suits_programs(uniform) else 8.0
+
+    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+        """Raise the bound until the cover itself leaves a gap, the searches get too long, or the time ends."""
+        uniform = knowledge.uniform
+        if uniform.items < 2 or uniform.devices < 2 or uniform.items > MOST_ITEMS or not available("highs"):
+            return
+        if not uniform.work.sum() > 0:
+            return
+        knowledge.raise_bound(simple_bound(uniform), self.name)
+        Covering(knowledge, deadline_s, threads=min(2, os.cpu_count() or 1)).run()

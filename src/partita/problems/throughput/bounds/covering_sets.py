@@ -1,0 +1,218 @@
+"""What the covering bound knows of blocks at a target: which items and tensors they cannot hold, and blocks found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.kernels.throughput.arrays import bit_rows
+from partita.kernels.throughput.covering import CoveringArrays, longest_segments
+from partita.mip.model import Callbacks, Model
+from partita.mip.solve import solve_program
+from partita.problems.throughput.bounds.uniform import Uniform
+
+__all__ = ["BlockPool", "Ordered"]
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
+
+#: Times that conflicts are derived from charges and charges from conflicts.
+ROUNDS = 3
+#: Rows of the master program whose blocks carry less than this leave it.
+LOOSE = 0.9
+#: Part of an item's transfers that a good block pays, roughly.
+PAID = 0.3
+#: Blocks that join the master program at once.
+BATCH = 200
+
+
+class Ordered:
+    """The relaxation with its closures, and its arrays for any target."""
+
+    def __init__(self, uniform: Uniform) -> None:
+        self.uniform = uniform
+        n = uniform.items
+        self.after = np.zeros((n, n), dtype=np.bool_)
+        for v in range(n - 1, -1, -1):
+            for s in uniform.succ[uniform.succ_ptr[v] : uniform.succ_ptr[v + 1]]:
+                self.after[v] |= self.after[s]
+                self.after[v, s] = True
+        self._float = self.after.astype(np.float32)
+
+    def arrays(self, target: float) -> CoveringArrays:
+        """Conflicts and split nets for blocks of load at most ``target``.
+
+        Two items are in conflict if all items between them, the two included, weigh more than the target. A net is
+        split if two of its pins are in conflict, or all that lies between its pins weighs too much. A block pays a
+        split net that it touches, so each pin may carry its part of the cost, and items weigh more: this repeats.
+        """
+        uniform = self.uniform
+        n, m = uniform.items, uniform.nets
+        weight = uniform.work.copy()
+        conflict = np.zeros((n, n), dtype=np.bool_)
+        split, together = np.zeros(m, dtype=np.int8), np.diff(uniform.net_ptr).astype(np.int32)
+        limit = target * (1 + 1e-6)
+        for number in range(ROUNDS):
+            between = (self._float * weight.astype(np.float32)) @ self._float
+            pairs = weight[:, None] + weight[None, :] + np.where(self.after, between, 0.0)
+            pairs = np.maximum(pairs, pairs.T)
+            # Single precision is enough for sums, with a margin.
+            new: Bools = (pairs > limit * (1 + 1e-4)) | conflict
+            np.fill_diagonal(new, val=False)
+            if number > 0 and (new == conflict).all():
+                break
+            conflict = new
+            weight = uniform.work.copy()
+            for e in range(m):
+                pins = uniform.pins(e)
+                if split[e] == 0:
+                    split[e] = conflict[np.ix_(pins, pins)].any() or self._hull(pins) > limit
+                if split[e] != 0:
+                    together[e] = min(len(pins) - 1, _most_together(conflict[np.ix_(pins, pins)]))
+                    weight[pins] += uniform.cost[e] / together[e]
+        return CoveringArrays(
+            work=uniform.work,
+            cost=uniform.cost,
+            net_ptr=uniform.net_ptr,
+            net_pins=uniform.net_pins,
+            item_net_ptr=uniform.item_net_ptr,
+            item_nets=uniform.item_nets,
+            after=bit_rows(self.after),
+            before=bit_rows(self.after.T),
+            conflict=bit_rows(conflict),
+            split=split,
+            together=together,
+        )
+
+    def _hull(self, pins: npt.NDArray[np.int32]) -> float:
+        """Work of all that any block with these items holds."""
+        inside = np.logical_and(self.after[pins].any(axis=0), self.after[:, pins].any(axis=1))
+        inside[pins] = True
+        return float(self.uniform.work[inside].sum())
+
+    def random_order(self, random: np.random.Generator) -> Longs:
+        """An order, rather depth first or rather by random priorities."""
+        uniform = self.uniform
+        missing = np.diff(uniform.pred_ptr).astype(np.int64)
+        ready = [v for v in range(uniform.items) if missing[v] == 0]
+        deep = float(random.random())
+        order: list[int] = []
+        while ready:
+            last = random.random() < deep
+            v = ready.pop() if last else ready.pop(int(random.integers(len(ready))))
+            order.append(v)
+            successors = uniform.succ[uniform.succ_ptr[v] : uniform.succ_ptr[v + 1]]
+            for s in random.permutation(successors):
+                missing[s] -= 1
+                if missing[s] == 0:
+                    ready.append(int(s))
+        return np.array(order, dtype=np.int64)
+
+
+def _most_together(conflict: Bools) -> int:
+    """At most so many of some items share a block: each pair of a matching in their conflicts costs one."""
+    most = len(conflict)
+    free = np.ones(most, dtype=np.bool_)
+    for v in range(len(conflict)):
+        others = np.flatnonzero(conflict[v] & free)
+        if free[v] and len(others):
+            free[[v, others[0]]] = False
+            most -= 1
+    return max(1, most)
+
+
+class BlockPool:
+    """Blocks found so far, and the charges that carry at most 1 on each of those that fit the target."""
+
+    def __init__(self, ordered: Ordered) -> None:
+        self.ordered = ordered
+        n = ordered.uniform.items
+        self.masks = np.zeros((1024, n), dtype=np.float32)
+        self.loads = np.full(1024, np.inf)
+        self.active = np.zeros(1024, dtype=np.bool_)
+        self.count = 0
+        self.known: set[bytes] = set()
+        uniform = ordered.uniform
+        nets = np.repeat(np.arange(n), np.diff(uniform.item_net_ptr))
+        touched = np.bincount(nets, weights=uniform.cost[uniform.item_nets], minlength=n)
+        #: What an item roughly costs a block that it is in, as a share of all work; never nothing.
+        self.weight = (uniform.work + PAID * touched) / max(float(uniform.work.sum()), 1e-300) + 1e-3 / n
+        for v in range(n):
+            mask = np.zeros(n, dtype=np.bool_)
+            mask[v] = True
+            self.add(mask, active=True)
+
+    def add(self, mask: Bools, *, active: bool) -> bool:
+        """Keep a block; false if it is known."""
+        key = np.packbits(mask).tobytes()
+        if key in self.known:
+            return False
+        self.known.add(key)
+        if self.count == len(self.loads):
+            self.masks = np.concatenate([self.masks, np.zeros_like(self.masks)])
+            self.loads = np.concatenate([self.loads, np.full_like(self.loads, np.inf)])
+            self.active = np.concatenate([self.active, np.zeros_like(self.active)])
+        self.masks[self.count] = mask
+        self.loads[self.count] = self.ordered.uniform.load(mask)
+        self.active[self.count] = active
+        self.count += 1
+        return True
+
+    def add_segments(self, arrays: CoveringArrays, order: Longs, target: float) -> None:
+        """The longest segments of an order that fit."""
+        lengths = longest_segments(arrays, order, target)
+        for start in range(len(order)):
+            # A segment inside the one before it says nothing new.
+            if lengths[start] == 0 or (start > 0 and lengths[start - 1] > lengths[start]):
+                continue
+            mask = np.zeros(len(order), dtype=np.bool_)
+            mask[order[start : start + lengths[start]]] = True
+            self.add(mask, active=False)
+
+    def charges(self, target: float, stop: Callable[[], bool], least: float | None = None) -> Floats | None:
+        """Charges of which no known block of load <= target carries more than 1.
+
+        Parameters
+        ----------
+        target
+            Loads of the blocks that count.
+        stop
+            Asked often.
+        least
+            None for the largest sum of charges; otherwise among charges with at least this sum those whose largest
+            ratio to what an item weighs is smallest. Proofs are shorter when no item is cheap for its charge.
+
+        Returns
+        -------
+        (n,) floats, or None if stopped.
+        """
+        n = self.masks.shape[1]
+        fits = self.loads[: self.count] <= target
+        masks, active = self.masks[: self.count], self.active[: self.count]
+        while not stop():
+            model = Model()
+            for _ in range(n):
+                model.add_continuous(0.0, 1.0, -1.0 if least is None else 0.0)
+            if least is not None:
+                ratio = model.add_continuous(0.0, np.inf, 1.0)
+                model.add_row([(v, 1.0) for v in range(n)], lower=least)
+                for v in range(n):
+                    model.add_row([(v, 1.0), (ratio, -self.weight[v])], upper=0.0)
+            for row in np.flatnonzero(active & fits):
+                model.add_row([(int(v), 1.0) for v in np.flatnonzero(masks[row])], upper=1.0)
+            answer = solve_program(model, "highs", callbacks=Callbacks(stop=stop))
+            if answer.values is None:
+                break
+            charge = np.maximum(answer.values[:n], 0.0)
+            carried = masks @ charge.astype(np.float32)
+            carried[~fits] = 0.0
+            broken = np.flatnonzero(carried > 1 + 1e-5)
+            if len(broken) == 0:
+                if least is None:
+                    active[(carried < LOOSE) & (masks.sum(axis=1) > 1)] = False
+                return charge / max(1.0, float(carried.max(initial=0.0)))
+            active[broken[np.argsort(-carried[broken], kind="stable")][:BATCH]] = True
+        return None

@@ -1,0 +1,297 @@
+"""The charge bound: what every split with loads up to a target must pay, added to the operators that make it pay.
+
+At a target T some items cannot share a block, since what lies between them costs more than T, and some tensors are cut
+in every split. A tensor that is cut is paid by every block with a pin of it, so its cost can be charged to pins, once
+for pins that are apart, and in shares where a block could hold several. Then every block S has charged work(S) <= f(S)
+<= T, which makes more pairs exclude each other, until nothing new is found. T is refuted where an item's charged work
+exceeds it, the windows of blocks that items can be in leave no block, or the items need more than k blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from partita.kernels.throughput.arrays import bit_rows
+from partita.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
+from partita.kernels.throughput.forced_cuts import Order, Parts, closure_bits, force_nets, separate_pairs
+from partita.kernels.throughput.heaviest_block import heaviest_blocks
+from partita.kernels.throughput.mincut import Network, block_network
+from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
+from partita.problems.throughput.bounds.node import SLACK, TINY
+from partita.problems.throughput.bounds.protocol import HierarchyMember
+from partita.problems.throughput.bounds.simple import simple_bound
+from partita.problems.throughput.bounds.uniform import Floats, Uniform
+
+__all__ = ["ChargeBound", "Charges", "charged_at"]
+
+#: Targets are raised by this much before anything is compared with them, against rounding.
+TOLERANCE = 1e-9
+#: Items up to which pairs are looked at, and up to which closures are kept at all.
+PAIRS_LIMIT = 1_500
+CLOSURE_LIMIT = 20_000
+#: Times that all conditions are gone through for one target.
+ROUNDS = 12
+#: Steps of one search for the heaviest block of an item.
+BUDGET = 300
+#: Items of which the pairs are looked at before the clock is read.
+BATCH = 64
+#: Times that shares are raised by minimum cuts, cuts for each item then, and the gain that makes another time worth it.
+RAISES, CUTS, GAIN = 5, 5, 0.002
+#: Targets are tried until the largest refuted one is this close to the smallest that is not.
+PRECISION = 1e-3
+#: First step above the bound where no value is known.
+FIRST_STEP = 0.02
+
+
+@dataclass
+class State:
+    """What is known at a target: ``parts`` and charges, and shares of a block that items need at least."""
+
+    target: float
+    parts: Parts
+    charge: Floats
+    share: Floats
+
+    def at(self, target: float) -> State:
+        """A copy for a smaller target, at which all of it still holds."""
+        apart, forced, first, last = self.parts
+        parts = Parts(apart.copy(), forced.copy(), first.copy(), last.copy())
+        return State(target, parts, self.charge.copy(), self.share.copy())
+
+    def charged(self) -> Charged:
+        """What the others may use."""
+        forced = self.parts.forced.astype(bool)
+        return Charged(self.target, self.charge.copy(), self.parts.first.copy(), self.parts.last.copy(), forced)
+
+
+class Charges:
+    """Settles targets, from large ones to small ones: what holds at one holds at all below it."""
+
+    def __init__(self, uniform: Uniform, stop: Callable[[], bool] = lambda: False) -> None:
+        self.uniform = uniform
+        self.stop = stop
+        n = uniform.items
+        self.closures = 0 < n <= CLOSURE_LIMIT
+        self.pairs = n <= PAIRS_LIMIT
+        nothing = np.zeros((n, 0), dtype=np.uint64)
+        self.order = Order(
+            uniform.work,
+            uniform.cost,
+            uniform.net_ptr,
+            uniform.net_pins,
+            uniform.item_net_ptr,
+            uniform.item_nets,
+            uniform.succ_ptr,
+            uniform.succ,
+            uniform.pred_ptr,
+            uniform.pred,
+            closure_bits(uniform.succ_ptr, uniform.succ, False) if self.closures else nothing,
+            closure_bits(uniform.pred_ptr, uniform.pred, True) if self.closures else nothing,
+        )
+        self.tiny = TINY * (float(uniform.work.sum()) + 2 * float(uniform.cost.sum()))
+
+    def start(self, target: float) -> State:
+        """Nothing is known."""
+        n = self.uniform.items
+        parts = Parts(
+            apart=np.zeros((n if self.pairs else 0, self.order.later.shape[1]), dtype=np.uint64),
+            forced=np.zeros(self.uniform.nets, dtype=np.int8),
+            first=np.zeros(n, dtype=np.int32),
+            last=np.full(n, self.uniform.devices - 1, dtype=np.int32),
+        )
+        return State(target, parts, self.uniform.work.copy(), np.zeros(n))
+
+    def settle(self, state: State) -> bool:
+        """Find all that holds at the state's target; false if no split reaches it (true if that is not known)."""
+        limit = state.target * (1 + TOLERANCE)
+        uniform = self.uniform
+        if simple_bound(uniform) > limit:
+            return False
+        if not self.closures or not limit > 0:
+            return True
+        for _ in range(ROUNDS):
+            found = force_nets(self.order, state.parts, limit)
+            if self.pairs:
+                new = self._separate(state, limit)
+                if new is None:
+                    return False
+                found += new
+            if float(uniform.cost[state.parts.forced > 0].max(initial=0.0)) > limit:
+                return False
+            self._charge(state, limit)
+            if float(state.charge.max(initial=0.0)) > limit or self._needed(state, limit) > uniform.devices:
+                return False
+            moved, refuted = tighten_windows(self.order, state.parts, state.share, uniform.devices)
+            if refuted:
+                return False
+            if moved and self.pairs:
+                moved = self._windows_apart(state)
+            if self.stop() or (found + moved == 0 and not self.pairs):
+                return True
+            if found + moved == 0:
+                # Nothing cheap is left to find.
+                needed = self._raise(state, limit)
+                if needed is None or needed > uniform.devices * (1 + TOLERANCE):
+                    return False
+                moved, refuted = tighten_windows(self.order, state.parts, state.share, uniform.devices)
+                if refuted:
+                    return False
+                if self.stop() or not moved or not self._windows_apart(state):
+                    return True
+        return True
+
+    def _separate(self, state: State, limit: float) -> int | None:
+        """New pairs that are apart; None if an item costs too much in any block."""
+        uniform = self.uniform
+        network = self._network(state)
+        found = 0
+        for start in range(uniform.items - 1, -1, -BATCH):
+            new, _, refuted = separate_pairs(self.order, state.parts, limit, network, self.tiny, 1 << 30, start, BATCH)
+            found += new
+            if refuted:
+                return None
+            if self.stop():
+                break
+        return found
+
+    def _network(self, state: State) -> Network:
+        uniform = self.uniform
+        return block_network(
+            uniform.work,
+            uniform.cost,
+            uniform.net_ptr,
+            uniform.net_pins,
+            state.parts.forced,
+            uniform.succ_ptr,
+            uniform.succ,
+        )
+
+    def _raise(self, state: State, limit: float) -> float | None:
+        """Divide shares by the most that a block with the item can hold; None if an item fits into no block."""
+        n = self.uniform.items
+        network = self._network(state)
+        total = float(state.share.sum())
+        rates = np.zeros(n)
+        for left in range(RAISES - 1, -1, -1):
+            most = np.ones(n)
+            for start in range(0, n, BATCH):
+                heaviest_blocks(
+                    self.order, state.parts, network, state.share, limit, self.tiny, CUTS, start, BATCH, rates, most
+                )
+                if self.stop():
+                    return total
+            rates *= np.maximum(most, state.share)
+            if np.any(most < state.share * (1 - 1e-6)):
+                return None
+            state.share /= np.maximum(most, state.share)
+            before, total = total, float(state.share.sum())
+            if total > self.uniform.devices * (1 + TOLERANCE):
+                break
+            if total * (total / before) ** left < self.uniform.devices or total < before * (1 + GAIN):
+                break
+        return total * (1 - SLACK)
+
+    def _charge(self, state: State, limit: float) -> None:
+        charge = np.empty_like(state.charge)
+        charge_nets(self.order, state.parts, limit, 2, BUDGET, charge)
+        # Both are valid; the one that adds up to more is kept.
+        if charge.sum() > state.charge.sum():
+            state.charge[:] = charge
+
+    def _needed(self, state: State, limit: float) -> float:
+        """Blocks that are needed: the shares' sum, which the state keeps."""
+        plain = state.charge / limit
+        if not self.pairs:
+            state.share[:] = plain
+            return float(plain.sum()) * (1 - SLACK)
+        n = self.uniform.items
+        tries, ratio = np.empty(n, dtype=np.int32), np.empty(n)
+        best = -1.0
+        for least in (0.0, 0.25, 1 / 3, 0.5):
+            share = plain.copy()
+            if least:
+                # Items that no other fits beside count as whole blocks, those that fit beside any as nothing.
+                share = np.where(plain < least, 0.0, np.where(plain > 1 - least, 1.0, plain))
+            order = np.argsort(-plain, kind="stable").astype(np.int32)
+            total = raise_shares(order, share, state.charge, limit, state.parts.apart, BUDGET, tries, ratio)
+            if total > best:
+                best = total
+                state.share[:] = share
+        return best * (1 - SLACK)
+
+    def _windows_apart(self, state: State) -> int:
+        """Items without a common block are apart; the number of new pairs."""
+        first, last = state.parts.first, state.parts.last
+        disjoint = (first[:, None] > last[None, :]) | (first[None, :] > last[:, None])
+        rows = bit_rows(disjoint)
+        before = int(np.bitwise_count(state.parts.apart).sum())
+        np.bitwise_or(state.parts.apart, rows, out=state.parts.apart)
+        return int(np.bitwise_count(state.parts.apart).sum()) - before
+
+
+def charged_at(uniform: Uniform, target: float) -> Charged | None:
+    """Charged work and windows that hold for all splits with loads up to a target; None if there is no such split."""
+    charges = Charges(uniform)
+    state = charges.start(target)
+    return state.charged() if charges.settle(state) else None
+
+
+class ChargeBound(HierarchyMember):
+    """Bisects for the largest target that charges refute."""
+
+    name = "charge"
+    summary = "transfers that no split avoids, charged to operators: windows, pairs apart, cut tensors, packing"
+    valid_for = "acyclic"
+
+    def share(self, uniform: Uniform) -> float:
+        """It needs little, and the others build on it."""
+        return 2.0
+
+    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+        """Targets between the bound and the best value; without one, ever larger steps above the bound first."""
+        began = time.perf_counter()
+        uniform = knowledge.uniform
+        knowledge.raise_bound(simple_bound(uniform), self.name)
+        if uniform.items < 2 or uniform.devices < 2:
+            return
+
+        def stop() -> bool:
+            return knowledge.done or (deadline_s is not None and time.perf_counter() - began > deadline_s)
+
+        charges = Charges(uniform, stop)
+        known = self._upper(charges, knowledge, stop)
+        while known is not None and not stop():
+            if known.target <= knowledge.bound * (1 + PRECISION):
+                return
+            # Items need at least as many more blocks as the target is smaller.
+            low = max(knowledge.bound, known.target * float(known.share.sum()) / uniform.devices)
+            state = known.at(min(0.5 * (low + known.target), known.target * (1 - 0.9 * PRECISION)))
+            if charges.settle(state):
+                known = state
+            else:
+                knowledge.raise_bound(state.target, self.name)
+
+    def _upper(self, charges: Charges, knowledge: Knowledge, stop: Callable[[], bool]) -> State | None:
+        """A target to go down from: the best value known, or else the first above the bound that is not refuted."""
+        if math.isfinite(knowledge.value):
+            # What holds here holds in every split that is worth finding.
+            state = charges.start(knowledge.value)
+            if charges.settle(state):
+                knowledge.charged = state.charged()
+                return state
+            knowledge.raise_bound(state.target, self.name)
+            return None
+        step = FIRST_STEP
+        while not stop() and knowledge.bound > 0:
+            state = charges.start(knowledge.bound * (1 + step))
+            if charges.settle(state):
+                knowledge.charged = state.charged()
+                return state
+            knowledge.raise_bound(state.target, self.name)
+            step *= 2
+        return None

@@ -1,0 +1,81 @@
+"""The node bound: the cheapest block with an item, for the item where that is most.
+
+f(S) = work + cut nets is submodular as long as S need not be convex, so the minimum over all S with an item is a
+minimum cut. Of convexity one half fits in: what lies between the item and another one of the block.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+from partita.kernels.throughput.mincut import block_network, most_expensive_item
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.protocol import HierarchyMember
+from partita.problems.throughput.bounds.simple import simple_bound
+from partita.problems.throughput.bounds.uniform import Floats, Uniform
+
+__all__ = ["FreeNodeBound", "NodeBound", "single_loads"]
+
+#: Flows below this share of all work and transfers are rounding.
+TINY = 1e-13
+#: Every lower bound steps back by this much, for the same reason.
+SLACK = 1e-12
+#: Cuts computed before the clock is read.
+BATCH = 32
+
+
+def single_loads(uniform: Uniform) -> Floats:
+    """(n,) f({v}): work and all nets of the item."""
+    loads = uniform.work.copy()
+    np.add.at(loads, uniform.net_pins, np.repeat(uniform.cost, np.diff(uniform.net_ptr)))
+    return loads
+
+
+class NodeBound(HierarchyMember):
+    """max over items v of min over sets S with v of f(S), with what convexity says about v and the rest of S."""
+
+    name = "node"
+    summary = "cheapest block with one operator, for the operator where it is most: one minimum cut each"
+    valid_for = "acyclic"
+
+    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+        """Items by decreasing upper estimate, until no estimate exceeds the bound."""
+        began = time.perf_counter()
+        uniform = knowledge.uniform
+        knowledge.raise_bound(simple_bound(uniform), self.name)
+        if not uniform.items or uniform.devices < 2:
+            return
+        unforced = np.zeros(uniform.nets, dtype=np.int8)
+        network = block_network(
+            uniform.work, uniform.cost, uniform.net_ptr, uniform.net_pins, unforced, uniform.succ_ptr, uniform.succ
+        )
+        tiny = TINY * (float(uniform.work.sum()) + 2 * float(uniform.cost.sum()))
+        upper = single_loads(uniform)
+        best = knowledge.bound
+        while not knowledge.done and (deadline_s is None or time.perf_counter() - began < deadline_s):
+            best = most_expensive_item(
+                network,
+                uniform.succ_ptr,
+                uniform.succ,
+                uniform.pred_ptr,
+                uniform.pred,
+                self.valid_for == "acyclic",
+                upper,
+                best,
+                tiny,
+                BATCH,
+            )
+            knowledge.raise_bound(best * (1 - SLACK), self.name)
+            if float(upper.max(initial=-math.inf)) <= best * (1 + SLACK):
+                return
+
+
+class FreeNodeBound(NodeBound):
+    """The same over any sets."""
+
+    name = "node-free"
+    summary = "as node, for blocks that need not be convex"
+    valid_for = "free"

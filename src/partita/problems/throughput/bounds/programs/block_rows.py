@@ -1,0 +1,205 @@
+"""Rows that say what a block of an acyclic split costs: what all the programs are built from.
+
+Blocks are numbered from 0 along the order. y_vb, the only kind of variable to branch on, says whether item v is in
+block b or an earlier one; it rises with b and falls along the order. Whether v *is* in block b is then
+x_vb = y_vb − y_v(b−1), which is written out everywhere (y before the first block is 0, y of the last block is 1).
+
+**Cut nets.** A net e is cut by block b if some pin is in b and some is not. With the star of any pin u the rows
+c_eb >= x_vb − x_ub and c_eb >= x_ub − x_vb, for every other pin v, say so for 0/1 points: if x is not the same on all
+pins, it differs between u and some v, and one of the two differences is 1; if it is the same, all are 0. Nothing is
+assumed of the order of the pins, so they hold for the merged tensors and the undirected nets of training graphs too.
+
+Where a tensor goes from u to v, (9) and (10) of the paper follow: u and v have y_ub >= y_vb, and by definition
+x_ub + y_u(b−1) = y_ub <= 1 and x_vb <= y_vb, so x_vb − x_ub >= x_vb + y_u(b−1) − 1, the right side of (9), and
+x_ub − x_vb >= x_ub − y_vb, the right side of (10). They are strictly stronger where u or v is divided between blocks:
+at y_u(b−1) = 0, x_ub = 1/2, x_vb = 1 (9) asks for nothing, the star for 1/2.
+
+For three pins and more the star is replaced by c_eb = s_eb − a_eb with s_eb >= x_vb (some pin in b) and a_eb <= x_vb
+(all pins in b) for every pin v: as many rows, and equal to the differences between *all* pairs of pins at once. The
+first block needs no variables for pins that the order puts first (s is y_ub) or last (a is y_wb), and the last block
+cuts what its complement, the blocks before it, cuts.
+
+Source: Archer et al., "Practical Performance Guarantees for Pipelined DNN Inference" (ICML 2024), Figure 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.mip.model import Floats, Model
+from partita.problems.throughput.bounds.programs.order_tables import Order, order_of
+from partita.problems.throughput.bounds.uniform import Uniform
+
+__all__ = ["Blocks", "Expression"]
+
+Ints = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
+
+#: A linear expression: terms and a constant.
+Expression = tuple[list[tuple[int, float]], float]
+
+_SOME, _EVERY, _CUT = range(3)
+
+
+class Blocks:
+    """A program whose variables say which block every item is in.
+
+    Attributes
+    ----------
+    uniform, order
+        What is split.
+    count
+        Number of blocks.
+    model
+        The program; no objective yet.
+    y
+        (blocks − 1, n) variables: item in that block or an earlier one.
+    """
+
+    def __init__(self, uniform: Uniform, count: int, order: Order | None = None, *, whole_cuts: bool = False) -> None:
+        """Variables and rows of the order.
+
+        Parameters
+        ----------
+        uniform, count
+            What to split into how many blocks.
+        order
+            Its tables, if known.
+        whole_cuts
+            Make the variables of cut nets binary, for backends that know only integers.
+        """
+        self.uniform = uniform
+        self.count = count
+        self.order = order_of(uniform) if order is None else order
+        self.whole_cuts = whole_cuts
+        self.model = Model()
+        n = uniform.items
+        numbers = [self.model.add_binary() for _ in range(n * (count - 1))]
+        self.y = np.array(numbers, dtype=np.int64).reshape(count - 1, n)
+        #: Further variables with the set of blocks and the net they are about: (variable, first, last, net, what).
+        self._about: list[tuple[int, int, int, int, int]] = []
+        #: Nets that no interesting split leaves whole, and items that none puts into one block; see ``conflicts``.
+        self.split_nets: Bools = np.zeros(uniform.nets, dtype=bool)
+        self.apart: Bools | None = None
+        for b in range(count - 1):
+            for v in range(n if b else 0):
+                self.row([self.early(v, b), self.early(v, b - 1, -1.0)], lower=0.0)
+            for v, w in self.order.edges:
+                self.row([self.early(v, b), self.early(w, b, -1.0)], lower=0.0)
+
+    def early(self, item: int, block: int, factor: float = 1.0) -> Expression:
+        """factor · y: whether an item is in a block or before."""
+        if block < 0:
+            return [], 0.0
+        if block >= self.count - 1:
+            return [], factor
+        return [(int(self.y[block, item]), factor)], 0.0
+
+    def inside(self, item: int, first: int, last: int, factor: float = 1.0) -> Expression:
+        """factor · x: whether an item is in the blocks from ``first`` to ``last``."""
+        now, before = self.early(item, last, factor), self.early(item, first - 1, -factor)
+        return now[0] + before[0], now[1] + before[1]
+
+    def row(self, parts: Iterable[Expression], lower: float = -np.inf, upper: float = np.inf) -> None:
+        """A row on the sum of expressions."""
+        terms: list[tuple[int, float]] = []
+        constant = 0.0
+        for more, one in parts:
+            terms += more
+            constant += one
+        self.model.add_row(terms, lower - constant, upper - constant)
+
+    def work(self, block: int, weights: Floats | None = None, scale: float = 1.0) -> list[Expression]:
+        """Work (or another weight) of a block, times ``scale``."""
+        chosen = self.uniform.work if weights is None else weights
+        return [self.inside(int(v), block, block, scale * float(chosen[v])) for v in np.flatnonzero(chosen)]
+
+    def cuts(self, block: int, scale: float = 1.0) -> dict[int, Expression]:
+        """What each net costs if a block cuts it, times ``scale``, with the variables and rows that takes."""
+        return {
+            net: self.cut(net, block, scale * float(self.uniform.cost[net]))
+            for net in range(self.uniform.nets)
+            if self.uniform.net_ptr[net + 1] - self.uniform.net_ptr[net] > 1
+        }
+
+    def load(self, block: int, scale: float = 1.0) -> list[Expression]:
+        """f of a block, its work and the nets that it cuts, times ``scale``."""
+        return [*self.work(block, scale=scale), *self.cuts(block, scale).values()]
+
+    def _indicator(self, net: int, first: int, last: int, what: int) -> Expression:
+        variable = self.model.add_binary() if self.whole_cuts else self.model.add_continuous(0.0, 1.0)
+        self._about.append((variable, first, last, net, what))
+        return [(variable, 1.0)], 0.0
+
+    def cut(self, net: int, block: int, factor: float) -> Expression:
+        """factor · c with new variables and rows: whether a net is cut by a block; see the module."""
+        pins = [int(v) for v in self.uniform.pins(net)]
+        first, last = (0, block - 1) if block == self.count - 1 and block else (block, block)
+        if self.split_nets[net]:
+            return _times(self._touched(net, block, pins), factor)
+        if len(pins) == 2 and first > 0:
+            cut = self._indicator(net, first, last, _CUT)
+            for v, w in (pins, pins[::-1]):
+                self.row([cut, self.inside(v, first, last, -1.0), self.inside(w, first, last)], lower=0.0)
+            return _times(cut, factor)
+        # Unions of the first blocks are entered by what comes first in the order, and left whole by what comes last.
+        maker = self.order.maker[net] if first == 0 else -1
+        ender = self.order.ender[net] if first == 0 else -1
+        if maker >= 0:
+            some = self.early(maker, last)
+        else:
+            some = self._indicator(net, first, last, _SOME)
+            for v in pins:
+                self.row([some, self.inside(v, first, last, -1.0)], lower=0.0)
+        if ender >= 0:
+            every = self.early(ender, last)
+        else:
+            every = self._indicator(net, first, last, _EVERY)
+            for v in pins:
+                self.row([every, self.inside(v, first, last, -1.0)], upper=0.0)
+        some_, every_ = _times(some, factor), _times(every, -factor)
+        return some_[0] + every_[0], some_[1] + every_[1]
+
+    def _touched(self, net: int, block: int, pins: list[int]) -> Expression:
+        """Whether a net that is split in any case has a pin in a block; pins that are apart are not there together."""
+        some = self._indicator(net, block, block, _SOME)
+        missing = list(pins)
+        while missing:
+            clique = [missing[0]]
+            for v in missing[1:] + [v for v in pins if v not in missing]:
+                if self.apart is not None and all(self.apart[v, w] for w in clique):
+                    clique.append(v)
+            missing = [v for v in missing if v not in clique]
+            self.row([some, *(self.inside(v, block, block, -1.0) for v in clique)], lower=0.0)
+        return some
+
+    def keep_within(self, first: Ints, last: Ints) -> None:
+        """Allow each item only the blocks from ``first`` to ``last``."""
+        for b in range(self.count - 1):
+            for v in np.flatnonzero(first > b):
+                self.model.fix(int(self.y[b, v]), 0.0)
+            for v in np.flatnonzero(last <= b):
+                self.model.fix(int(self.y[b, v]), 1.0)
+
+    def label(self, values: Floats) -> Ints:
+        """(n,) block of every item at a point."""
+        label: Ints = (self.count - 1 - (values[self.y] > 0.5).sum(axis=0)).astype(np.int32)
+        return label
+
+    def point(self, label: Ints) -> Floats:
+        """Values of all variables for (n,) blocks; what else there is than y and cuts is left at 0."""
+        values = np.zeros(self.model.size)
+        for b in range(self.count - 1):
+            values[self.y[b]] = label <= b
+        for variable, first, last, net, what in self._about:
+            blocks = label[self.uniform.pins(net)]
+            pins = (first <= blocks) & (blocks <= last)
+            values[variable] = (pins.any(), pins.all(), pins.any() and not pins.all())[what]
+        return values
+
+
+def _times(expression: Expression, factor: float) -> Expression:
+    return [(v, factor * c) for v, c in expression[0]], factor * expression[1]

@@ -1,0 +1,224 @@
+"""Programs with the largest load as their objective, run so that what they prove is safe to use.
+
+Loads are scaled so that the largest load of interest is ``UNIT``: tolerances of backends are absolute, and become
+relative ones here. What a backend calls its dual bound is lowered by the share ``SLACK``, for what tolerances of
+reduced costs may have added; then, where all loads are multiples of one number, raised to the next multiple. A program
+that has no solution below a cutoff proves the cutoff itself: tolerances only let more solutions in.
+
+With HiGHS's feasibility tolerance of 1e-6 a row of loads near 1000 may be broken by 1e-9 of the load.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from partita.mip.model import Callbacks, Floats, ProgramStatus
+from partita.mip.solve import available, solve_program
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.programs.block_rows import Blocks, Expression
+from partita.problems.throughput.bounds.uniform import Uniform
+
+__all__ = ["Program", "below", "granularity", "pool_bound", "race", "remaining", "round_up", "run"]
+
+#: Largest load of interest inside of programs.
+UNIT = 1000.0
+#: Share of a backend's bound that is given up.
+SLACK = 1e-6
+#: Numbers are tried to be multiples of 1 over these, and may add up to this much.
+FRACTIONS = (1, 2, 1024)
+LARGEST = 2.0**36
+#: Programs of at most this many items times boundaries are given to one backend.
+SMALL = 60
+
+
+def granularity(uniform: Uniform) -> float:
+    """What all loads are multiples of, if sums of them are exact in floating point; otherwise 0."""
+    values = np.concatenate([uniform.work, uniform.cost])
+    if not len(values) or not np.isfinite(values).all() or values.sum() > LARGEST:
+        return 0.0
+    for fraction in FRACTIONS:
+        whole = values * fraction
+        if (whole == np.floor(whole)).all():
+            return float(np.gcd.reduce(whole.astype(np.int64))) / fraction
+    return 0.0
+
+
+def round_up(bound: float, grain: float) -> float:
+    """The least load that is not below a bound of the optimum, which is a load."""
+    if grain <= 0 or not math.isfinite(bound):
+        return bound
+    return grain * math.ceil(bound / grain - 1e-6)
+
+
+def below(value: float, grain: float) -> float:
+    """A cutoff that only splits better than a value get under."""
+    return value - 0.5 * grain if grain > 0 else value * (1 - 5e-8)
+
+
+def remaining(began: float, deadline_s: float | None) -> float:
+    """Seconds left, infinite without a deadline."""
+    return math.inf if deadline_s is None else deadline_s - (time.monotonic() - began)
+
+
+def pool_bound(uniform: Uniform) -> float:
+    """No load of any split exceeds this."""
+    return float(uniform.work.sum() + uniform.cost.sum()) * (1 + 1e-9)
+
+
+@dataclass
+class Program:
+    """Blocks, and the variable that no load exceeds.
+
+    Attributes
+    ----------
+    blocks
+        The items' part.
+    largest
+        The variable: largest load times ``scale``.
+    cutoff
+        Largest load of interest: the program says nothing about optima above.
+    scale
+        ``UNIT`` / ``cutoff``.
+    grain
+        ``granularity`` of the loads, 0 for none.
+    """
+
+    blocks: Blocks
+    largest: int
+    cutoff: float
+    scale: float
+    grain: float
+
+    @classmethod
+    def over(cls, blocks: Blocks, low: float, cutoff: float, grain: float) -> Program:
+        """A program to minimise the largest load, between a proven bound and a cutoff; no loads yet."""
+        scale = UNIT / cutoff if cutoff > 0 else 1.0
+        largest = blocks.model.add_continuous(min(low * (1 - 1e-9), cutoff) * scale, cutoff * scale, 1.0)
+        return cls(blocks, largest, cutoff, scale, grain)
+
+    def limit(self, load: list[Expression], share: float = 1.0) -> None:
+        """``share`` times the largest load is at least the (scaled) ``load``."""
+        self.blocks.row([([(self.largest, -share)], 0.0), *load], upper=0.0)
+
+    def proven(self, bound: float) -> float:
+        """What a bound of the backend proves of the optimum; infinity proves that it is above the cutoff."""
+        if math.isnan(bound) or bound < 0:
+            return 0.0
+        safe = bound / self.scale * (1 - SLACK) if math.isfinite(bound) else math.inf
+        return round_up(min(safe, self.cutoff), self.grain)
+
+
+def run(
+    program: Program,
+    knowledge: Knowledge,
+    *,
+    time_s: float,
+    backend: str = "highs",
+    enough: Callable[[float], bool] | None = None,
+    on_bound: Callable[[float], None] | None = None,
+    on_point: Callable[[Floats], None] | None = None,
+    start: Floats | None = None,
+    seed: int = 0,
+) -> float:
+    """What the program proves of the optimum; no more than that it exceeds the cutoff.
+
+    Parameters
+    ----------
+    program
+        The program.
+    knowledge
+        Its ``done`` ends the run.
+    time_s
+        Seconds it may take.
+    backend, seed
+        Who solves it.
+    enough
+        Asked with what is proven so far; true ends the run.
+    on_bound
+        Called with what is proven as it comes.
+    on_point
+        Called with the values of every solution found.
+    start
+        A solution to start from.
+    """
+    proven = 0.0
+
+    def bounded(bound: float) -> None:
+        nonlocal proven
+        safe = program.proven(bound)
+        if safe > proven:
+            proven = safe
+            if on_bound is not None:
+                on_bound(safe)
+
+    def stop() -> bool:
+        return knowledge.done or (enough is not None and enough(proven))
+
+    answer = solve_program(
+        program.blocks.model,
+        backend,
+        time_limit_s=None if math.isinf(time_s) else max(0.0, time_s),
+        gap=1e-7,
+        seed=seed,
+        warm_start=start,
+        callbacks=Callbacks(
+            stop=stop,
+            on_bound=bounded,
+            on_incumbent=None if on_point is None else lambda values, _: on_point(values),
+        ),
+    )
+    if answer.status is ProgramStatus.INFEASIBLE:
+        return program.proven(math.inf)
+    bounded(answer.bound)
+    return proven
+
+
+def race(
+    program: Program,
+    knowledge: Knowledge,
+    *,
+    time_s: float,
+    on_bound: Callable[[float], None],
+    on_point: Callable[[Floats], None] | None = None,
+) -> float:
+    """``run`` by HiGHS, and by SCIP beside it, until one of them is done.
+
+    Which of the two gets further differs from graph to graph. HiGHS runs alone where SCIP is not installed, there is
+    only one processor, or the program is so small that it is solved before a second process has started.
+    """
+    uniform, ended = knowledge.uniform, threading.Event()
+    backends = ["highs"]
+    many = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    if available("scip") and many > 1 and uniform.items * (program.blocks.count - 1) > SMALL:
+        backends.append("scip")
+    proven = [0.0] * len(backends)
+
+    def go(place: int) -> None:
+        began = time.monotonic()
+        proven[place] = run(
+            program,
+            knowledge,
+            backend=backends[place],
+            time_s=time_s,
+            enough=lambda _: ended.is_set(),
+            on_bound=on_bound,
+            on_point=on_point,
+        )
+        on_bound(proven[place])
+        if time.monotonic() - began < time_s:
+            ended.set()
+
+    threads = [threading.Thread(target=go, args=(place,), daemon=True) for place in range(1, len(backends))]
+    for thread in threads:
+        thread.start()
+    go(0)
+    for thread in threads:
+        thread.join()
+    return max(proven)

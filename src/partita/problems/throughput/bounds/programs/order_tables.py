@@ -1,0 +1,64 @@
+"""What the order says about a uniform problem, as dense tables: for problems small enough for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.problems.throughput.bounds.uniform import Floats, Uniform
+
+__all__ = ["MOST_ITEMS", "Order", "order_of"]
+
+Bools = npt.NDArray[np.bool_]
+
+#: Programs of more items would not be solved in any time worth waiting; their tables alone take n² bytes.
+MOST_ITEMS = 4000
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order's closure.
+
+    Attributes
+    ----------
+    reach
+        (n, n) whether an item is the other one or comes before it.
+    edges
+        Pairs (u, v) that imply all others: the transitive reduction.
+    maker, ender
+        (m,) pin of a net that comes before all its other pins, pin that comes after them; −1 where there is none.
+    """
+
+    reach: Bools
+    edges: list[tuple[int, int]]
+    maker: list[int]
+    ender: list[int]
+
+    def hulls(self, weights: Floats) -> Floats:
+        """(n, n) weight of u, v and all between them; of both alone where neither comes before the other."""
+        matrix = self.reach.astype(np.float64)
+        between = (matrix * weights) @ matrix
+        between = np.maximum(between, between.T)
+        apart = ~(self.reach | self.reach.T)
+        return np.where(apart, weights[:, None] + weights[None, :], between)
+
+
+def order_of(uniform: Uniform) -> Order:
+    """The tables of a problem; items are numbered along the order."""
+    n = uniform.items
+    reach = np.eye(n, dtype=bool)
+    edges: list[tuple[int, int]] = []
+    for u in range(n - 1, -1, -1):
+        # Nearest successors first: what they reach needs no edge from u.
+        for v in np.sort(uniform.succ[uniform.succ_ptr[u] : uniform.succ_ptr[u + 1]]):
+            if not reach[u, v]:
+                edges.append((u, int(v)))
+                reach[u] |= reach[v]
+    maker, ender = [], []
+    for net in range(uniform.nets):
+        pins = uniform.pins(net)
+        maker.append(int(pins[0]) if reach[pins[0], pins].all() else -1)
+        ender.append(int(pins[-1]) if reach[pins, pins[-1]].all() else -1)
+    return Order(reach, edges[::-1], maker, ender)

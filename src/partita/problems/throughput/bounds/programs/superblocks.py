@@ -1,0 +1,167 @@
+"""Bounds by three superblocks: the block looked at, all blocks before it, and all blocks after it.
+
+Source: Archer et al., "Practical Performance Guarantees for Pipelined DNN Inference" (ICML 2024), §3.2 and §3.3.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from partita.mip.model import Floats
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.programs.block_rows import Blocks
+from partita.problems.throughput.bounds.programs.minmax_program import Program, granularity, remaining, run
+from partita.problems.throughput.bounds.programs.order_tables import order_of
+from partita.problems.throughput.bounds.programs.program_bound import ProgramMember, cutoff_of, settled
+from partita.problems.throughput.bounds.simple import simple_bound
+
+__all__ = ["BottleneckBound", "GuessBound", "NodeProgramBound"]
+
+
+class BottleneckBound(ProgramMember):
+    """The cheapest convex block with at least the work that some block must have.
+
+    Some block has at least L work, L the simple bound. With the items before that block in one superblock and those
+    after it in another, its own cost is minimised: what the superblocks cost does not matter.
+    """
+
+    name = "bottleneck"
+    summary = "cheapest convex block with at least the mean work: a program of three superblocks (needs HiGHS)"
+
+    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+        """One program; its bound counts as it rises."""
+        began = time.monotonic()
+        if settled(knowledge, self.name):
+            return
+        uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
+        blocks = Blocks(uniform, 3)
+        program = Program.over(blocks, knowledge.bound, cutoff_of(knowledge, grain), grain)
+        program.limit(blocks.load(1, program.scale))
+        _fill(program, 1, knowledge)
+        proven = run(
+            program,
+            knowledge,
+            time_s=remaining(began, deadline_s),
+            on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
+        )
+        knowledge.raise_bound(proven, self.name)
+
+
+def _fill(program: Program, block: int, knowledge: Knowledge) -> None:
+    """Work of at least the simple bound in a block."""
+    least = simple_bound(knowledge.uniform) * (1 - 1e-9) * program.scale
+    program.blocks.row(program.blocks.work(block, scale=program.scale), lower=least)
+
+
+class GuessBound(ProgramMember):
+    """For every j: the block with the work L is the j-th, and blocks before and after it cost their average.
+
+    A superblock of q blocks costs no more than those together: its work is theirs, and a net that it cuts is cut by one
+    of them (nets within it do not count, nets that enter several of its blocks count once). So the largest load is at
+    least a q-th of it. The bound is the least one over all j: a guess can end once it is above another's result.
+    """
+
+    name = "bottleneck-guess"
+    summary = "as bottleneck, for every position of the block, with the average cost of those before and after"
+
+    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+        """One program for every position; nothing is proven before all have proven something."""
+        began = time.monotonic()
+        if settled(knowledge, self.name):
+            return
+        uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
+        k = uniform.devices
+        order = order_of(uniform)
+        low, cutoff = knowledge.bound, cutoff_of(knowledge, grain)
+        least = cutoff
+        # Guesses amid the pipeline are the weakest, mostly, and make the others end early.
+        guesses = sorted(range(k), key=lambda j: (abs(2 * j - (k - 1)), j))
+        for number, j in enumerate(guesses):
+            if knowledge.done or least <= low:
+                return
+            blocks = Blocks(uniform, 3, order)
+            program = Program.over(blocks, low, cutoff, grain)
+            if knowledge.charged is not None and knowledge.charged.target >= cutoff:
+                place = np.sign(np.arange(k) - j) + 1
+                blocks.keep_within(place[knowledge.charged.first], place[knowledge.charged.last])
+            for block, share in ((0, j), (1, 1), (2, k - 1 - j)):
+                if share:
+                    program.limit(blocks.load(block, program.scale), share)
+            if j == 0:
+                blocks.keep_within(np.ones(uniform.items, np.int32), np.full(uniform.items, 2, np.int32))
+            if j == k - 1:
+                blocks.keep_within(np.zeros(uniform.items, np.int32), np.ones(uniform.items, np.int32))
+            _fill(program, 1, knowledge)
+            # The first of them decide how far the others must get, which then end early.
+            share_s = remaining(began, deadline_s) / min(2, len(guesses) - number)
+            proven = run(program, knowledge, time_s=share_s, enough=partial(operator.le, least))
+            least = min(least, max(proven, low))
+        knowledge.raise_bound(least, self.name)
+
+
+class NodeProgramBound(ProgramMember):
+    """The cheapest convex block with an item, for the item where that is most.
+
+    The node bound computes the same over blocks that need not be convex, by minimum cuts. Items are taken by what is
+    known to be their most: f of the item alone, and f of every convex block with it that a program has found. One whose
+    most does not exceed the bound needs no program.
+    """
+
+    name = "node-mip"
+    summary = "cheapest convex block with one operator, for the operator where it is most: a program each (needs HiGHS)"
+
+    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+        """Every item that is proven counts; the bound of an unfinished program counts, too."""
+        began = time.monotonic()
+        if settled(knowledge, self.name):
+            return
+        uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
+        order = order_of(uniform)
+        most = uniform.work.copy()
+        np.add.at(most, uniform.net_pins, np.repeat(uniform.cost, np.diff(uniform.net_ptr)))
+        whole = uniform.load(np.ones(uniform.items, dtype=bool))
+        most = np.minimum(most, whole)
+        blocks = Blocks(uniform, 3, order)
+        program = Program.over(blocks, 0.0, cutoff_of(knowledge, grain), grain)
+        program.limit(blocks.load(1, program.scale))
+        lower, upper = list(blocks.model.lower), list(blocks.model.upper)
+
+        def learn(values: Floats) -> None:
+            members = blocks.label(values) == 1
+            most[members] = np.minimum(most[members], uniform.load(members))
+
+        while not knowledge.done and remaining(began, deadline_s) > 0:
+            v = int(most.argmax())
+            if most[v] <= knowledge.bound * (1 + 1e-9):
+                return
+            blocks.model.lower, blocks.model.upper = list(lower), list(upper)
+            # A block that costs no more than this is known.
+            known = float(most[v])
+            cutoff = min(program.cutoff, known * (1 + 1e-6))
+            blocks.model.lower[program.largest] = min(knowledge.bound * (1 - 1e-9), cutoff) * program.scale
+            blocks.model.upper[program.largest] = cutoff * program.scale
+            # What comes before v is in its block or before, what comes after in its block or after.
+            first, last = np.zeros(uniform.items, np.int32), np.full(uniform.items, 2, np.int32)
+            last[order.reach[:, v]] = 1
+            first[order.reach[v]] = 1
+            blocks.keep_within(first, last)
+
+            def weak(_: float) -> bool:
+                return bool(most[v] <= knowledge.bound * (1 + 1e-9))  # noqa: B023 - it runs in this round only
+
+            proven = run(
+                replace(program, cutoff=cutoff),
+                knowledge,
+                time_s=remaining(began, deadline_s),
+                enough=weak,
+                on_bound=lambda bound: knowledge.raise_bound(min(bound, known), self.name),  # noqa: B023 - as above
+                on_point=learn,
+            )
+            knowledge.raise_bound(min(proven, known), self.name)
+            # Proven, or known to be too weak: not again.
+            most[v] = min(most[v], knowledge.bound)

@@ -1,0 +1,43 @@
+"""Runs the bounds of the hierarchy one after the other; they share what they know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.protocol import HierarchyBound
+
+__all__ = ["run_hierarchy"]
+
+
+def run_hierarchy(knowledge: Knowledge, methods: Sequence[HierarchyBound], time_limit_s: float | None = None) -> None:
+    """Let each method improve the knowledge in turn, until the gap closes, the time ends or ``knowledge.stop`` says so.
+
+    What the earlier methods leave of the time is shared by the later ones as their ``share`` says. For each method that
+    ran, ``knowledge.proven`` gets its name, the bound that was proven when it ended (by whom says ``knowledge.method``)
+    and its seconds.
+
+    Parameters
+    ----------
+    knowledge
+        What is known; the answer is in it.
+    methods
+        Cheapest first, usually ``HIERARCHY``.
+    time_limit_s
+        Seconds for all of them; None lets each run until it ends by itself.
+    """
+    began = time.perf_counter()
+    if not knowledge.uniform.runs:
+        knowledge.raise_bound(float("inf"), methods[0].name)
+        return
+    shares = [method.share(knowledge.uniform) for method in methods]
+    for place, method in enumerate(methods):
+        if shares[place] == 0:
+            continue
+        started = time.perf_counter()
+        left = None if time_limit_s is None else time_limit_s - (started - began)
+        if knowledge.done or (left is not None and left <= 0 and place > 0):
+            return
+        method.improve(knowledge, None if left is None else max(0.0, left) * shares[place] / sum(shares[place:]))
+        knowledge.proven.append((method.name, knowledge.bound, time.perf_counter() - started))

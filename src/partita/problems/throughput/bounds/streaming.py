@@ -1,0 +1,124 @@
+"""A bound that counts what is streamed: reloading as work, on devices that have the time for it back from their memory.
+
+A stage S of a streaming problem has load ≥ f(S) + ρ·(bytes(S) + w − M), where f is work and transfers, M the memory, ρ
+the time to fetch a byte, and w the least working memory that any stage needs: the smallest workspace, or need, of an
+operator. So f(S) + ρ·bytes(S) ≤ T + ρ·(M − w) whenever the load is at most T; for a device without operators this says
+T ≥ ρ·(w − M), which some stage proves. With bytes(S) no less than a sum over operators (a parameter that several read
+is counted at its first reader), the left side is the load of a uniform problem without memory, and each of its bounds,
+less ρ·(M − w), is one here.
+
+Source of the load: Archer et al., "Practical Performance Guarantees for Pipelined DNN Inference" (ICML 2024), eq. 2, 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.protocol import HierarchyBound
+from partita.problems.throughput.bounds.scheduler import run_hierarchy
+from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
+from partita.problems.throughput.problem import Operator, Schedule, ThroughputProblem
+from partita.problems.throughput.working_memory import PeakTable
+from partita.run.result import Bound, Monitor
+
+__all__ = ["StreamingBound", "streams", "with_reloading"]
+
+
+def with_reloading(problem: ThroughputProblem) -> tuple[ThroughputProblem, float]:
+    """A problem without memory whose objective is at most that of a streaming one plus the time returned.
+
+    Parameters
+    ----------
+    problem
+        A streaming problem with identical devices that have a limited memory.
+    """
+    kind = next(one for one in problem.kinds if one.count > 0)
+    assert kind.memory_bytes is not None
+    rate = kind.reload_time_per_byte
+    held = {op.id: op.memory_bytes for op in problem.operators}
+    for parameter in problem.parameters:
+        if parameter.users:
+            held[parameter.users[0]] += parameter.weight_bytes + parameter.gradient_bytes + parameter.optimizer_bytes
+    if problem.working_memory == "peak":
+        least = float(PeakTable(problem).own.min())
+    else:
+        least = min(op.workspace_bytes for op in problem.operators)
+    operators: list[Operator] = []
+    for op in problem.operators:
+        times = tuple(None if time is None else time + rate * held[op.id] for time in op.times)
+        operators.append(msgspec.structs.replace(op, times=times))
+    relaxed = problem.replace(
+        kinds=tuple(msgspec.structs.replace(one, memory_bytes=None) for one in problem.kinds),
+        operators=tuple(operators),
+        parameters=(),
+        saved=(),
+        schedule=Schedule(),
+        groups=(),
+        working_memory="largest",
+        streaming=False,
+    )
+    return relaxed, rate * (kind.memory_bytes - least)
+
+
+def streams(problem: ThroughputProblem) -> bool:
+    """Whether the problem has identical devices, and memory that may cost time."""
+    if uniform_refusal(problem) is not None or not problem.streaming:
+        return False
+    kind = next(one for one in problem.kinds if one.count > 0)
+    return kind.memory_bytes is not None and kind.reload_time_per_byte > 0
+
+
+class StreamingBound:
+    """The hierarchy of bounds on the problem with reloading as work.
+
+    Parameters
+    ----------
+    methods
+        The bounds of the hierarchy, cheapest first.
+    """
+
+    name = "streaming"
+    summary = "streaming: the hierarchy of bounds with what must be fetched counted as work"
+    valid_for = "acyclic"
+
+    def __init__(self, methods: Sequence[HierarchyBound]) -> None:
+        self.methods = methods
+
+    def supports(self, problem: ThroughputProblem) -> str | None:
+        """Identical devices, and loads that add transfers to work; without streaming it is the hierarchy alone."""
+        return uniform_refusal(problem)
+
+    def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
+        """The bound; infinite if an operator can run nowhere."""
+        return Bound(self.prove(problem, monitor), self.name, self.valid_for, monitor.elapsed_s)
+
+    def prove(
+        self,
+        problem: ThroughputProblem,
+        monitor: Monitor,
+        value: float = float("inf"),
+        time_limit_s: float | None = None,
+    ) -> float:
+        """The bound as far as the time allows.
+
+        Parameters
+        ----------
+        problem, monitor
+            As for ``bound``.
+        value
+            Objective of the best split known: more need not be proven.
+        time_limit_s
+            Seconds; None takes what the monitor leaves.
+        """
+        relaxed, extra = with_reloading(problem) if streams(problem) else (problem, 0.0)
+        # The split known costs at most this much there.
+        knowledge = Knowledge(uniform(relaxed), stop=lambda: monitor.stopping, value=max(0.0, value + extra))
+        if time_limit_s is None and monitor.time_limit_s is not None:
+            time_limit_s = monitor.remaining_s
+        run_hierarchy(knowledge, self.methods, time_limit_s)
+        # Differences of large numbers: step back by more than rounding.
+        slack = 1e-12 * (knowledge.bound + abs(extra)) if knowledge.uniform.runs else 0.0
+        return max(0.0, knowledge.bound - extra - slack)

@@ -1,0 +1,92 @@
+"""Which dependencies a contiguous split must respect.
+
+Contiguity is about the forward part: backward operators follow their colocation class. A class with backward operators
+only (an orphan) is given an artificial forward operator, and every backward edge that touches one is mirrored into a
+forward edge (Tarnawski et al., NeurIPS 2020, Appendix E and the published program).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.problems.throughput.problem import ThroughputProblem
+
+__all__ = ["colocation_classes", "distinct_pairs", "order_edges", "order_pairs"]
+
+Ints = npt.NDArray[np.int64]
+
+
+def colocation_classes(problem: ThroughputProblem) -> Ints:
+    """Class number of every operator, 0, 1, … in order of first appearance; operators without a tie are their own."""
+    numbers: dict[int, int] = {}
+    result = np.empty(len(problem.operators), dtype=np.int64)
+    count = 0
+    for place, op in enumerate(problem.operators):
+        known = numbers.get(op.colocation) if op.colocation is not None else None
+        if known is None:
+            known = count
+            count += 1
+            if op.colocation is not None:
+                numbers[op.colocation] = known
+        result[place] = known
+    return result
+
+
+def order_pairs(problem: ThroughputProblem, classes: Ints) -> Ints:
+    """Pairs (earlier operator, later operator) of places in the problem, distinct, that the stage order must respect.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    classes
+        Class of every operator, as ``colocation_classes`` gives it.
+
+    Returns
+    -------
+    array of shape (pairs, 2)
+    """
+    index = {op.id: place for place, op in enumerate(problem.operators)}
+    backward = np.array([op.backward for op in problem.operators], dtype=bool)
+    has_forward = np.zeros(int(classes.max()) + 1, dtype=bool)
+    has_forward[classes[~backward]] = True
+    orphan = ~has_forward[classes]
+    readers = [len(tensor.consumers) for tensor in problem.tensors]
+    source = np.repeat(np.array([index[tensor.producer] for tensor in problem.tensors], dtype=np.int64), readers)
+    target = np.fromiter(
+        (index[consumer] for tensor in problem.tensors for consumer in tensor.consumers), np.int64, len(source)
+    )
+    along = ~backward[source] & ~backward[target]
+    against = backward[source] & backward[target] & (orphan[source] | orphan[target])
+    pairs = np.stack([np.where(along, source, target), np.where(along, target, source)], axis=1)
+    return distinct_pairs(pairs[along | against])
+
+
+def distinct_pairs(pairs: Ints) -> Ints:
+    """The distinct rows of an array of shape (m, 2) with non-negative entries, in lexicographical order."""
+    if not len(pairs):
+        return pairs.astype(np.int64).reshape(-1, 2)
+    width = int(pairs.max()) + 1
+    # Sorting is much faster here than ``unique``, which hashes.
+    codes = np.sort(pairs[:, 0] * width + pairs[:, 1])
+    codes = codes[np.append(True, codes[1:] != codes[:-1])]
+    return np.stack([codes // width, codes % width], axis=1)
+
+
+def order_edges(problem: ThroughputProblem, classes: Ints) -> Ints:
+    """Edges (source class, target class), distinct and without loops, that the stage order must respect.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    classes
+        Class of every operator, as ``colocation_classes`` gives it.
+
+    Returns
+    -------
+    array of shape (edges, 2)
+    """
+    edges = classes[order_pairs(problem, classes)].astype(np.int64)
+    return distinct_pairs(edges[edges[:, 0] != edges[:, 1]])

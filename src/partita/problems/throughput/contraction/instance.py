@@ -1,0 +1,323 @@
+"""A contiguous throughput problem as arrays: what the compiled kernels read.
+
+One *item* stands for operators that every acyclic split keeps together: a colocation class, or several that lie on a
+common cycle of the order. The same arrays cover inference and training, because backward operators follow the class of
+their forward ones: an item's work is forward plus backward, and a tensor becomes a *net*, the set of items that touch
+it. A device that holds the items S pays a net when it has a pin in S and another outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import rustworkx
+
+from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
+from partita.problems.throughput.problem import ThroughputProblem
+
+__all__ = ["Instance", "build_instance", "csr"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Arrays over n items, m nets, K device kinds, c covers. CSR pairs are (pointer, members).
+
+    Attributes
+    ----------
+    group
+        Item of every operator of the problem; the way back from an answer.
+    work, work_backward
+        (n, K) time of an item on a kind, infinite where it cannot run; all of it, and the backward share of it.
+    net_ptr, net_pins, item_net_ptr, item_nets
+        Items of each net (ascending) and nets of each item.
+    net_cost, net_backward
+        (m, K) transfer time of a cut net on a kind; all of it, and the share of tensors made by backward operators.
+    net_totals
+        (m, 4) size and number of all its tensors, then of those made by backward operators.
+    net_source
+        With recomputation the item whose forward tensors enter the net's other pins, otherwise -1. Two nets may differ
+        in their source alone; the second one then costs nothing.
+    net_maker
+        The item that makes the net's tensors; -1 where several may, in instances that are not ``directed``.
+    net_entering
+        Size of those tensors: what a stage with a pin of the net but without its source keeps per microbatch.
+    succ_ptr, succ, pred_ptr, pred
+        The order between items, a DAG; distinct edges.
+    fixed, active, workspace
+        (n,) bytes held once, bytes held per microbatch in flight, and bytes of which a stage needs the largest.
+    cover_ptr, cover_pins, item_cover_ptr, item_covers, cover_fixed, cover_active
+        Arrays shared by several items: a stage with any of the pins holds ``cover_fixed`` once and ``cover_active`` per
+        microbatch in flight.
+    sync, cover_sync
+        Bytes that replicas of a stage synchronise: of an item, of a cover.
+    memory
+        (K,) limit of a device, infinite for none.
+    count
+        (K,) devices of each kind.
+    in_flight
+        (total devices + 1,) microbatches held by a stage when that many stages remain, itself included.
+    positional
+        Whether memory depends on a stage's position: then searches must run from the outputs to the inputs.
+    recompute
+        Whether a stage keeps only what enters it per microbatch (and ``active`` once).
+    """
+
+    group: Ints
+    work: Floats
+    work_backward: Floats
+    net_ptr: Ints
+    net_pins: Ints
+    item_net_ptr: Ints
+    item_nets: Ints
+    net_cost: Floats
+    net_backward: Floats
+    net_totals: Floats
+    net_source: Ints
+    net_maker: Ints
+    net_entering: Floats
+    succ_ptr: Ints
+    succ: Ints
+    pred_ptr: Ints
+    pred: Ints
+    fixed: Floats
+    active: Floats
+    workspace: Floats
+    cover_ptr: Ints
+    cover_pins: Ints
+    item_cover_ptr: Ints
+    item_covers: Ints
+    cover_fixed: Floats
+    cover_active: Floats
+    sync: Floats
+    cover_sync: Floats
+    memory: Floats
+    count: Ints
+    in_flight: npt.NDArray[np.int64]
+    positional: bool
+    recompute: bool
+
+    @property
+    def items(self) -> int:
+        """Number of items."""
+        return int(self.work.shape[0])
+
+    @property
+    def nets(self) -> int:
+        """Number of nets."""
+        return int(self.net_cost.shape[0])
+
+    @property
+    def kinds(self) -> int:
+        """Number of device kinds."""
+        return int(self.work.shape[1])
+
+    def reverse(self) -> Instance:
+        """The same instance with the order turned round (loads and memories do not depend on it)."""
+        return replace(self, succ_ptr=self.pred_ptr, succ=self.pred, pred_ptr=self.succ_ptr, pred=self.succ)
+
+
+def csr(members: list[list[int]]) -> tuple[Ints, Ints]:
+    """Pointer and flat member arrays of a list of lists."""
+    pointer = np.zeros(len(members) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in members], out=pointer[1:])
+    flat = np.fromiter((v for row in members for v in row), dtype=np.int32, count=int(pointer[-1]))
+    return pointer, flat
+
+
+def _transposed(pointer: Ints, members: Ints, count: int) -> tuple[Ints, Ints]:
+    """The rows that each of ``count`` members is in, ascending."""
+    rows = np.repeat(np.arange(len(pointer) - 1, dtype=np.int32), np.diff(pointer))
+    return _rows_of(members, rows, count)
+
+
+def _rows_of(row: npt.NDArray[np.integer], member: npt.NDArray[np.integer], count: int) -> tuple[Ints, Ints]:
+    """CSR of the members of each of ``count`` rows, in the order given."""
+    pointer = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(np.bincount(row, minlength=count), out=pointer[1:])
+    return pointer, np.ascontiguousarray(member[np.argsort(row, kind="stable")], dtype=np.int32)
+
+
+def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, npt.NDArray[np.int64]]:
+    """Item of every operator, numbered in an order of the DAG, and the distinct order edges between items."""
+    classes = colocation_classes(problem)
+    edges = order_edges(problem, classes)
+    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+    graph.add_nodes_from(list(range(int(classes.max()) + 1)))
+    if free:
+        return classes.astype(np.int32), edges
+    graph.add_edges_from_no_data(list(zip(edges[:, 0].tolist(), edges[:, 1].tolist(), strict=True)))
+    component = np.empty(int(classes.max()) + 1, dtype=np.int64)
+    components = rustworkx.strongly_connected_components(graph)
+    for number, members in enumerate(components):
+        component[list(members)] = number
+    # Number the items topologically, earliest operator first among equals, so that answers do not depend on hashing.
+    first = np.full(len(components), len(problem.operators), dtype=np.int64)
+    np.minimum.at(first, component[classes], np.arange(len(problem.operators)))
+    quotient: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+    quotient.add_nodes_from(list(range(len(components))))
+    pairs = component[edges]
+    pairs = distinct_pairs(pairs[pairs[:, 0] != pairs[:, 1]])
+    quotient.add_edges_from_no_data(list(zip(pairs[:, 0].tolist(), pairs[:, 1].tolist(), strict=True)))
+    order = rustworkx.lexicographical_topological_sort(quotient, key=lambda c: f"{first[c]:012d}")
+    number_of = np.empty(len(components), dtype=np.int64)
+    number_of[np.array(order, dtype=np.int64)] = np.arange(len(components))
+    group = number_of[component[classes]].astype(np.int32)
+    return group, distinct_pairs(number_of[pairs])
+
+
+def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: bool = False) -> Instance:
+    """Contract a problem to its items, without loss for the split that is asked for.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    free
+        Contract colocation classes only; otherwise also what any acyclic split must keep together. The order of a
+        free instance may have cycles.
+    directed
+        Keep tensors of different makers apart, for loads that tell what enters from what leaves.
+
+    Notes
+    -----
+    Tensors with equal pins are one net, and those with one pin are dropped; a cover with one pin becomes part of its
+    item.
+    """
+    group, edges = _groups(problem, free)
+    n, kinds = int(group.max()) + 1, len(problem.kinds)
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    backward = np.array([op.backward for op in problem.operators], dtype=bool)
+    times = np.array([[np.inf if t is None else t for t in op.times] for op in problem.operators], dtype=np.float64)
+    work, work_backward = np.zeros((n, kinds)), np.zeros((n, kinds))
+    recompute = problem.schedule.recompute and bool(backward.any())
+    np.add.at(work, group, times)
+    np.add.at(work_backward, group[backward], times[backward])
+    if recompute:
+        np.add.at(work, group[~backward], times[~backward])
+        np.add.at(work_backward, group[~backward], times[~backward])
+    fixed, workspace = np.zeros(n), np.zeros(n)
+    np.add.at(fixed, group, np.array([op.memory_bytes for op in problem.operators]))
+    np.maximum.at(workspace, group, np.array([op.workspace_bytes for op in problem.operators]))
+
+    nets = _nets(problem, group, backward, place_of, recompute, directed)
+    net_pins = [list(pins) for pins, _ in nets]
+    unit = np.array([kind.transfer_time_per_unit for kind in problem.kinds])
+    latency = np.array([kind.transfer_latency for kind in problem.kinds])
+    totals = np.array([entry for _, entry in nets], dtype=np.float64).reshape(-1, 7)
+
+    active, sync = np.zeros(n), np.zeros(n)
+    if not problem.parameters:
+        # Instance files state the size of the weights as what operators occupy.
+        sync += fixed
+    covers: dict[tuple[int, ...], list[float]] = {}
+    for parameter in problem.parameters:
+        pins = tuple(sorted({int(group[place_of[user]]) for user in parameter.users}))
+        entry = covers.setdefault(pins, [0.0, 0.0, 0.0])
+        entry[0] += parameter.weight_bytes + parameter.gradient_bytes + parameter.optimizer_bytes
+        entry[2] += parameter.gradient_bytes
+    for saved in problem.saved:
+        pins = tuple(sorted({int(group[place_of[user]]) for user in saved.users}))
+        covers.setdefault(pins, [0.0, 0.0, 0.0])[1] += saved.bytes
+    shared: list[list[int]] = []
+    shared_bytes: list[list[float]] = []
+    for pins, (once, each, synchronised) in covers.items():
+        if len(pins) == 1:
+            fixed[pins[0]] += once
+            active[pins[0]] += each
+            sync[pins[0]] += synchronised
+        elif pins:
+            shared.append(list(pins))
+            shared_bytes.append([once, each, synchronised])
+    cover_bytes = np.array(shared_bytes, dtype=np.float64).reshape(-1, 3)
+
+    devices = problem.device_count
+    net_ptr, flat_pins = csr(net_pins)
+    item_net_ptr, item_nets = _transposed(net_ptr, flat_pins, n)
+    succ_ptr, succ = _rows_of(edges[:, 0], edges[:, 1], n)
+    pred_ptr, pred = _rows_of(edges[:, 1], edges[:, 0], n)
+    cover_ptr, cover_pins = csr(shared)
+    item_cover_ptr, item_covers = _transposed(cover_ptr, cover_pins, n)
+    return Instance(
+        group=group,
+        work=work,
+        work_backward=work_backward,
+        net_ptr=net_ptr,
+        net_pins=flat_pins,
+        item_net_ptr=item_net_ptr,
+        item_nets=item_nets,
+        net_cost=totals[:, :1] * unit + totals[:, 1:2] * latency,
+        net_backward=totals[:, 2:3] * unit + totals[:, 3:4] * latency,
+        net_totals=np.ascontiguousarray(totals[:, :4]),
+        net_source=totals[:, 4].astype(np.int32),
+        net_maker=totals[:, 6].astype(np.int32),
+        net_entering=np.ascontiguousarray(totals[:, 5]),
+        succ_ptr=succ_ptr,
+        succ=succ,
+        pred_ptr=pred_ptr,
+        pred=pred,
+        fixed=fixed,
+        active=active,
+        workspace=workspace,
+        cover_ptr=cover_ptr,
+        cover_pins=cover_pins,
+        item_cover_ptr=item_cover_ptr,
+        item_covers=item_covers,
+        cover_fixed=np.ascontiguousarray(cover_bytes[:, 0]),
+        cover_active=np.ascontiguousarray(cover_bytes[:, 1]),
+        sync=sync,
+        cover_sync=np.ascontiguousarray(cover_bytes[:, 2]),
+        memory=np.array([np.inf if k.memory_bytes is None else float(k.memory_bytes) for k in problem.kinds]),
+        count=np.array([kind.count for kind in problem.kinds], dtype=np.int32),
+        in_flight=np.array([0, *(problem.schedule.in_flight(j + 1) for j in range(devices))], dtype=np.int64),
+        positional=problem.schedule.positional
+        and bool(totals[:, 5].any() if recompute else active.any() or cover_bytes[:, 1].any()),
+        recompute=recompute,
+    )
+
+
+def _nets(
+    problem: ThroughputProblem,
+    group: Ints,
+    backward: npt.NDArray[np.bool_],
+    place_of: dict[int, int],
+    recompute: bool,
+    directed: bool,
+) -> list[tuple[tuple[int, ...], list[float]]]:
+    """Merged nets: pins and [size, tensors, size of backward tensors, backward tensors, source, entering size, maker].
+
+    Tensors with the same pins (and maker, if ``directed``) are one net as far as time goes. With recomputation, what a
+    forward tensor lets enter depends on its source and on who reads it in the forward part, which may be fewer than the
+    net's pins. These sizes are kept by (forward readers and source, source); each joins a net of the same pins, or is a
+    net that costs nothing.
+    """
+    costs: dict[tuple[tuple[int, ...], int], list[float]] = {}
+    entering: dict[tuple[tuple[int, ...], int], float] = {}
+    for tensor in problem.tensors:
+        place = place_of[tensor.producer]
+        readers = [place_of[consumer] for consumer in tensor.consumers]
+        source = int(group[place])
+        pins = tuple(sorted({source, *(int(group[reader]) for reader in readers)}))
+        if len(pins) < 2:
+            continue
+        entry = costs.setdefault((pins, source if directed else -1), [0.0, 0.0, 0.0, 0.0])
+        entry[0] += tensor.size
+        entry[1] += 1
+        if backward[place]:
+            entry[2] += tensor.size
+            entry[3] += 1
+        elif recompute and tensor.size:
+            forward = tuple(sorted({source, *(int(group[reader]) for reader in readers if not backward[reader])}))
+            if len(forward) > 1:
+                entering[forward, source] = entering.get((forward, source), 0.0) + tensor.size
+    rows: list[tuple[tuple[int, ...], list[float]]] = []
+    for (pins, source), size in entering.items():
+        maker = source if directed else -1
+        rows.append((pins, [*costs.pop((pins, maker), [0.0, 0.0, 0.0, 0.0]), source, size, source]))
+    for (pins, maker), entry in costs.items():
+        rows.append((pins, [*entry, -1.0, 0.0, maker]))
+    return sorted(rows)

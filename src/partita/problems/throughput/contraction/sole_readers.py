@@ -1,0 +1,225 @@
+"""Lossless contraction: operators that some optimal split keeps with their only reader (or their only source).
+
+Let A be items whose only successor is w. If A is cut from w, moving the missing ones to w's stage saves their private
+transfers to w and costs their work and, at worst, the transfer of everything else they read. Where no stage can lose by
+that, some optimal acyclic split keeps A with w, so they become one item:
+
+- w's stage, for every B ⊆ A that is moved there:  Σ_B (time − private) + what only B reads ≤ 0;
+- (with replicas, which synchronise weights, the time of what is moved there includes what its weights can cost;)
+- a stage that gives B' up:  Σ_B' (time + private) ≥ what B' reads, which may now be cut for it.
+
+The conditions hold on every device kind that has devices. Stages that neither give nor take see no change: a net they
+cut stays cut. The order stays acyclic, because A feeds nothing but w. Memory moves along, so the rule needs devices of
+which any one could hold everything. The mirror image merges items into their only predecessor. Typical cases are the
+query, key and value projections of an attention layer over a slow link.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.problems.throughput.contraction.instance import Floats, Instance, csr
+
+__all__ = ["absorb", "memory_is_ample"]
+
+#: Items merged at once; all their subsets are checked.
+_MOST_TOGETHER = 6
+#: Larger instances are left alone: looking for rules would take longer than searching gains.
+_MOST_ITEMS = 4_000
+#: Slack against rounding: a rule must hold with this much to spare, relative to the times compared.
+_MARGIN = 1e-9
+
+
+def memory_is_ample(instance: Instance) -> bool:
+    """Whether any one device could hold everything, so that memory cannot shape a plan."""
+    share = int(instance.in_flight.max(initial=1))
+    once = instance.fixed.sum() + instance.cover_fixed.sum() + instance.workspace.max(initial=0.0)
+    each = instance.active.sum() + instance.cover_active.sum() + instance.net_entering.sum()
+    return bool(once + share * each <= instance.memory[instance.count > 0].min(initial=float("inf")))
+
+
+def absorb(instance: Instance, *, rounds: int = 8, sync_time: Floats | None = None) -> Instance:
+    """Merge items until no rule applies; ``Instance.group`` leads back to the operators.
+
+    ``sync_time`` is, for every kind, the most that a stage's time may rise for each byte that its replicas synchronise,
+    counted over all replicas: (most replicas − 1) · time per byte. None where there are no replicas.
+
+    The instance is returned as it is where memory could bind, where a stage keeps what enters it, or where it is large.
+    """
+    if instance.items > _MOST_ITEMS or instance.recompute or not memory_is_ample(instance):
+        return instance
+    for _ in range(rounds):
+        before = instance.items
+        instance = _merge(instance, _partners(instance, sync_time), into_later=True)
+        instance = _merge(instance, _partners(instance.reverse(), sync_time), into_later=False)
+        if instance.items == before:
+            break
+    return instance
+
+
+def _partners(instance: Instance, sync_time: Floats | None) -> dict[int, int]:
+    """Item to the item it is merged into, each used in one role only."""
+    candidates: dict[int, list[int]] = {}
+    for item in np.flatnonzero(_saves_alone(instance)).tolist():
+        if instance.succ_ptr[item + 1] - instance.succ_ptr[item] == 1:
+            candidates.setdefault(int(instance.succ[instance.succ_ptr[item]]), []).append(item)
+    result: dict[int, int] = {}
+    targets: set[int] = set()
+    for target, items in candidates.items():
+        if target in result:
+            continue
+        free = [item for item in items if item not in targets]
+        chosen = free if len(free) <= _MOST_TOGETHER and _harmless(instance, free, target, sync_time) else []
+        if not chosen:
+            chosen = [item for item in free if _harmless(instance, [item], target, sync_time)]
+            # Each alone is harmless whatever the others do: what it reads is counted in full.
+        result.update(dict.fromkeys(chosen, target))
+    return result
+
+
+def _saves_alone(instance: Instance) -> npt.NDArray[np.bool_]:
+    """Whether an item's transfers to one other item exceed its work on every kind: without that no rule applies."""
+    pair = np.diff(instance.net_ptr) == 2
+    saved = np.zeros_like(instance.work)
+    ends = instance.net_pins[np.flatnonzero(np.repeat(pair, np.diff(instance.net_ptr)))].reshape(-1, 2)
+    for side in (0, 1):
+        np.add.at(saved, ends[:, side], instance.net_cost[pair])
+    return np.asarray((instance.work <= saved)[:, instance.count > 0].all(axis=1))
+
+
+def _harmless(instance: Instance, items: list[int], target: int, sync_time: Floats | None) -> bool:
+    if not items:
+        return False
+    kinds = np.flatnonzero(instance.count > 0)
+    times = instance.work[items][:, kinds]
+    if not np.isfinite(times).all() or not np.isfinite(instance.work[target][kinds]).all():
+        return False
+    weights = np.zeros_like(times)
+    if sync_time is not None:
+        covers = [instance.item_covers[instance.item_cover_ptr[v] : instance.item_cover_ptr[v + 1]] for v in items]
+        shared = np.array([instance.cover_sync[row].sum() for row in covers])
+        weights = (instance.sync[items] + shared)[:, None] * sync_time[kinds]
+    private: list[Floats] = []
+    read: list[set[int]] = []
+    for item in items:
+        own = np.zeros(len(kinds))
+        others: set[int] = set()
+        for net in instance.item_nets[instance.item_net_ptr[item] : instance.item_net_ptr[item + 1]]:
+            pins = instance.net_pins[instance.net_ptr[net] : instance.net_ptr[net + 1]]
+            if target not in pins:
+                others.add(int(net))
+            elif len(pins) == 2:
+                own += instance.net_cost[net][kinds]
+        private.append(own)
+        read.append(others)
+    everyone = range(len(items))
+    for size in range(1, len(items) + 1):
+        for moved in itertools.combinations(everyone, size):
+            chosen = list(moved)
+            work = times[chosen].sum(axis=0)
+            saved = np.sum([private[i] for i in chosen], axis=0)
+            nets = set().union(*(read[i] for i in chosen))
+            staying = set().union(*(read[i] for i in everyone if i not in moved))
+            margin = _MARGIN * (work + saved)
+            burden = work + weights[chosen].sum(axis=0)
+            if (burden - saved + _cost(instance, nets - staying, kinds) + margin > 0).any():
+                return False
+            if (_cost(instance, nets, kinds) + margin > work + saved).any():
+                return False
+    return True
+
+
+def _cost(instance: Instance, nets: set[int], kinds: npt.NDArray[np.int64]) -> Floats:
+    return np.asarray(instance.net_cost[sorted(nets)][:, kinds].sum(axis=0), dtype=np.float64)
+
+
+def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> Instance:
+    """Merge every item into its partner, and number the items topologically again."""
+    if not partner:
+        return instance
+    n = instance.items
+    home = np.arange(n)
+    # Partners may themselves be merged further on: follow the chain from its end.
+    for item in sorted(partner, reverse=into_later):
+        home[item] = home[partner[item]]
+    kept = np.unique(home)
+    number = np.full(n, -1, dtype=np.int64)
+    number[kept] = np.arange(len(kept))
+    label = number[home]
+    count = len(kept)
+
+    def summed(values: Floats) -> Floats:
+        result = np.zeros((count, *values.shape[1:]))
+        np.add.at(result, label, values)
+        return result
+
+    workspace = np.zeros(count)
+    np.maximum.at(workspace, label, instance.workspace)
+    successors: list[set[int]] = [set() for _ in range(count)]
+    for item in range(n):
+        for after in instance.succ[instance.succ_ptr[item] : instance.succ_ptr[item + 1]]:
+            if label[item] != label[after]:
+                successors[label[item]].add(int(label[after]))
+    predecessors: list[set[int]] = [set() for _ in range(count)]
+    for item, row in enumerate(successors):
+        for after in row:
+            predecessors[after].add(item)
+    nets: dict[tuple[int, ...], list[int]] = {}
+    for net in range(instance.nets):
+        pins = instance.net_pins[instance.net_ptr[net] : instance.net_ptr[net + 1]]
+        nets.setdefault(tuple(sorted(set(label[pins].tolist()))), []).append(net)
+    rows = [(list(pins), members) for pins, members in nets.items() if len(pins) > 1]
+    net_ptr, net_pins = csr([pins for pins, _ in rows])
+    item_net_ptr, item_nets = csr(_incidence([pins for pins, _ in rows], count))
+    covers = [
+        sorted(set(label[instance.cover_pins[instance.cover_ptr[c] : instance.cover_ptr[c + 1]]].tolist()))
+        for c in range(len(instance.cover_fixed))
+    ]
+    cover_ptr, cover_pins = csr(covers)
+    item_cover_ptr, item_covers = csr(_incidence(covers, count))
+    succ_ptr, succ = csr([sorted(row) for row in successors])
+    pred_ptr, pred = csr([sorted(row) for row in predecessors])
+    return replace(
+        instance,
+        group=label[instance.group].astype(np.int32),
+        work=summed(instance.work),
+        work_backward=summed(instance.work_backward),
+        net_ptr=net_ptr,
+        net_pins=net_pins,
+        item_net_ptr=item_net_ptr,
+        item_nets=item_nets,
+        net_cost=_added(instance.net_cost, rows),
+        net_backward=_added(instance.net_backward, rows),
+        net_totals=_added(instance.net_totals, rows),
+        net_source=np.full(len(rows), -1, dtype=np.int32),
+        net_maker=np.full(len(rows), -1, dtype=np.int32),
+        net_entering=np.zeros(len(rows)),
+        succ_ptr=succ_ptr,
+        succ=succ,
+        pred_ptr=pred_ptr,
+        pred=pred,
+        fixed=summed(instance.fixed),
+        sync=summed(instance.sync),
+        active=summed(instance.active),
+        workspace=workspace,
+        cover_ptr=cover_ptr,
+        cover_pins=cover_pins,
+        item_cover_ptr=item_cover_ptr,
+        item_covers=item_covers,
+    )
+
+
+def _incidence(rows: list[list[int]], count: int) -> list[list[int]]:
+    result: list[list[int]] = [[] for _ in range(count)]
+    for place, row in enumerate(rows):
+        for member in row:
+            result[member].append(place)
+    return result
+
+
+def _added(values: Floats, rows: list[tuple[list[int], list[int]]]) -> Floats:
+    return np.array([values[members].sum(axis=0) for _, members in rows]).reshape(-1, values.shape[1])

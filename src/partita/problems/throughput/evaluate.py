@@ -1,0 +1,350 @@
+"""The objective and the feasibility of a throughput plan: the only place where they are defined.
+
+Source: Tarnawski et al., NeurIPS 2020, §3 and Appendix C (load), Narayanan et al., SOSP 2019 (in-flight microbatches).
+How the parts of a load combine is in ``partita.problems.throughput.load``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import rustworkx
+
+from partita.errors import InputError
+from partita.problems.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
+from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, Memory, StageEvaluation
+from partita.problems.throughput.load import Transfers, device_load, group_load, synchronisation
+from partita.problems.throughput.plan import Plan
+from partita.problems.throughput.problem import DeviceGroup, DeviceKind, ThroughputProblem
+from partita.problems.throughput.working_memory import order_violation, peak_of_order
+from partita.units import format_bytes, leq
+
+__all__ = ["Evaluation", "GroupEvaluation", "Memory", "StageEvaluation", "evaluate"]
+
+
+def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
+    """Objective and feasibility of a plan, from the problem alone.
+
+    Raises
+    ------
+    InputError
+        If the plan is not a plan of this problem: an operator is missing, unknown or placed twice, a device or kind is
+        unknown, or there are more stages of a kind than devices.
+    """
+    stage_of = _assignment(problem, plan)
+    kinds = {kind.name: place for place, kind in enumerate(problem.kinds)}
+    kind_of = [kinds[stage.kind] for stage in plan.stages]
+    violations: list[str] = []
+
+    classes = colocation_classes(problem)
+    violations += _colocation_violations(problem, classes, stage_of)
+    groups = _stage_groups(problem, plan)
+    violations += _replica_violations(problem, plan)
+    position, acyclic = _positions(problem, classes, stage_of, groups)
+    if plan.contiguity == "acyclic" and not acyclic:
+        violations.append("the stages depend on each other in a cycle, so the split is not contiguous")
+
+    forward = [0.0] * len(plan.stages)
+    backward = [0.0] * len(plan.stages)
+    for place, op in enumerate(problem.operators):
+        stage = int(stage_of[place])
+        time = op.times[kind_of[stage]]
+        if time is None:
+            violations.append(
+                f"operator {op.id}{f' ({op.name})' if op.name else ''} cannot run on {plan.stages[stage].kind}, "
+                f"where stage {stage} puts it"
+            )
+            continue
+        if op.backward:
+            backward[stage] += time
+        else:
+            forward[stage] += time
+            if problem.schedule.recompute and problem.training:
+                backward[stage] += time
+
+    transfers, entering = _communication(problem, stage_of, [problem.kinds[kind] for kind in kind_of])
+    replicas = [len(stage.devices) for stage in plan.stages]
+    in_flight = [
+        problem.schedule.in_flight(
+            sum(r for r, other in zip(replicas, position, strict=True) if other >= position[i]), replicas[i]
+        )
+        for i in range(len(plan.stages))
+    ]
+    memories = _memories(problem, stage_of, kind_of, in_flight, entering)
+    if problem.working_memory == "peak":
+        memories, wrong = _with_peaks(problem, plan, memories)
+        violations += wrong
+    weights = _synchronised(problem, stage_of, len(plan.stages))
+    stages = []
+    for i, entry in enumerate(plan.stages):
+        kind = problem.kinds[kind_of[i]]
+        room = memories[i].limit
+        over = 0.0 if room is None else max(0.0, memories[i].total - room)
+        reload = over * kind.reload_time_per_byte if problem.streaming else 0.0
+        synchronised = synchronisation(problem, kind, weights[i], replicas[i])
+        load = device_load(
+            problem,
+            forward=forward[i],
+            backward=backward[i],
+            transfers=transfers[i],
+            reload=reload,
+            synchronisation=synchronised,
+            replicas=replicas[i],
+        )
+        stages.append(
+            StageEvaluation(
+                device=entry.device,
+                kind=entry.kind,
+                compute_forward=forward[i],
+                compute_backward=backward[i],
+                transfers=transfers[i],
+                load=load.total,
+                forward_load=load.forward,
+                backward_load=load.backward,
+                memory=memories[i],
+                in_flight=in_flight[i],
+                replicas=replicas[i],
+                synchronisation=synchronised,
+                reload=reload,
+            )
+        )
+    for i, result in enumerate(stages):
+        limit = result.memory.limit
+        if limit is not None and not problem.streaming and not leq(result.memory.total, limit):
+            missing = format_bytes(result.memory.total - limit)
+            violations.append(
+                f"stage {i} on {result.device} needs {format_bytes(result.memory.total)}, "
+                f"{missing} more than its {format_bytes(limit)}"
+            )
+    links = _groups(problem, stage_of, groups)
+    return Evaluation(
+        objective=_objective(problem, stages, links),
+        feasible=not violations,
+        violations=tuple(violations),
+        acyclic=acyclic,
+        stages=tuple(stages),
+        groups=tuple(links),
+    )
+
+
+def _with_peaks(problem: ThroughputProblem, plan: Plan, memories: list[Memory]) -> tuple[list[Memory], list[str]]:
+    """Memories with the peak of the order in which a stage lists its operators, and what is wrong with the orders."""
+    wrong = []
+    for number, stage in enumerate(plan.stages):
+        pair = order_violation(problem, stage.operators)
+        if pair is not None:
+            wrong.append(f"stage {number} runs operator {pair[1]} before operator {pair[0]}, whose tensor it reads")
+    peaks = [peak_of_order(problem, stage.operators) for stage in plan.stages]
+    found = [msgspec.structs.replace(memory, workspace=peak) for memory, peak in zip(memories, peaks, strict=True)]
+    return found, wrong
+
+
+def _objective(problem: ThroughputProblem, stages: list[StageEvaluation], links: list[GroupEvaluation]) -> float:
+    loaded: list[StageEvaluation | GroupEvaluation] = [*stages, *links]
+    if problem.gpipe:
+        return max(entry.forward_load for entry in loaded) + max(entry.backward_load for entry in loaded)
+    return max(entry.load for entry in loaded)
+
+
+def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    known = dict(problem.device_names())
+    stage_of = np.full(len(problem.operators), -1, dtype=np.int64)
+    used: set[str] = set()
+    if not plan.stages:
+        raise InputError("the plan has no stages")
+    for number, stage in enumerate(plan.stages):
+        for device in stage.devices:
+            if device not in known:
+                raise InputError(f"plan stage {number}: there is no device {device!r} in problem {problem.name!r}")
+            if problem.kinds[known[device]].name != stage.kind:
+                raise InputError(f"plan stage {number}: device {device!r} is not of kind {stage.kind!r}")
+            if device in used:
+                raise InputError(f"plan stage {number}: device {device!r} is used twice")
+            used.add(device)
+        for identity in stage.operators:
+            place = place_of.get(identity)
+            if place is None:
+                raise InputError(f"plan stage {number}: there is no operator with id {identity}")
+            if stage_of[place] >= 0:
+                raise InputError(f"operator {identity} is placed twice, in stages {stage_of[place]} and {number}")
+            stage_of[place] = number
+    missing = np.flatnonzero(stage_of < 0)
+    if missing.size:
+        raise InputError(f"operator {problem.operators[missing[0]].id} is in no stage ({missing.size} are missing)")
+    return stage_of
+
+
+def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: Ints) -> list[str]:
+    first: dict[int, int] = {}
+    found = []
+    for place, group in enumerate(classes):
+        other = first.setdefault(int(group), place)
+        if stage_of[other] != stage_of[place]:
+            found.append(
+                f"operators {problem.operators[other].id} and {problem.operators[place].id} must share a device, "
+                f"but are in stages {stage_of[other]} and {stage_of[place]}"
+            )
+    return found
+
+
+def _stage_groups(problem: ThroughputProblem, plan: Plan) -> list[int]:
+    """Group of every stage's first device; one for all where the problem has none."""
+    group_of = problem.group_of()
+    return [group_of.get(stage.device, 0) for stage in plan.stages]
+
+
+def _replica_violations(problem: ThroughputProblem, plan: Plan) -> list[str]:
+    group_of = problem.group_of()
+    found = []
+    for number, stage in enumerate(plan.stages):
+        if len(stage.devices) > problem.max_replicas:
+            found.append(f"stage {number} has {len(stage.devices)} replicas, the problem allows {problem.max_replicas}")
+        if len({group_of[device] for device in stage.devices if device in group_of}) > 1:
+            found.append(f"the replicas of stage {number} are in different groups")
+    return found
+
+
+def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups: list[int]) -> tuple[list[int], bool]:
+    """Each stage's place in the pipeline, and whether the split is acyclic.
+
+    The plan's own order is kept where it is consistent; otherwise an order of the quotient graph is used, and the
+    plan's order again where there is none. Stages without operators come first, where no other stage counts them. The
+    stages of a group follow each other.
+    """
+    count = len(groups)
+    empty = np.bincount(stage_of, minlength=count) == 0
+    listed = [0] * count
+    for place, stage in enumerate(sorted(range(count), key=lambda s: (not empty[s], s))):
+        listed[stage] = place
+    # By operators, not by classes: a plan that breaks a class up has its operators where it says.
+    between = stage_of[order_pairs(problem, classes)]
+    pairs = {(int(a), int(b)) for a, b in distinct_pairs(between[between[:, 0] != between[:, 1]])}
+    row = [groups[stage] for stage in range(count) if not empty[stage]]
+    together = sum(a != b for a, b in itertools.pairwise(row)) == len(set(row)) - 1
+    if together and all(a < b for a, b in pairs):
+        return listed, True
+    first = {group: place for place, group in reversed(list(enumerate(row)))}
+    ranks = _order(sorted(first, key=lambda g: first[g]), {(groups[a], groups[b]) for a, b in pairs})
+    if ranks is None:
+        return listed, False
+    rank = {group: place for place, group in enumerate(ranks)}
+    stages = sorted(range(count), key=lambda s: (-1 if empty[s] else rank[groups[s]], listed[s]))
+    order = _order(stages, pairs)
+    if order is None:
+        return listed, False
+    return [order.index(stage) for stage in range(count)], True
+
+
+def _order(preferred: list[int], pairs: set[tuple[int, int]]) -> list[int] | None:
+    """A topological order in which the most preferred of what is possible is next; None for a cycle."""
+    place = {node: number for number, node in enumerate(preferred)}
+    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+    graph.add_nodes_from(preferred)
+    graph.add_edges_from_no_data(sorted((place[a], place[b]) for a, b in pairs if a != b))
+    if not rustworkx.is_directed_acyclic_graph(graph):
+        return None
+    return list(rustworkx.lexicographical_topological_sort(graph, key=lambda node: f"{place[node]:09d}"))
+
+
+def _communication(
+    problem: ThroughputProblem, part_of: Ints, links: Sequence[DeviceKind | DeviceGroup]
+) -> tuple[list[Transfers], list[float]]:
+    """Transfer times of each part (stage or group), and the size of forward tensors that enter it.
+
+    ``part_of`` gives each operator's part, ``links`` what each part pays for a tensor.
+    """
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    times = [[0.0, 0.0, 0.0, 0.0] for _ in links]
+    entering = [0.0] * len(links)
+
+    def time(link: DeviceKind | DeviceGroup, size: float) -> float:
+        return link.transfer_latency + size * link.transfer_time_per_unit
+
+    for tensor in problem.tensors:
+        source = place_of[tensor.producer]
+        home, backward = int(part_of[source]), problem.operators[source].backward
+        forward: dict[int, bool] = {}
+        for consumer in tensor.consumers:
+            place = place_of[consumer]
+            part = int(part_of[place])
+            if part != home:
+                forward[part] = forward.get(part, False) or not problem.operators[place].backward
+        if forward:
+            times[home][2 * backward + 1] += time(links[home], tensor.size)
+        for part, read_forward in forward.items():
+            times[part][2 * backward] += time(links[part], tensor.size)
+            if read_forward and not backward:
+                entering[part] += tensor.size
+    transfers = [Transfers(forward_in=a, forward_out=b, backward_in=c, backward_out=d) for a, b, c, d in times]
+    return transfers, entering
+
+
+def _groups(problem: ThroughputProblem, stage_of: Ints, groups: list[int]) -> list[GroupEvaluation]:
+    if not problem.groups:
+        return []
+    transfers, _ = _communication(problem, np.array(groups, dtype=np.int64)[stage_of], problem.groups)
+    loads = [group_load(problem, entry) for entry in transfers]
+    return [
+        GroupEvaluation(
+            name=group.name, transfers=entry, load=load.total, forward_load=load.forward, backward_load=load.backward
+        )
+        for group, entry, load in zip(problem.groups, transfers, loads, strict=True)
+    ]
+
+
+def _synchronised(problem: ThroughputProblem, stage_of: Ints, count: int) -> list[float]:
+    """Bytes that replicas of each stage synchronise: gradients, or what an instance file states as operators' sizes."""
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    result = [0.0] * count
+    for parameter in problem.parameters:
+        for stage in {int(stage_of[place_of[user]]) for user in parameter.users}:
+            result[stage] += parameter.gradient_bytes
+    if not problem.parameters:
+        for place, op in enumerate(problem.operators):
+            result[int(stage_of[place])] += op.memory_bytes
+    return result
+
+
+def _memories(
+    problem: ThroughputProblem, stage_of: Ints, kind_of: list[int], in_flight: list[int], entering: list[float]
+) -> list[Memory]:
+    count = len(kind_of)
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    operators, workspace = [0.0] * count, [0.0] * count
+    weights, gradients, optimizer, saved = [0.0] * count, [0.0] * count, [0.0] * count, [0.0] * count
+    for place, op in enumerate(problem.operators):
+        stage = int(stage_of[place])
+        operators[stage] += op.memory_bytes
+        workspace[stage] = max(workspace[stage], op.workspace_bytes)
+    for parameter in problem.parameters:
+        for stage in {int(stage_of[place_of[user]]) for user in parameter.users}:
+            weights[stage] += parameter.weight_bytes
+            gradients[stage] += parameter.gradient_bytes
+            optimizer[stage] += parameter.optimizer_bytes
+    for kept in problem.saved:
+        for stage in {int(stage_of[place_of[user]]) for user in kept.users}:
+            saved[stage] += kept.bytes
+    recompute = problem.schedule.recompute and problem.training
+    result = []
+    for i in range(count):
+        if recompute:
+            # Only what enters is kept for every microbatch; one microbatch at a time has all its activations again.
+            activations, scratch = in_flight[i] * entering[i], saved[i] + workspace[i]
+        else:
+            activations, scratch = in_flight[i] * saved[i], workspace[i]
+        result.append(
+            Memory(
+                operators=operators[i],
+                weights=weights[i],
+                gradients=gradients[i],
+                optimizer=optimizer[i],
+                activations=activations,
+                workspace=scratch,
+                limit=problem.kinds[kind_of[i]].memory_bytes,
+            )
+        )
+    return result

@@ -1,0 +1,134 @@
+"""What a throughput plan is worth: the values that ``partita.problems.throughput.evaluate`` computes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from partita.problems.throughput.load import Transfers
+
+__all__ = ["Evaluation", "GroupEvaluation", "Memory", "StageEvaluation"]
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of one stage in bytes, by what it is for.
+
+    ``operators`` is what instance files attach to operators; ``activations`` is for all microbatches in flight.
+    """
+
+    operators: float = 0.0
+    weights: float = 0.0
+    gradients: float = 0.0
+    optimizer: float = 0.0
+    activations: float = 0.0
+    workspace: float = 0.0
+    limit: float | None = None
+
+    @property
+    def total(self) -> float:
+        """The sum of all parts."""
+        return self.operators + self.weights + self.gradients + self.optimizer + self.activations + self.workspace
+
+
+class StageEvaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """One stage, in the problem's time unit and bytes.
+
+    Attributes
+    ----------
+    device, kind
+        As in the plan.
+    compute_forward, compute_backward
+        Work per sample; recomputation is part of the backward work.
+    transfers
+        Transfer times of distinct tensors that enter and leave.
+    load
+        Time per sample that each of its devices is busy.
+    forward_load, backward_load
+        The parts of the load that GPipe's objective maximises one by one; otherwise both are the load.
+    memory
+        What each device must hold.
+    in_flight
+        Microbatches whose activations it holds at once.
+    replicas
+        Devices that run the stage, each its share of the samples.
+    synchronisation
+        Time per sample to synchronise the replicas' weights.
+    reload
+        Time per sample to fetch what exceeds the memory (streaming).
+    """
+
+    device: str
+    kind: str
+    compute_forward: float
+    compute_backward: float
+    transfers: Transfers
+    load: float
+    forward_load: float
+    backward_load: float
+    memory: Memory
+    in_flight: int = 1
+    replicas: int = 1
+    synchronisation: float = 0.0
+    reload: float = 0.0
+
+    @property
+    def compute(self) -> float:
+        """Forward and backward work."""
+        return self.compute_forward + self.compute_backward
+
+    @property
+    def communication_in(self) -> float:
+        """Transfer time of distinct tensors that enter."""
+        return self.transfers.incoming
+
+    @property
+    def communication_out(self) -> float:
+        """Transfer time of distinct tensors that leave."""
+        return self.transfers.outgoing
+
+    @property
+    def communication(self) -> float:
+        """Transfer time in both directions."""
+        return self.communication_in + self.communication_out
+
+
+class GroupEvaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """One group of devices, in the problem's time unit; its load is that of its link to the others."""
+
+    name: str
+    transfers: Transfers
+    load: float
+    forward_load: float
+    backward_load: float
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan is worth.
+
+    Attributes
+    ----------
+    objective
+        The largest load; with GPipe's objective the largest forward load plus the largest backward load.
+    feasible
+        Whether every device can run its operators and hold them, and the plan keeps what it claims.
+    violations
+        One sentence for each thing that is wrong.
+    acyclic
+        Whether the stages can be ordered so that every forward tensor goes forward and each group's stages are
+        consecutive.
+    stages
+        In the plan's order.
+    groups
+        In the problem's order.
+    """
+
+    objective: float
+    feasible: bool
+    violations: tuple[str, ...]
+    acyclic: bool
+    stages: tuple[StageEvaluation, ...]
+    groups: tuple[GroupEvaluation, ...] = ()
+
+    @property
+    def bottleneck(self) -> int:
+        """Index of the first stage with the largest load."""
+        return max(range(len(self.stages)), key=lambda i: (self.stages[i].load, -i))

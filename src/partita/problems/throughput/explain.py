@@ -1,0 +1,185 @@
+"""Why a throughput problem has no plan, and what would be enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from partita.problems.throughput.contraction.instance import Instance, build_instance
+from partita.problems.throughput.plan import Plan, Stage
+from partita.problems.throughput.problem import Operator, ThroughputProblem
+from partita.run.result import Monitor
+from partita.units import format_bytes
+
+__all__ = ["Probe", "explain_infeasible"]
+
+#: Answers whether a problem has a plan: the plan, False if it is proven that there is none, None if unknown.
+Probe = Callable[[ThroughputProblem, float], "Plan | bool | None"]
+
+#: Stop narrowing the smallest memory when the bracket is this tight, relative.
+_MEMORY_PRECISION = 1e-3
+_MOST_DEVICES = 1 << 14
+
+
+def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: float = 20.0) -> str:
+    """Say what is missing and the smallest device count or memory that would do.
+
+    Parameters
+    ----------
+    problem
+        A problem without a plan.
+    probe
+        Looks for any plan of a changed problem within a time.
+    time_limit_s
+        Wall time for the search for what would be enough.
+    """
+    nowhere = [op for op in problem.operators if not _runs_somewhere(problem, op)]
+    if nowhere:
+        return (
+            f"operator {_label(nowhere[0])} cannot run on any of the devices "
+            f"({', '.join(kind.name for kind in problem.kinds if kind.count)}); add a device kind that supports it"
+        )
+    clock = Monitor(time_limit_s)
+    parts = [_what_is_missing(problem)]
+    accelerators = [kind for kind in problem.kinds if kind.accelerator and kind.count > 0]
+    # Groups say where each device is, so another count is another problem.
+    if len([kind for kind in problem.kinds if kind.accelerator]) == 1 and accelerators and not problem.groups:
+        # Half of the time is for the memory, however busy the machine is.
+        half = Monitor(time_limit_s / 2)
+        devices = _smallest_devices(problem, probe, accelerators[0].count, half)
+        if devices:
+            parts.append(devices)
+    if any(kind.memory_bytes is not None for kind in accelerators):
+        memory = _smallest_memory(problem, probe, clock)
+        if memory:
+            parts.append(memory)
+    return "; ".join(parts)
+
+
+def _label(op: Operator) -> str:
+    return f"{op.id} ({op.name})" if op.name else str(op.id)
+
+
+def _runs_somewhere(problem: ThroughputProblem, op: Operator) -> bool:
+    return any(time is not None and kind.count > 0 for kind, time in zip(problem.kinds, op.times, strict=True))
+
+
+def _smallest_footprint(instance: Instance, item: int) -> float:
+    """Memory of a stage that holds one item and is the last of the pipeline: no stage with it can need less.
+
+    What recomputation lets enter is left out, since more items on the stage may make it smaller.
+    """
+    covers = instance.item_covers[instance.item_cover_ptr[item] : instance.item_cover_ptr[item + 1]]
+    active = instance.active[item] + instance.cover_active[covers].sum()
+    share = 1 if instance.recompute else int(instance.in_flight[min(1, len(instance.in_flight) - 1)])
+    fixed = instance.fixed[item] + instance.cover_fixed[covers].sum()
+    return float(fixed + share * active + instance.workspace[item])
+
+
+def _what_is_missing(problem: ThroughputProblem) -> str:
+    instance = build_instance(problem)
+    kinds = [k for k in range(instance.kinds) if instance.count[k] > 0]
+    for item in range(instance.items):
+        need = _smallest_footprint(instance, item)
+        usable = [k for k in kinds if math.isfinite(instance.work[item, k])]
+        largest = max((float(instance.memory[k]) for k in usable), default=0.0)
+        if need > largest:
+            op = next(o for o, g in zip(problem.operators, instance.group, strict=True) if g == item)
+            together = int((instance.group == item).sum())
+            shared = f" and the {together - 1} operators it must share a device with" if together > 1 else ""
+            need_text = f"operator {_label(op)}{shared} needs {format_bytes(need)} alone"
+            if not usable:
+                return f"{need_text}, and the devices left do not all support its operators"
+            return f"{need_text}, {format_bytes(need - largest)} more than the largest device has"
+    total = float(instance.fixed.sum() + instance.cover_fixed.sum())
+    share = 1 if instance.recompute else int(instance.in_flight[min(1, len(instance.in_flight) - 1)])
+    total += share * float(instance.active.sum() + instance.cover_active.sum())
+    capacity = sum(float(instance.memory[k]) * int(instance.count[k]) for k in kinds)
+    if total > capacity:
+        return (
+            f"the model needs at least {format_bytes(total)}, the devices have {format_bytes(capacity)} together: "
+            f"{format_bytes(total - capacity)} are missing"
+        )
+    return (
+        f"the model needs at least {format_bytes(total)} of the devices' {format_bytes(capacity)}, but no split into "
+        "stages fits every device"
+    )
+
+
+def _with_devices(problem: ThroughputProblem, count: int) -> ThroughputProblem:
+    return problem.replace(accelerators=count)
+
+
+def _smallest_devices(problem: ThroughputProblem, probe: Probe, present: int, clock: Monitor) -> str:
+    """Double the count until a plan exists, then bisect; counts below the answer are refuted or left open."""
+    limit = min(_MOST_DEVICES, max(2 * len(problem.operators), present + 1))
+    low, high, exact = present, 0, True
+    count = present + 1
+    while clock.remaining_s > 0:
+        answer = probe(_with_devices(problem, count), min(3.0, clock.remaining_s / 3))
+        if answer not in (None, False):
+            high = count
+            break
+        exact = exact and answer is False
+        low = count
+        if count >= limit:
+            return ""
+        count = min(limit, 2 * count)
+    if not high:
+        return ""
+    while high - low > 1 and clock.remaining_s > clock.time_limit_s / 3 if clock.time_limit_s else high - low > 1:
+        middle = (low + high) // 2
+        answer = probe(_with_devices(problem, middle), min(2.0, clock.remaining_s / 3))
+        if answer not in (None, False):
+            high = middle
+        else:
+            exact = exact and answer is False
+            low = middle
+    word = "the smallest count that fits is" if exact and high - low == 1 else "enough would be"
+    return f"{word} {high} devices of this kind"
+
+
+def _smallest_memory(problem: ThroughputProblem, probe: Probe, clock: Monitor) -> str:
+    """Bisect one memory size for all accelerators."""
+    from partita.problems.throughput.evaluate import evaluate
+
+    present = max(kind.memory_bytes or 0.0 for kind in problem.kinds if kind.accelerator)
+    # Everything on one device shows some size that is enough, also where no probe ends in time.
+    low, high, exact = present, _memory_of_one_device(problem), True
+    unlimited = True
+    while clock.remaining_s > 0 and (math.isinf(high) or high - low > max(1.0, _MEMORY_PRECISION * high)):
+        size = math.inf if unlimited else (low + high) / 2
+        changed = problem.replace(memory_bytes=size)
+        answer = probe(changed, clock.remaining_s / 2 if unlimited else min(2.0, clock.remaining_s / 2))
+        if isinstance(answer, Plan):
+            stages = evaluate(changed, answer).stages
+            accelerators = {kind.name for kind in problem.kinds if kind.accelerator}
+            high = min(high, size, max((s.memory.total for s in stages if s.kind in accelerators), default=0.0))
+        elif not unlimited:
+            exact = exact and answer is False
+            low = size
+        elif answer is False or math.isinf(high):
+            return ""
+        unlimited = False
+    if math.isinf(high):
+        return ""
+    word = "the smallest memory per device that fits is about" if exact else "enough memory per device would be"
+    return f"{word} {format_bytes(high)} ({math.ceil(high)} bytes)"
+
+
+def _memory_of_one_device(problem: ThroughputProblem) -> float:
+    """Memory that a device needs to hold everything; infinite if no accelerator can."""
+    from partita.problems.throughput.evaluate import evaluate
+    from partita.problems.throughput.working_memory import ordered_plan
+
+    best = math.inf
+    changed = problem.replace(memory_bytes=math.inf)
+    for place, kind in enumerate(changed.kinds):
+        if not kind.accelerator or not kind.count or any(op.times[place] is None for op in changed.operators):
+            continue
+        operators = tuple(op.id for op in changed.operators)
+        plan = Plan(stages=(Stage(device=f"{kind.name}:0", kind=kind.name, operators=operators),))
+        found = evaluate(changed, ordered_plan(changed, plan))
+        if found.feasible:
+            best = min(best, found.stages[0].memory.total)
+    return best

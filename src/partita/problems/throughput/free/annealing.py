@@ -1,0 +1,88 @@
+"""The annealing alone: free splits without a proof beyond the simple bound."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from partita.problems.throughput.bounds.capacity import CapacityBound
+from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
+from partita.problems.throughput.free.search import Best, search
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.run.result import Monitor
+
+__all__ = ["Annealing", "finish", "free_only", "homeless", "start"]
+
+#: Rounds per thread without a time limit, or where there are few items times devices.
+ROUNDS = 40
+SMALL = 150
+
+
+def free_only(problem: ThroughputProblem, options: Options) -> str | None:
+    """Why a solver of free splits does not take this; None if it does."""
+    if options.contiguity != "free":
+        return "it searches free splits; use contiguity free, or solver exact for contiguous ones"
+    return refusal(problem)
+
+
+def homeless(free: FreeInstance) -> bool:
+    """Whether some item can run on no device, or fits on none by itself."""
+    arrays = free.arrays
+    if not len(arrays.kind_of):
+        return True
+    fits = (arrays.memory + arrays.workspace)[:, None] <= arrays.limit[None, :]
+    return bool((~(np.isfinite(arrays.work[:, arrays.kind_of]) & fits)).all(axis=1).any())
+
+
+def start(problem: ThroughputProblem, monitor: Monitor) -> tuple[FreeInstance, Best, bool]:
+    """The instance, an empty best split with the simple bound, and whether it is plain that there is no split."""
+    free = free_instance(problem)
+    best = Best(free, monitor)
+    if homeless(free):
+        return free, best, True
+    best.prove(CapacityBound().bound(problem, Monitor()).value, "capacity")
+    return free, best, False
+
+
+def finish(free: FreeInstance, best: Best, *, infeasible: bool = False) -> Outcome:
+    """What a solver hands back."""
+    if best.label is None:
+        return Outcome(None, best.bound if math.isfinite(best.bound) and not infeasible else None, infeasible)
+    return Outcome(free.plan(best.label), best.bound)
+
+
+class Annealing:
+    """Simulated annealing over all splits; see ``kernels.annealing_free`` and ``free_search``."""
+
+    name = "annealing"
+    summary = "simulated annealing over all splits; proves nothing beyond the capacity bound"
+
+    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+        """Free splits whose memory does not depend on a stage's position."""
+        return free_only(problem, options)
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        """Anneal on every thread until told to stop; small problems, and all without a time limit, get a
+        fixed number of rounds."""
+        free, best, hopeless = start(problem, monitor)
+        if hopeless:
+            return finish(free, best, infeasible=True)
+        small = free.items * len(free.devices) <= SMALL
+        last = None if monitor.time_limit_s is not None and not small else ROUNDS
+
+        # Threads share their best split, so only one of them gives the same answer every time.
+        threads = 1 if last is not None else options.threads
+
+        def stop() -> bool:
+            return monitor.stopping or best.closed
+
+        with ThreadPoolExecutor(threads) as pool:
+            runs = [
+                pool.submit(search, free, best, options.seed + 1000 * i, stop, first_round=4 * i, last_round=last)
+                for i in range(threads)
+            ]
+            monitor.statistics.counters["annealing_trials"] = float(sum(run.result() for run in runs))
+        return finish(free, best)

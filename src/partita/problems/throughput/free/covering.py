@@ -1,0 +1,293 @@
+"""The covering bound for free splits: prices on items that no device can collect enough of.
+
+Give every item a charge y_v >= 0. If, for every kind k, no set of load at most T carries more than π_k, then a split
+with objective T needs Σ_v y_v <= Σ_k n_k·π_k. The best charges are the dual of the linear program that covers the items
+by sets of load at most T (Dantzig and Wolfe's bound of the set partitioning program); they are found by generating
+columns. Whatever the charges are, ``representatives`` turns them into a bound.
+
+Charges put on items what their transfers cost, so this sees communication that the linear relaxation of the assignment
+program cannot see: there every item is spread evenly and nothing is cut.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.kernels.throughput.anneal_free import FreeArrays, anneal, empty_state, reset
+from partita.mip.model import Callbacks, Model
+from partita.mip.solve import available, solve_program
+from partita.problems.throughput.free.covering_program import knapsack, representatives
+from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
+from partita.problems.throughput.free.search import Best, search
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.run.result import Bound, Monitor
+
+__all__ = ["FreeCovering", "FreeCoveringBound"]
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+#: Seconds for one exact program; what it has proven by then counts.
+EXACT_S = 20.0
+#: Seconds after which it ends once its charges are known to be too weak.
+PATIENCE_S = 1.0
+#: Trials of one search for a set, and searches per kind and round.
+TRIALS = 100_000
+SEARCHES = 4
+#: Where between the bound and the best value the next target lies: near ones are refuted by fewer sets.
+STEP = 0.5
+
+
+@dataclass(frozen=True)
+class Column:
+    """A set of items that a device of a kind can hold, with its load."""
+
+    kind: int
+    items: Bools
+    load: float
+
+
+class FreeCovering:
+    """Finds charges and the bounds that follow, for a target that moves between the bound and the best value."""
+
+    def __init__(self, free: FreeInstance, best: Best, stop: Callable[[], bool], seed: int = 0) -> None:
+        self.free = free
+        self.best = best
+        self.stop = stop
+        self.seed = seed
+        self.rng = np.random.default_rng(seed)
+        self.kinds = sorted({int(k) for k in free.arrays.kind_of})
+        moving = [k for k in self.kinds if free.arrays.net_cost[:, k].any()] or self.kinds
+        #: Kinds without transfers, for which the program counts a knapsack's relaxation instead of sets.
+        self.knapsacks = [k for k in self.kinds if k not in moving]
+        self.moving = moving
+        self.number = {k: int((free.arrays.kind_of == k).sum()) for k in self.kinds}
+        self.columns: list[Column] = []
+        self.known: set[tuple[int, bytes]] = set()
+        self.rounds = 0
+        self.programs = 0
+
+    def run(self) -> None:
+        """Raise ``best``'s bound until it meets the value, charges can prove no more, or the run is stopped."""
+        work = np.min(self.free.arrays.work[:, self.kinds], axis=1)
+        charge = work / max(float(work.sum()), 1e-300)
+        if not work.sum() > 0 or not math.isfinite(self.best.value):
+            return
+        self._split_columns()
+        target = self.best.bound + STEP * (self.best.value - self.best.bound)
+        failures = 0
+        vertex: Floats | None = None
+        while not self._done():
+            value, bound = self.best.value, self.best.bound
+            if bound >= target * (1 - 1e-9):
+                target = value * (1 - 2e-7) if value - bound < 0.01 * value else bound + STEP * (value - bound)
+            for kind in self.moving:
+                self._search(kind, charge, target)
+                if vertex is not None:
+                    self._search(kind, vertex, target)
+            if self._done():
+                return
+            found = self._master(target)
+            if found is None:
+                return
+            total, dual = found
+            if total <= 1 + 1e-7:
+                # Fractional covers reach the target: charges cannot refute it.
+                failures += 1
+                if target - bound < 1e-4 * value or failures > 6:
+                    self._exact(dual, target)
+                    return
+                target = 0.5 * (bound + target)
+                continue
+            vertex = dual
+            charge = dual if self.rounds == 0 else 0.5 * charge / self._weight(charge, target) + 0.5 * dual
+            self.rounds += 1
+            # The sets known so far may be all that matter, or the search may miss better ones: the program tells.
+            if float(charge.sum()) > self._weight(charge, target):
+                known = len(self.columns)
+                self._exact(charge, target)
+                if len(self.columns) == known and self.best.bound < target * (1 - 1e-6):
+                    # Too hard in the time it gets; nearer targets are easier.
+                    target = self.best.bound + STEP * (target - self.best.bound)
+
+    def _done(self) -> bool:
+        return self.stop() or self.best.closed
+
+    def _add(self, kind: int, items: Bools, load: float) -> None:
+        key = (kind, items.tobytes())
+        if key not in self.known and items.any():
+            self.known.add(key)
+            self.columns.append(Column(kind, items, load))
+
+    def _weight(self, charge: Floats, target: float) -> float:
+        """Σ n_k·(most charge of a known column of kind k)."""
+        total = 0.0
+        for kind in self.knapsacks:
+            total += self.number[kind] * knapsack(charge, self.free.arrays.work[:, kind], target)
+        for kind in self.moving:
+            carried = [charge[c.items].sum() for c in self.columns if c.kind == kind and c.load <= target]
+            total += self.number[kind] * float(max(carried, default=0.0))
+        return max(total, 1e-300)
+
+    def _split_columns(self) -> None:
+        """The devices of the best split."""
+        _, label = self.best.known()
+        if label is None:
+            return
+        state = empty_state(self.free.arrays, 0)
+        state.label[:] = label
+        reset(self.free.arrays, state)
+        for d, kind in enumerate(self.free.arrays.kind_of):
+            self._add(int(kind), label == d, float(state.load[d]))
+
+    def _search(self, kind: int, charge: Floats, target: float) -> None:
+        """Look for sets of load at most the target that carry much charge, by annealing two devices.
+
+        The second device is made up: it pays for the charge it holds, scaled so that a set that carries ``wanted``
+        times its share balances it with a load at the target.
+        """
+        arrays = self.free.arrays
+        n = self.free.items
+        own = [c.items for c in self.columns if c.kind == kind and c.load <= target]
+        carried = np.array([float(charge[items].sum()) for items in own])
+        most = float(carried.max()) if own else float(charge.max())
+        leaders = np.argsort(-carried, kind="stable")[: 4 * SEARCHES]
+        for number in range(SEARCHES):
+            if self.stop():
+                return
+            rest = float(charge.sum()) - most * (1.02 if number % 2 else 1.1)
+            scale = target / max(rest, 1e-3 * float(charge.sum()))
+            pair = FreeArrays(
+                work=np.ascontiguousarray(np.stack([arrays.work[:, kind], charge * scale], axis=1)),
+                net_cost=np.ascontiguousarray(
+                    np.stack([arrays.net_cost[:, kind], 0 * arrays.net_cost[:, kind]], axis=1)
+                ),
+                net_ptr=arrays.net_ptr,
+                net_pins=arrays.net_pins,
+                item_net_ptr=arrays.item_net_ptr,
+                item_nets=arrays.item_nets,
+                kind_of=np.array([0, 1], dtype=np.int32),
+                memory=arrays.memory,
+                workspace=arrays.workspace,
+                item_cover_ptr=arrays.item_cover_ptr,
+                item_covers=arrays.item_covers,
+                cover_bytes=arrays.cover_bytes,
+                limit=np.array([arrays.limit[np.flatnonzero(arrays.kind_of == kind)[0]], np.inf]),
+            )
+            state = empty_state(pair, int(self.rng.integers(1 << 30)))
+            if number % 3 == 2 or not own:
+                state.label[:] = 1
+                if not self.free.limited:
+                    state.label[:] = self.rng.integers(0, 2, n)
+            else:
+                state.label[:] = ~own[int(leaders[int(self.rng.integers(len(leaders)))])]
+            state.label[~np.isfinite(arrays.work[:, kind])] = 1
+            for exponent, hot, cold in ((4, 0.1, 1e-3), (16, 0.01, 1e-5)):
+                reset(pair, state)
+                ref = min(target, float(state.load.max())) or 1.0
+                anneal(pair, state, ref, exponent, hot, cold, TRIALS, math.inf, self.free.limited)
+                for label in (state.label.copy(), state.best.copy()):
+                    state.label[:] = label
+                    reset(pair, state)
+                    if state.load[0] <= target:
+                        self._add(kind, label == 0, float(state.load[0]))
+
+    def _master(self, target: float) -> tuple[float, Floats] | None:
+        """Largest Σ y with Σ n_k·π_k = 1 against the known columns, and y; at most 1 if they cover everything."""
+        model = Model()
+        y = [model.add_continuous(0.0, 1.0, -1.0) for _ in range(self.free.items)]
+        prices = {kind: model.add_continuous(0.0, 1.0) for kind in self.kinds}
+        model.add_row([(prices[k], float(self.number[k])) for k in self.kinds], lower=1.0, upper=1.0)
+        for kind in self.knapsacks:
+            # The dual of the relaxed knapsack: π = capacity·µ + Σ ν_v with y_v <= µ·t_v + ν_v.
+            times = self.free.arrays.work[:, kind]
+            rate = model.add_continuous(0.0, math.inf)
+            price = [(prices[kind], -1.0), (rate, target)]
+            for v in np.flatnonzero(times <= target):
+                extra = model.add_continuous(0.0, 1.0)
+                price.append((extra, 1.0))
+                model.add_row([(y[v], 1.0), (rate, -float(times[v])), (extra, -1.0)], upper=0.0)
+            model.add_row(price, upper=0.0)
+        for column in self.columns:
+            if column.load <= target and column.kind in self.moving:
+                row = [(y[v], 1.0) for v in np.flatnonzero(column.items)]
+                model.add_row([*row, (prices[column.kind], -1.0)], upper=0.0)
+        answer = solve_program(model, "highs", time_limit_s=10.0, central=True, callbacks=Callbacks(stop=self.stop))
+        if answer.values is None:
+            return None
+        dual = np.maximum(answer.values[: self.free.items], 0.0)
+        return float(dual.sum()), dual
+
+    def _exact(self, charge: Floats, target: float) -> None:
+        """The bound of these charges; the sets found on the way become columns."""
+        charge = np.where(charge > 1e-9 * charge.max(), charge, 0.0)
+        # Asking for loads up to the target only prunes far better than minimising up to the best value.
+        program = representatives(self.free.arrays, charge, self.best.bound * (1 - 1e-6), target)
+
+        began = time.monotonic()
+        lowest = [math.inf]
+
+        def collect(values: Floats, objective: float) -> None:
+            lowest[0] = min(lowest[0], objective)
+            for kind, variables in zip(program.kinds, program.items, strict=True):
+                items = values[variables] > 0.5
+                self._add(kind, items, self._load(kind, items))
+
+        def enough() -> bool:
+            # A set below the target shows these charges to be too weak; it will change them.
+            return self._done() or (lowest[0] < target and time.monotonic() - began > PATIENCE_S)
+
+        calls = Callbacks(
+            stop=enough,
+            on_incumbent=collect,
+            on_bound=lambda bound: self.best.prove(min(bound, target), "covering-free"),
+        )
+        answer = solve_program(program.model, "highs", time_limit_s=EXACT_S, seed=self.seed, gap=2e-7, callbacks=calls)
+        self.programs += 1
+        self.best.prove(min(answer.bound, target), "covering-free")
+
+    def _load(self, kind: int, items: Bools) -> float:
+        arrays = self.free.arrays
+        inside = np.add.reduceat(items[arrays.net_pins], arrays.net_ptr[:-1]) if len(arrays.net_cost) else np.zeros(0)
+        size = np.diff(arrays.net_ptr)
+        cut = (inside > 0) & (inside < size)
+        return float(arrays.work[items, kind].sum() + arrays.net_cost[cut, kind].sum())
+
+
+class FreeCoveringBound:
+    """Charges found by column generation, then one exact program for each; see the module."""
+
+    name = "covering-free"
+    summary = "prices on operators that no device can collect enough of, by column generation (needs HiGHS)"
+    valid_for = "free"
+
+    def supports(self, problem: ThroughputProblem) -> str | None:
+        """What free splits are searched for, where HiGHS is installed."""
+        if not available("highs"):
+            return "it needs highspy; install it with: pip install 'partita[solvers]'"
+        return refusal(problem)
+
+    def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
+        """The bound; a short annealing gives it something to aim at."""
+        from partita.problems.throughput.bounds.capacity import CapacityBound
+
+        simple = CapacityBound().bound(problem, Monitor())
+        if not math.isfinite(simple.value):
+            return Bound(simple.value, self.name, self.valid_for, monitor.elapsed_s)
+        free = free_instance(problem)
+        best = Best(free, Monitor())
+        best.bound = simple.value
+
+        def stop() -> bool:
+            return monitor.stopping or best.closed
+
+        search(free, best, 0, stop, last_round=6)
+        if best.label is not None:
+            FreeCovering(free, best, stop).run()
+        return Bound(best.bound, self.name, self.valid_for, monitor.elapsed_s)

@@ -1,0 +1,148 @@
+"""A free instance with its devices spelled out: what the annealing, the bounds and the programs read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.kernels.throughput.anneal_free import FreeArrays
+from partita.problems.throughput.contraction.instance import Instance, build_instance, csr
+from partita.problems.throughput.plan import Plan, Stage
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.units import TOLERANCE
+
+__all__ = ["FreeInstance", "free_instance", "refusal"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class FreeInstance:
+    """A problem for free splits.
+
+    Attributes
+    ----------
+    problem
+        The problem it was made from.
+    instance
+        Its contraction to colocation classes.
+    arrays
+        The kernels' form of it; D devices, never more of one kind than there are items.
+    devices
+        Name and kind name of every device.
+    limited
+        Whether a memory limit can bind at all.
+    """
+
+    problem: ThroughputProblem
+    instance: Instance
+    arrays: FreeArrays
+    devices: list[tuple[str, str]]
+    limited: bool
+
+    @property
+    def items(self) -> int:
+        """Number of items."""
+        return int(self.arrays.work.shape[0])
+
+    def plan(self, label: Ints) -> Plan:
+        """The plan that gives item v the device ``label[v]``."""
+        members: list[list[int]] = [[] for _ in self.devices]
+        for op, item in zip(self.problem.operators, self.instance.group, strict=True):
+            members[int(label[item])].append(op.id)
+        stages = tuple(
+            Stage(device=name, kind=kind, operators=tuple(ids))
+            for (name, kind), ids in zip(self.devices, members, strict=True)
+            if ids
+        )
+        return Plan(stages=stages, contiguity="free")
+
+    def label(self, plan: Plan) -> Ints:
+        """The device of every item under a plan that keeps classes together (devices of a kind are alike)."""
+        place = {name: number for number, (name, _) in enumerate(self.devices)}
+        free: dict[str, list[int]] = {}
+        for number, (_, kind) in enumerate(self.devices):
+            free.setdefault(kind, []).append(number)
+        item_of = {op.id: int(v) for op, v in zip(self.problem.operators, self.instance.group, strict=True)}
+        result = np.zeros(self.items, dtype=np.int32)
+        kept = [stage for stage in plan.stages if stage.operators]
+        for stage in kept:
+            if stage.device in place:
+                free[stage.kind].remove(place[stage.device])
+        for stage in kept:
+            # Only where a kind has more devices than items can a name be unknown.
+            number = place[stage.device] if stage.device in place else free[stage.kind].pop()
+            for identity in stage.operators:
+                result[item_of[identity]] = number
+        return result
+
+
+def refusal(problem: ThroughputProblem) -> str | None:
+    """Why free splits of a problem are not searched; None if they are."""
+    if problem.communication != "sum":
+        return f"communication {problem.communication} does not combine with free splits yet; use communication sum"
+    if problem.max_replicas > 1:
+        return "replicated stages do not combine with free splits yet; use contiguity acyclic, or max_replicas=1"
+    if problem.streaming:
+        return "streaming weights does not combine with free splits yet; use contiguity acyclic, or streaming=False"
+    if problem.groups:
+        return "device groups do not combine with free splits yet; use contiguity acyclic, or a problem without groups"
+    if problem.schedule.name == "gpipe" and problem.training:
+        return (
+            "gpipe training, where forward and backward loads peak apart, does not combine with free splits yet; "
+            "use contiguity acyclic, or the 1f1b schedule"
+        )
+    if problem.schedule.recompute and problem.training:
+        return "recomputation does not combine with free splits yet; use contiguity acyclic, or recompute=False"
+    if problem.schedule.positional and problem.saved:
+        return (
+            "the 1f1b schedule makes memory depend on a stage's position, which does not combine with free splits yet; "
+            "use contiguity acyclic, or microbatches=1"
+        )
+    return None
+
+
+def free_instance(problem: ThroughputProblem) -> FreeInstance:
+    """Arrays for free splits of a problem that ``refusal`` has nothing against."""
+    instance = build_instance(problem, free=True)
+    n = instance.items
+    kind_of: list[int] = []
+    devices: list[tuple[str, str]] = []
+    for kind, one in enumerate(problem.kinds):
+        for number in range(min(one.count, n)):
+            kind_of.append(kind)
+            devices.append((f"{one.name}:{number}", one.name))
+    flight = float(instance.in_flight[1])
+    limit = np.array([instance.memory[k] for k in kind_of])
+    memory = instance.fixed + flight * instance.active
+    cover_bytes = instance.cover_fixed + flight * instance.cover_active
+    most = memory.sum() + cover_bytes.sum() + instance.workspace.max()
+    limited = bool((limit < most).any())
+    with np.errstate(invalid="ignore"):
+        # A tenth of the evaluator's tolerance: what rounding gathers along the moves stays inside the rest.
+        limit = np.where(np.isinf(limit), np.inf, limit + 0.1 * TOLERANCE * np.maximum(1.0, limit))
+    kept = [c for c in range(len(cover_bytes)) if cover_bytes[c] > 0]
+    new = {c: i for i, c in enumerate(kept)}
+    pointer, members = instance.item_cover_ptr, instance.item_covers
+    cover_ptr, covers = csr(
+        [[new[int(c)] for c in members[pointer[v] : pointer[v + 1]] if int(c) in new] for v in range(n)]
+    )
+    arrays = FreeArrays(
+        work=np.ascontiguousarray(instance.work),
+        net_cost=np.ascontiguousarray(instance.net_cost),
+        net_ptr=instance.net_ptr,
+        net_pins=instance.net_pins,
+        item_net_ptr=instance.item_net_ptr,
+        item_nets=instance.item_nets,
+        kind_of=np.array(kind_of, dtype=np.int32),
+        memory=memory,
+        workspace=np.ascontiguousarray(instance.workspace),
+        item_cover_ptr=cover_ptr,
+        item_covers=covers,
+        cover_bytes=np.ascontiguousarray(cover_bytes[kept]),
+        limit=limit,
+    )
+    return FreeInstance(problem, instance, arrays, devices, limited)

@@ -1,0 +1,175 @@
+"""Free splits by one MIP backend on the assignment program, and the polishing of a few devices at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.mip.model import Callbacks, ProgramStatus
+from partita.mip.solve import BACKENDS, available, solve_program
+from partita.problems.throughput.free.annealing import finish, free_only, start
+from partita.problems.throughput.free.instance import FreeInstance
+from partita.problems.throughput.free.program import assignment, part
+from partita.problems.throughput.free.search import Best, loads, search
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.run.result import Monitor
+
+__all__ = ["Cpsat", "Highs", "Scip", "polish", "prove"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+
+
+def prove(
+    free: FreeInstance, best: Best, backend: str, stop: Callable[[], bool], *, time_s: float, threads: int, seed: int
+) -> bool:
+    """Run a backend on the whole program; True if it proves that there is no split at all.
+
+    Starts from the best split and shares what it finds. What it proves below the best value counts as it comes.
+    """
+    upper = best.value if math.isfinite(best.value) else _worst(free)
+    program = assignment(free.arrays, best.bound * (1 - 1e-6), upper * (1 + 1e-7), whole_cuts=backend == "cpsat")
+    warm = None if best.label is None else program.point(best.label, upper)
+
+    def better(objective: float) -> Floats | None:
+        value, label = best.known()
+        if label is None or not value < min(objective, upper) * (1 - 1e-9):
+            return None
+        return program.point(label, value)
+
+    def found(values: Floats, _: float) -> None:
+        best.offer(program.label(values), backend)
+
+    calls = Callbacks(
+        stop=stop,
+        on_incumbent=found,
+        on_bound=lambda bound: best.prove(bound, backend),
+        better=better if backend == "highs" else None,
+    )
+    answer = solve_program(
+        program.model,
+        backend,
+        time_limit_s=None if math.isinf(time_s) else time_s,
+        threads=threads,
+        seed=seed,
+        warm_start=warm,
+        callbacks=calls,
+    )
+    if answer.status is ProgramStatus.INFEASIBLE:
+        best.prove(upper, backend)
+        return best.label is None
+    best.prove(answer.bound, backend)
+    return False
+
+
+def _worst(free: FreeInstance) -> float:
+    """No split of interest is worse: everything on its slowest device, every net cut."""
+    arrays = free.arrays
+    work = np.where(np.isfinite(arrays.work), arrays.work, 0.0)[:, arrays.kind_of]
+    return float(work.max(axis=1).sum() + arrays.net_cost.max(axis=1, initial=0.0).sum()) or 1.0
+
+
+def polish(
+    free: FreeInstance,
+    best: Best,
+    backend: str,
+    stop: Callable[[], bool],
+    rng: np.random.Generator,
+    *,
+    size: int,
+    time_s: float,
+) -> bool:
+    """Split the items of a few devices anew, the most loaded one among them; True if their largest load fell.
+
+    ``best`` is only replaced by better splits; but a smaller largest load of the few is one.
+    """
+    value, label = best.known()
+    if label is None:
+        return False
+    load = loads(free, label)
+    devices = len(load)
+    top = int(np.argmax(load))
+    others = [d for d in range(devices) if d != top]
+    chosen = [top, *rng.choice(others, size=min(size - 1, len(others)), replace=False).tolist()]
+    few = part(free.arrays, label, np.array(sorted(chosen), dtype=np.int32))
+    program = assignment(few.arrays, 0.0, value * (1 + 1e-7), outside=True, whole_cuts=backend == "cpsat")
+    place = {int(d): i for i, d in enumerate(few.devices)}
+    inside = np.array([place[int(label[v])] for v in few.items], dtype=np.int32)
+    warm = program.point(inside, value)
+
+    def take(values: Floats, _: float) -> None:
+        whole = label.copy()
+        whole[few.items] = few.devices[program.label(values)[:-1]]
+        best.offer(whole, f"polish, {backend}")
+
+    answer = solve_program(
+        program.model,
+        backend,
+        time_limit_s=time_s,
+        warm_start=warm,
+        seed=int(rng.integers(1 << 30)),
+        callbacks=Callbacks(stop=stop, on_incumbent=take),
+    )
+    return answer.objective < value * (1 - 1e-9)
+
+
+class _Backend:
+    """Annealing for a start, then one backend on the whole program."""
+
+    name = ""
+    summary = ""
+
+    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+        """Free splits whose memory does not depend on a stage's position, where the backend is installed."""
+        reason = free_only(problem, options)
+        if reason is None and not available(self.name):
+            return f"it needs {BACKENDS[self.name]}; install it with: pip install 'partita[solvers]'"
+        return reason
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        """A short annealing, then the backend until it is done or told to stop."""
+        free, best, hopeless = start(problem, monitor)
+        if hopeless:
+            return finish(free, best, infeasible=True)
+
+        def stop() -> bool:
+            return monitor.stopping or best.closed
+
+        search(free, best, options.seed, stop, last_round=6)
+        infeasible = False
+        if not stop():
+            infeasible = prove(
+                free,
+                best,
+                self.name,
+                stop,
+                time_s=monitor.remaining_s,
+                threads=options.threads,
+                seed=options.seed,
+            )
+        return finish(free, best, infeasible=infeasible)
+
+
+class Highs(_Backend):
+    """HiGHS on the assignment program."""
+
+    name = "highs"
+    summary = "HiGHS on the assignment program of free splits, warm-started by annealing"
+
+
+class Cpsat(_Backend):
+    """CP-SAT on the assignment program, scaled to integers."""
+
+    name = "cpsat"
+    summary = "CP-SAT on the assignment program of free splits, warm-started by annealing"
+
+
+class Scip(_Backend):
+    """SCIP on the assignment program."""
+
+    name = "scip"
+    summary = "SCIP on the assignment program of free splits, warm-started by annealing"

@@ -1,0 +1,178 @@
+"""The search for free splits: a portfolio of annealing rounds that share their best split."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.kernels.throughput.anneal_free import FreeState, anneal, empty_state, reset
+from partita.problems.throughput.free.instance import FreeInstance
+from partita.run.result import Monitor
+
+__all__ = ["Best", "Round", "loads", "rounds", "search"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+
+#: Trials between two looks at the stop button, about a tenth of a second.
+SLICE = 1_000_000
+#: Trials of the first rounds; they double with every eight.
+FIRST = 1_000_000
+#: The same per item and device, where there are few of both.
+FIRST_EACH = 2_000
+LONGEST = 16_000_000
+#: Exponents in turn: 4 suits many small transfers, 16 large times, 2 escapes both.
+EXPONENTS = (4, 16, 2)
+#: The last hundredth of the largest load is won by an exponent that sees little but the maximum.
+SHARP = 64
+#: Share of the largest load that a whole memory limit of overflow costs, while no split is known that fits.
+PENALTY = 4.0
+
+
+class Best:
+    """The best split known to all threads, and the best bound; reports both to the monitor."""
+
+    def __init__(self, free: FreeInstance, monitor: Monitor) -> None:
+        self.free = free
+        self.monitor = monitor
+        self.value = math.inf
+        self.label: Ints | None = None
+        self.bound = 0.0
+        self.lock = threading.Lock()
+
+    def offer(self, label: Ints, note: str = "") -> bool:
+        """Take a split if it fits and is better; True if it was."""
+        state = _state(self.free, label)
+        value = float(state.load.max())
+        if not math.isfinite(value) or _overflows(self.free, state):
+            return False
+        with self.lock:
+            if value >= self.value * (1 - 1e-12):
+                return False
+            self.value, self.label = value, label.astype(np.int32)
+            self.monitor.report(objective=value, note=note)
+        return True
+
+    def prove(self, bound: float, note: str = "") -> None:
+        """Raise the bound; it never exceeds the best value, which rounding in a proof could make it do."""
+        with self.lock:
+            bound = min(bound, self.value)
+            if bound > self.bound:
+                self.bound = bound
+                self.monitor.report(bound=bound, note=note)
+
+    def known(self) -> tuple[float, Ints | None]:
+        """Value and split, together."""
+        with self.lock:
+            return self.value, None if self.label is None else self.label.copy()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the bound has met the value."""
+        return self.label is not None and self.bound >= self.value * (1 - 5e-7)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One annealing: exponent, first and last temperature, trials, and what it starts from."""
+
+    exponent: int
+    hot: float
+    cold: float
+    trials: int
+    start: Literal["random", "last", "best"]
+
+
+def rounds(number: int, size: int) -> Round:
+    """The portfolio, by number from 0, for a problem of so many items times devices.
+
+    In turn: a random start, its end sharpened, the best split shaken, the best split sharpened.
+    """
+    exponent = EXPONENTS[number // 4 % len(EXPONENTS)]
+    trials = min(LONGEST, min(FIRST, FIRST_EACH * size) << min(16, number // 8))
+    return (
+        Round(exponent, 0.2, 1e-4, trials, "random"),
+        Round(SHARP, 0.02, 1e-5, trials, "last"),
+        Round(exponent, 0.03, 1e-5, trials, "best"),
+        Round(SHARP, 0.01 if number % 8 < 4 else 0.05, 1e-5, trials, "best"),
+    )[number % 4]
+
+
+def _state(free: FreeInstance, label: Ints) -> FreeState:
+    state = empty_state(free.arrays, 0)
+    state.label[:] = label
+    reset(free.arrays, state)
+    return state
+
+
+def _overflows(free: FreeInstance, state: FreeState) -> bool:
+    return free.limited and bool((state.held + state.space > free.arrays.limit).any())
+
+
+def loads(free: FreeInstance, label: Ints) -> Floats:
+    """Load of every device under a split."""
+    return _state(free, label).load
+
+
+def _random_label(free: FreeInstance, rng: np.random.Generator) -> Ints:
+    """A random device that can run it for every item, faster devices more often."""
+    arrays = free.arrays
+    with np.errstate(divide="ignore", invalid="ignore"):
+        speed = 1.0 / (
+            arrays.work[:, arrays.kind_of] + 1e-9 * np.nanmax(arrays.work[np.isfinite(arrays.work)]) + 1e-300
+        )
+    chance = np.cumsum(speed, axis=1)
+    drawn = rng.random(free.items) * chance[:, -1]
+    return np.asarray((chance < drawn[:, None]).sum(axis=1), dtype=np.int32)
+
+
+def search(
+    free: FreeInstance,
+    best: Best,
+    seed: int,
+    stop: Callable[[], bool],
+    *,
+    first_round: int = 0,
+    last_round: int | None = None,
+) -> int:
+    """Run rounds of the portfolio until ``stop`` or the last one; the number of trials made.
+
+    Every item must be able to run on some device. Deterministic for a seed as long as neither ``stop`` nor another
+    thread's splits interfere.
+    """
+    arrays = free.arrays
+    state = empty_state(arrays, seed)
+    rng = np.random.default_rng(seed)
+    made, number = 0, first_round
+    while not stop() and (last_round is None or number < last_round):
+        plan = rounds(number, free.items * len(free.devices))
+        value, label = best.known()
+        if plan.start == "random" or (made == 0 and label is None):
+            state.label[:] = _random_label(free, rng)
+        elif label is not None and (plan.start == "best" or made == 0):
+            state.label[:] = label
+        reset(arrays, state)
+        state.value[0] = value
+        done = 0
+        while done < plan.trials and not stop():
+            size = min(SLICE, plan.trials - done)
+            ratio = plan.cold / plan.hot
+            hot = plan.hot * ratio ** (done / plan.trials)
+            cold = plan.hot * ratio ** ((done + size) / plan.trials)
+            reset(arrays, state)
+            soft = _overflows(free, state)
+            top = float(state.load.max())
+            ref = min(float(state.value[0]), top) or 1.0
+            anneal(arrays, state, ref, plan.exponent, hot, cold, size, PENALTY if soft else math.inf, free.limited)
+            done += size
+            if state.value[0] < best.value:
+                best.offer(state.best, f"annealing, round {number}")
+        made += done
+        number += 1
+    return made

@@ -1,0 +1,155 @@
+"""Turn any throughput problem into one of max-throughput partitioning: identical devices, one tensor per operator.
+
+Source: Archer et al., "Practical Performance Guarantees for Pipelined DNN Inference" (ICML 2024), §2.
+"""
+
+from __future__ import annotations
+
+from partita.errors import InputError
+from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
+from partita.units import format_bytes
+
+__all__ = ["plain_problem"]
+
+
+def plain_problem(
+    problem: ThroughputProblem,
+    *,
+    devices: int | None = None,
+    kind: str | None = None,
+    memory_bytes: float | None = None,
+    keep_tensors: bool = False,
+    keep_colocation: bool = True,
+) -> ThroughputProblem:
+    """The problem on identical devices, with one sample at a time and no variants.
+
+    The backward part of a training problem is left out, with the tensors that only it reads. Parameters and the memory
+    of operators stay, though nothing limits them unless ``memory_bytes`` does.
+
+    Parameters
+    ----------
+    problem
+        Any throughput problem.
+    devices
+        How many devices; None takes the count of the kind.
+    kind
+        Name of the device kind whose times and rates count; None takes the only kind of accelerators.
+    memory_bytes
+        Memory of each device: more is streamed at the kind's reload rate. None for no limit.
+    keep_tensors
+        Keep several tensors of an operator apart. Otherwise they become one of their total size with all their readers,
+        which costs no less than they do.
+    keep_colocation
+        Keep operators together that the problem keeps together.
+
+    Raises
+    ------
+    InputError
+        If the kind is unknown or ambiguous, an operator cannot run on it, or streaming would be free of charge.
+    """
+    place = _chosen(problem, kind)
+    base = problem.kinds[place]
+    kept = [op for op in problem.operators if not op.backward]
+    for op in kept:
+        if op.times[place] is None:
+            raise InputError(
+                f"problem {problem.name!r}: operator {op.id}{f' ({op.name})' if op.name else ''} cannot run on "
+                f"{base.name!r}, so the devices cannot be identical; name another kind"
+            )
+    if memory_bytes is not None and base.reload_time_per_byte == 0:
+        raise InputError(
+            f"device kind {base.name!r} reloads for free, so a memory of {format_bytes(memory_bytes)} would mean "
+            "nothing; set its reload_time_per_byte (--reload-bandwidth)"
+        )
+    present = {op.id for op in kept}
+    tensors = [
+        Tensor(
+            producer=tensor.producer,
+            consumers=tuple(v for v in tensor.consumers if v in present),
+            size=tensor.size,
+            name=tensor.name,
+        )
+        for tensor in problem.tensors
+        if tensor.producer in present
+    ]
+    # What nothing reads is never moved, and counts for nothing here: joined to a tensor that is, it would.
+    read = [tensor for tensor in tensors if tensor.consumers]
+    joined = read if keep_tensors else _joined(read)
+    notes = [*problem.notes, f"converted to {devices or base.count} identical devices like {base.name!r}"]
+    if len(kept) < len(problem.operators):
+        notes.append("the backward part is left out")
+    if len(joined) < len(read):
+        notes.append(f"{len(read)} tensors became {len(joined)}, one for each operator")
+    return ThroughputProblem(
+        name=problem.name,
+        unit=problem.unit,
+        kinds=(
+            DeviceKind(
+                name=base.name,
+                count=base.count if devices is None else devices,
+                memory_bytes=memory_bytes,
+                transfer_time_per_unit=base.transfer_time_per_unit,
+                transfer_latency=base.transfer_latency,
+                sync_time_per_byte=base.sync_time_per_byte,
+                reload_time_per_byte=base.reload_time_per_byte,
+            ),
+        ),
+        operators=tuple(
+            Operator(
+                id=op.id,
+                times=(op.times[place],),
+                name=op.name,
+                module=op.module,
+                colocation=op.colocation if keep_colocation else None,
+                memory_bytes=op.memory_bytes,
+                workspace_bytes=op.workspace_bytes,
+            )
+            for op in kept
+        ),
+        tensors=tuple(joined),
+        parameters=tuple(
+            type(parameter)(
+                name=parameter.name,
+                users=tuple(v for v in parameter.users if v in present),
+                weight_bytes=parameter.weight_bytes,
+            )
+            for parameter in problem.parameters
+            if any(v in present for v in parameter.users)
+        ),
+        schedule=Schedule(),
+        notes=tuple(notes),
+        streaming=memory_bytes is not None,
+    )
+
+
+def _chosen(problem: ThroughputProblem, kind: str | None) -> int:
+    names = [entry.name for entry in problem.kinds]
+    if kind is not None:
+        if kind not in names:
+            raise InputError(f"problem {problem.name!r} has no device kind {kind!r}; it has {', '.join(names)}")
+        return names.index(kind)
+    places = [place for place, entry in enumerate(problem.kinds) if entry.accelerator]
+    if len(places) != 1:
+        found = ", ".join(names[place] for place in places) or "none"
+        raise InputError(f"problem {problem.name!r} has no single kind of accelerators ({found}); name one (--kind)")
+    return places[0]
+
+
+def _joined(tensors: list[Tensor]) -> list[Tensor]:
+    """One tensor for every producer: the total size, all readers."""
+    size: dict[int, float] = {}
+    readers: dict[int, set[int]] = {}
+    names: dict[int, list[str]] = {}
+    for tensor in tensors:
+        size[tensor.producer] = size.get(tensor.producer, 0.0) + tensor.size
+        readers.setdefault(tensor.producer, set()).update(tensor.consumers)
+        names.setdefault(tensor.producer, []).append(tensor.name)
+    return [
+        Tensor(
+            producer=producer,
+            consumers=tuple(sorted(readers[producer])),
+            size=total,
+            name=names[producer][0] if len(names[producer]) == 1 else "",
+        )
+        for producer, total in size.items()
+    ]

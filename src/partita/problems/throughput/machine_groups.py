@@ -1,0 +1,67 @@
+"""Machines as groups: links inside a machine for its devices, the network for the machine."""
+
+from __future__ import annotations
+
+from partita.cluster import Cluster, DeviceGroup, LinkPath
+from partita.errors import InputError
+from partita.problems.throughput.problem import DeviceGroup as MachineGroup
+
+__all__ = ["inside_paths", "machine_groups"]
+
+
+def inside_paths(cluster: Cluster, groups: list[DeviceGroup]) -> list[LinkPath | None]:
+    """The slowest way from a device of each kind to one in its own machine; None where it is always alone.
+
+    Accelerators talk to accelerators wherever there are two in a machine.
+    """
+    machine = cluster.machine_of()
+    names = cluster.device_names()
+    accelerator = [cluster.devices[name].accelerator for name in names]
+    members: dict[int, list[int]] = {}
+    for device, number in enumerate(machine):
+        members.setdefault(number, []).append(device)
+    result: list[LinkPath | None] = []
+    for group in groups:
+        paths: list[LinkPath] = []
+        for device in group.indices:
+            others = [other for other in members[machine[device]] if other != device]
+            alike = [other for other in others if accelerator[other]] if accelerator[device] else []
+            paths += [cluster.path(device, other) for other in alike or others]
+        result.append(min(paths, key=lambda path: path.bandwidth_bytes_per_s, default=None))
+    return result
+
+
+def machine_groups(cluster: Cluster, groups: list[DeviceGroup]) -> tuple[MachineGroup, ...]:
+    """One group for each machine, with the slowest way to another machine as its link.
+
+    Raises
+    ------
+    InputError
+        If there is one machine only.
+    """
+    machine = cluster.machine_of()
+    count = len(cluster.machines)
+    if count < 2:
+        raise InputError(f"cluster {cluster.name} has one machine, so there is no network between groups")
+    result = []
+    for number in range(count):
+        # One device of every kind stands for the alike ones of its machine.
+        ends = [next((i for i in group.indices if machine[i] == number), None) for group in groups]
+        mine = [end for end in ends if end is not None]
+        others = [
+            next(i for i in group.indices if machine[i] == other)
+            for group in groups
+            for other in sorted({machine[i] for i in group.indices} - {number})
+        ]
+        path = min(
+            (cluster.path(end, other) for end in mine for other in others), key=lambda p: p.bandwidth_bytes_per_s
+        )
+        result.append(
+            MachineGroup(
+                name=f"machine:{number}",
+                counts=tuple(sum(machine[i] == number for i in group.indices) for group in groups),
+                transfer_time_per_unit=1.0 / path.bandwidth_bytes_per_s,
+                transfer_latency=path.latency_s,
+            )
+        )
+    return tuple(result)

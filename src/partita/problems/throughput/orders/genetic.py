@@ -1,0 +1,106 @@
+"""A genetic algorithm on random keys: a chromosome is one priority per item, its decoder a topological sort.
+
+Every generation keeps its elite, adds mutants (new random keys), and fills up with children of an elite and another
+parent, which take each key from the elite one with probability ``BIAS``.
+
+Source: Gonçalves and Resende, "Biased random-key genetic algorithms for combinatorial optimization" (2011), with the
+decoder, the population and the generations of Archer et al. (ICML 2024), §4.2 and App. C.1. They do not state the
+shares; these lie in the ranges that the 2011 article recommends.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.problems.throughput.orders.block_problem import Blocks
+
+__all__ = ["BIAS", "ELITE", "GENERATIONS", "MUTANTS", "POPULATION", "Genetic"]
+
+POPULATION, GENERATIONS = 100, 100
+#: Shares of a population that survive as the elite, and that are replaced by new random keys.
+ELITE, MUTANTS = 0.20, 0.15
+#: Probability that a child has its elite parent's key.
+BIAS = 0.7
+
+
+class Genetic:
+    """One population; ``generation`` makes the next.
+
+    Parameters
+    ----------
+    blocks
+        The problem.
+    seed
+        Of the random keys.
+    stop
+        Shared flag; non-zero ends a generation early.
+    arrange
+        The fitness: the largest cost of the best cut, or with this the weighted linear arrangement
+        Σ cost · distance of a net's pins from its first.
+    population
+        Chromosomes.
+
+    Attributes
+    ----------
+    fitness
+        Of the best chromosome, infinite before the first generation.
+    order
+        Its order; None before the first generation.
+    evaluations, generations
+        Chromosomes decoded, generations done.
+    """
+
+    def __init__(
+        self, blocks: Blocks, seed: int, stop: Longs, *, arrange: bool = False, population: int = POPULATION
+    ) -> None:
+        self.blocks, self.stop, self.arrange, self.population = blocks, stop, arrange, population
+        self.random = np.random.default_rng(seed)
+        self.fitness = math.inf
+        self.order: Ints | None = None
+        self.evaluations, self.generations = 0, 0
+        self._keys: Floats = np.zeros((0, blocks.items))
+        self._values: Floats = np.zeros(0)
+        #: A guess at the next fitness, and where guessing ends.
+        self._above = np.array([max(blocks.low, 1e-300) * 1.5, blocks.most])
+
+    def generation(self) -> bool:
+        """Decode the next generation; whether it has a better chromosome than any before."""
+        random, n = self.random, self.blocks.items
+        keep = round(ELITE * self.population) if len(self._values) else 0
+        if keep:
+            fresh: Floats = np.empty((self.population - keep, n))
+            mutants = round(MUTANTS * self.population)
+            children = len(fresh) - mutants
+            fresh[children:] = random.random((mutants, n))
+            elite = self._keys[random.integers(0, keep, children)]
+            other = self._keys[random.integers(keep, len(self._keys), children)]
+            fresh[:children] = np.where(random.random((children, n)) < BIAS, elite, other)
+        else:
+            fresh = random.random((self.population, n))
+        before = self.fitness
+        values = self._decode(fresh)
+        keys = np.concatenate([self._keys[:keep], fresh[: len(values)]])
+        merged = np.concatenate([self._values[:keep], values])
+        rank = np.argsort(merged, kind="stable")
+        self._keys, self._values = keys[rank], merged[rank]
+        self.generations += 1
+        return self.fitness < before
+
+    def _decode(self, fresh: Floats) -> Floats:
+        """Fitness of new chromosomes, fewer than given where the run stops; remembers the best."""
+        from partita.kernels.throughput.orders import decode
+
+        orders = np.empty(fresh.shape, dtype=np.int32)
+        values = np.full(len(fresh), np.inf)
+        done = decode(
+            self.blocks.arrays, fresh, self.blocks.devices, self.arrange, self._above, values, orders, self.stop
+        )
+        values = values[:done]
+        self.evaluations += done
+        if done and (self.order is None or values.min() < self.fitness):
+            self.fitness = float(values.min())
+            self.order = orders[int(values.argmin())].copy()
+        return values

@@ -1,0 +1,143 @@
+"""Cut orders into blocks, optimally for each order.
+
+Source: Archer et al. (ICML 2024), §4, Algorithm 1, with O(1) costs of segments (``partita.kernels.throughput.orders``).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.problems.throughput.orders.block_problem import Blocks
+
+__all__ = ["Cutter"]
+
+#: Up to this many items the table for all numbers of blocks is faster than decisions.
+TABLE_ITEMS = 1500
+#: A target this close below a value that cannot be reached proves the value (up to rounding).
+CLOSE = 1e-10
+
+
+class Cutter:
+    """Cuts orders of one problem, and keeps count.
+
+    Parameters
+    ----------
+    blocks
+        The problem.
+    stop
+        Shared flag; non-zero ends a cut without an answer.
+    """
+
+    def __init__(self, blocks: Blocks, stop: Longs) -> None:
+        self.blocks, self.stop = blocks, stop
+        self.orders = 0
+        n = blocks.items
+        self._fewest, self._back = np.empty(n + 1, dtype=np.int32), np.empty(n + 1, dtype=np.int32)
+        self._table: tuple[Floats, Ints] | None = None
+
+    def order(self, keys: Floats, mode: int = 0, stage: Ints | None = None) -> Ints:
+        """A topological order, by stage first; ``mode`` as in ``partita.kernels.throughput.slicing.linearise``."""
+        from partita.kernels.throughput.slicing import linearise
+
+        order = np.empty(self.blocks.items, dtype=np.int32)
+        stages = np.zeros(self.blocks.items, dtype=np.int64) if stage is None else stage.astype(np.int64)
+        linearise(self.blocks.arrays, stages, keys, mode, order)  # type: ignore[arg-type]  # Fields of the order only.
+        return order
+
+    def all_values(self, order: Ints, most: int) -> Floats:
+        """(most + 1,) best largest cost of the order for each number of blocks from 0 to ``most``."""
+        from partita.kernels.throughput.orders import cut_all
+
+        n = self.blocks.items
+        value, back = np.empty((n + 1, most + 1)), np.empty((n + 1, most + 1), dtype=np.int32)
+        cut_all(self.blocks.arrays, order, math.inf, value, back)
+        values: Floats = value[n].copy()
+        return values
+
+    def decide(self, order: Ints, target: float) -> Ints | None:
+        """Labels of blocks of cost at most ``target`` along the order; None if there are none, or told to stop."""
+        from partita.kernels.throughput.orders import cut_at
+
+        fewest = cut_at(self.blocks.arrays, order, target, self._fewest, self._back, self.stop)
+        if fewest > self.blocks.devices:
+            return None
+        return self._labels(order, self._back, fewest)
+
+    def best(self, order: Ints, below: float = math.inf, tolerance: float = 0.0) -> tuple[float, Ints] | None:
+        """The best cut of an order if it is below ``below``, otherwise None: one decision rejects most orders.
+
+        With a ``tolerance`` a cut of a large problem may be worse than the best by so much (relative).
+        """
+        self.orders += 1
+        if below == math.inf:
+            found = self._first(order)
+        else:
+            found = self.decide(order, below * (1 - CLOSE))
+        if found is None:
+            return None
+        value = float(self.blocks.costs(found).max())
+        if value >= below:
+            return None
+        if self.blocks.items <= TABLE_ITEMS:
+            return self._by_table(order, value, found)
+        return self._by_decisions(order, value, found, tolerance)
+
+    def _first(self, order: Ints) -> Ints | None:
+        """Some cut: feel the way up from what is surely too low."""
+        low, most = self.blocks.low, self.blocks.most
+        step = 0.05
+        while self.stop[0] == 0:
+            target = min(low * (1 + step), most) if low > 0 else most
+            found = self.decide(order, target)
+            if found is not None or target >= most:
+                return found
+            step *= 2
+        return None
+
+    def _by_table(self, order: Ints, value: float, label: Ints) -> tuple[float, Ints]:
+        from partita.kernels.throughput.orders import cut_all
+
+        n, k = self.blocks.items, self.blocks.devices
+        if self._table is None:
+            self._table = np.empty((n + 1, k + 1)), np.empty((n + 1, k + 1), dtype=np.int32)
+        values, back = self._table
+        cut_all(self.blocks.arrays, order, value * (1 - CLOSE), values, back)
+        if values[n, k] == math.inf:
+            return value, label
+        label = np.empty(n, dtype=np.int32)
+        end, block = n, k
+        while end > 0:
+            start = int(back[end, block])
+            block -= 1
+            label[order[start:end]] = block
+            end = start
+        # With rounding, the sums along an order may differ from those of the blocks.
+        return float(self.blocks.costs(label).max()), label
+
+    def _by_decisions(self, order: Ints, value: float, label: Ints, tolerance: float = 0.0) -> tuple[float, Ints]:
+        low = self.blocks.low
+        while value > low * (1 + tolerance) and self.stop[0] == 0:
+            # Halve the range until it is narrow; then one decision just under the value ends it, or lowers it.
+            narrow = value - low <= 1e-4 * value
+            target = value * (1 - CLOSE) if narrow else (low + value) / 2
+            found = self.decide(order, target)
+            if found is not None:
+                value, label = float(self.blocks.costs(found).max()), found
+            elif narrow:
+                break
+            else:
+                low = target
+        return value, label
+
+    def _labels(self, order: Ints, back: Ints, fewest: int) -> Ints:
+        label = np.empty(len(order), dtype=np.int32)
+        end, block = len(order), fewest
+        while end > 0:
+            start = int(back[end])
+            block -= 1
+            label[order[start:end]] = block
+            end = start
+        return label

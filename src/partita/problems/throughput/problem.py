@@ -1,0 +1,389 @@
+"""The throughput problem: split a DAG of operators over devices so that the most loaded device is least loaded.
+
+Sources: Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators" (NeurIPS 2020), §3, §5,
+Appendix C; the communication term as a hypergraph cut. Memory by position under a pipeline schedule follows Narayanan
+et al., "PipeDream" (SOSP 2019) and Huang et al., "GPipe" (NeurIPS 2019).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal
+
+import msgspec
+import rustworkx
+
+from partita.errors import InputError
+from partita.problems.throughput.devices import DeviceGroup, DeviceKind, check_groups, check_kinds, check_number
+
+__all__ = [
+    "Communication",
+    "DeviceGroup",
+    "DeviceKind",
+    "Operator",
+    "Parameter",
+    "SavedTensor",
+    "Schedule",
+    "Tensor",
+    "ThroughputProblem",
+    "WorkingMemory",
+]
+
+#: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
+Communication = Literal["sum", "overlap", "duplex"]
+
+#: What a stage needs while it runs: the largest workspace of its operators, or the peak of its order.
+WorkingMemory = Literal["largest", "peak"]
+
+
+class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One operator with its times.
+
+    Attributes
+    ----------
+    id
+        Unique number; results refer to it.
+    times
+        Time per sample (microbatch) on each device kind, in the problem's unit; None where it cannot run.
+    name, module
+        For people: the operator's name and the qualified module that calls it.
+    backward
+        Whether it belongs to the backward part of training.
+    colocation
+        Operators with the same number share a device; None for no such tie.
+    memory_bytes
+        Memory it occupies on its device whatever else is there (instance files: weights and activations in one).
+    workspace_bytes
+        Memory needed only while it runs; a stage needs the largest of its operators.
+    """
+
+    id: int
+    times: tuple[float | None, ...]
+    name: str = ""
+    module: str = ""
+    backward: bool = False
+    colocation: int | None = None
+    memory_bytes: float = 0.0
+    workspace_bytes: float = 0.0
+
+
+class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One tensor: moved once out of its producer's device and once into each other device that reads it.
+
+    Attributes
+    ----------
+    producer
+        Id of the operator that makes it.
+    consumers
+        Ids of the operators that read it, distinct.
+    size
+        Bytes, or the transfer time where the file gives that; see ``DeviceKind.transfer_time_per_unit``.
+    name
+        For people.
+    """
+
+    producer: int
+    consumers: tuple[int, ...]
+    size: float
+    name: str = ""
+
+
+class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A weight or buffer: each device that holds one of its users stores it once.
+
+    Attributes
+    ----------
+    name
+        Qualified name.
+    users
+        Ids of the operators that read it.
+    weight_bytes, gradient_bytes, optimizer_bytes
+        What it costs on every device that holds a user.
+    """
+
+    name: str
+    users: tuple[int, ...]
+    weight_bytes: float
+    gradient_bytes: float = 0.0
+    optimizer_bytes: float = 0.0
+
+
+class SavedTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An activation kept from forward to backward, once per microbatch in flight on each device that holds a user.
+
+    Attributes
+    ----------
+    name
+        The tensor's name.
+    users
+        Ids of the backward operators that read it.
+    bytes
+        Its size.
+    """
+
+    name: str
+    users: tuple[int, ...]
+    bytes: float
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How microbatches flow through the stages; it decides how many a stage holds at once.
+
+    Attributes
+    ----------
+    name
+        ``inference`` (one at a time), ``1f1b`` (a stage holds as many as there are stages from it to the last), or
+        ``gpipe`` (all microbatches of the batch, forward ones first: it changes the objective of training, too).
+    microbatches
+        Microbatches per batch.
+    recompute
+        Keep only the tensors that enter a stage and run its forward part again before its backward part.
+    """
+
+    name: Literal["inference", "1f1b", "gpipe"] = "inference"
+    microbatches: int = 1
+    recompute: bool = False
+
+    def in_flight(self, devices_to_end: int, replicas: int = 1) -> int:
+        """Microbatches held by each replica of a stage.
+
+        Parameters
+        ----------
+        devices_to_end
+            Devices of this stage and all later ones (1 for the last).
+        replicas
+            Devices of this stage; they take turns (Tarnawski et al., "Piper", NeurIPS 2021, §4).
+        """
+        if self.name == "inference":
+            return 1
+        if self.name == "gpipe":
+            return self.microbatches
+        return min(-(-devices_to_end // replicas), self.microbatches)
+
+    @property
+    def positional(self) -> bool:
+        """Whether a stage's memory depends on its position in the pipeline."""
+        return self.name == "1f1b" and self.microbatches > 1
+
+
+class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Minimise the largest device load (time per sample in steady state).
+
+    The load of a device that holds the operators S is the sum of their times on it plus the transfer time of every
+    distinct tensor with a producer or consumer in S and another one outside. With ``schedule.recompute`` forward times
+    of training problems count twice. The fields from ``communication`` on change this; ``docs/variants.md`` says how.
+
+    Attributes
+    ----------
+    name
+        The problem's name.
+    unit
+        Time unit of all times and of the objective, ``ms`` or ``s`` (any text).
+    kinds
+        The devices, grouped.
+    operators, tensors, parameters, saved
+        See the classes.
+    schedule
+        How many microbatches a stage holds; with ``gpipe``, training minimises the largest forward load plus the
+        largest backward load.
+    notes
+        What a reader should know about how the problem was made.
+    communication
+        ``sum``: work and transfers add; ``overlap``: the larger counts; ``duplex``: the largest of work, transfers in,
+        and transfers out.
+    max_replicas
+        Most devices (of one kind) that may run one stage, each its share of the samples.
+    weight_sync_per_batch
+        Whether replicas synchronise their weights once per batch rather than for every microbatch.
+    groups
+        Devices behind slower links, which pay for what crosses their boundary; none for a flat machine.
+    streaming
+        Whether memory over the limit is allowed, and fetched again for every sample.
+    working_memory
+        What a stage needs while it runs, with ``streaming``. ``largest``: the largest workspace of its operators.
+        ``peak``: the most that workspace and tensors take while its operators run in the plan's order; tensor sizes are
+        bytes then (``partita.problems.throughput.working_memory``).
+
+    Raises
+    ------
+    InputError
+        If a value is not finite or negative, an id repeats or is unknown, the graph has a cycle, or nothing can run.
+    """
+
+    format: ClassVar[str] = "partita.problem"
+    version: ClassVar[int] = 1
+
+    name: str
+    kinds: tuple[DeviceKind, ...]
+    operators: tuple[Operator, ...]
+    tensors: tuple[Tensor, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    saved: tuple[SavedTensor, ...] = ()
+    schedule: Schedule = Schedule()
+    unit: str = "s"
+    notes: tuple[str, ...] = ()
+    communication: Communication = "sum"
+    max_replicas: int = 1
+    weight_sync_per_batch: bool = False
+    groups: tuple[DeviceGroup, ...] = ()
+    streaming: bool = False
+    working_memory: WorkingMemory = "largest"
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    def replace(
+        self,
+        *,
+        accelerators: int | None = None,
+        cpus: int | None = None,
+        memory_bytes: float | None = None,
+        **changes: Any,
+    ) -> ThroughputProblem:
+        """A copy with changes, validated again.
+
+        Parameters
+        ----------
+        accelerators, cpus
+            New device counts; they need exactly one kind of accelerators or CPUs.
+        memory_bytes
+            Memory of every accelerator; infinity removes the limit.
+        changes
+            Any field by name.
+
+        Raises
+        ------
+        InputError
+            If a count is ambiguous, or a changed value is invalid.
+        """
+        kinds = list(changes.pop("kinds", self.kinds))
+        for accelerator, count, option in ((True, accelerators, "accelerators"), (False, cpus, "cpus")):
+            if count is None:
+                continue
+            places = [i for i, kind in enumerate(kinds) if kind.accelerator is accelerator]
+            if len(places) != 1:
+                found = ", ".join(kinds[i].name for i in places) or "none"
+                raise InputError(
+                    f"{option}={count} needs exactly one such device kind, the problem has {found}; replace `kinds`"
+                )
+            kinds[places[0]] = msgspec.structs.replace(kinds[places[0]], count=count)
+        if memory_bytes is not None:
+            limit = None if math.isinf(memory_bytes) and memory_bytes > 0 else memory_bytes
+            kinds = [msgspec.structs.replace(k, memory_bytes=limit) if k.accelerator else k for k in kinds]
+        return msgspec.structs.replace(self, kinds=tuple(kinds), **changes)
+
+    @property
+    def device_count(self) -> int:
+        """All devices, CPUs included."""
+        return sum(kind.count for kind in self.kinds)
+
+    @property
+    def training(self) -> bool:
+        """Whether there are backward operators."""
+        return any(op.backward for op in self.operators)
+
+    @property
+    def gpipe(self) -> bool:
+        """Whether forward and backward loads have their own maximum (GPipe's objective)."""
+        return self.schedule.name == "gpipe" and self.training
+
+    def device_names(self) -> list[tuple[str, int]]:
+        """Name and kind index of every device, in the order of ``kinds``."""
+        return [(f"{kind.name}:{i}", index) for index, kind in enumerate(self.kinds) for i in range(kind.count)]
+
+    def group_of(self) -> dict[str, int]:
+        """Index of the group of every device, by name; empty without groups."""
+        return {
+            f"{kind.name}:{sum(group.counts[place] for group in self.groups[:number]) + i}": number
+            for place, kind in enumerate(self.kinds)
+            for number, entry in enumerate(self.groups)
+            for i in range(entry.counts[place])
+        }
+
+
+def validate(problem: ThroughputProblem) -> None:
+    """Check a problem; see ``ThroughputProblem`` for what it raises."""
+    where = f"problem {problem.name!r}"
+    if not problem.operators:
+        raise InputError(f"{where} has no operators; a plan needs at least one")
+    check_kinds(where, problem.kinds)
+    check_groups(where, problem.kinds, problem.groups)
+    if problem.max_replicas < 1:
+        raise InputError(f"{where}: max_replicas is {problem.max_replicas}; it must be at least 1")
+    if problem.working_memory == "peak":
+        if not problem.streaming:
+            raise InputError(f"{where}: working_memory 'peak' is for memory over the limit at a price; set streaming")
+        if problem.training:
+            raise InputError(
+                f"{where}: working_memory 'peak' is for inference, and there are backward operators; use 'largest'"
+            )
+    if problem.schedule.microbatches < 1:
+        raise InputError(f"{where}: microbatches is {problem.schedule.microbatches}; it must be at least 1")
+    index: dict[int, int] = {}
+    for place, op in enumerate(problem.operators):
+        if op.id in index:
+            raise InputError(f"{where}: operator id {op.id} appears twice; ids must be unique")
+        index[op.id] = place
+        _check_operator(where, op, problem.kinds)
+    for tensor in problem.tensors:
+        owner = f"{where}: tensor {tensor.name!r}" if tensor.name else f"{where}: tensor of operator {tensor.producer}"
+        check_number(owner, "size", tensor.size)
+        _check_ids(owner, (tensor.producer,), index)
+        _check_ids(owner, tensor.consumers, index)
+        if tensor.producer in tensor.consumers:
+            raise InputError(f"{owner}: operator {tensor.producer} makes and reads it; leave it out of the consumers")
+    for parameter in problem.parameters:
+        owner = f"{where}: parameter {parameter.name!r}"
+        _check_ids(owner, parameter.users, index)
+        check_number(owner, "weight_bytes", parameter.weight_bytes)
+        check_number(owner, "gradient_bytes", parameter.gradient_bytes)
+        check_number(owner, "optimizer_bytes", parameter.optimizer_bytes)
+    for saved in problem.saved:
+        owner = f"{where}: saved tensor {saved.name!r}"
+        _check_ids(owner, saved.users, index)
+        check_number(owner, "bytes", saved.bytes)
+    _check_acyclic(where, problem, index)
+
+
+def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
+    seen: set[int] = set()
+    for number in ids:
+        if number not in index:
+            raise InputError(f"{owner}: there is no operator with id {number}")
+        if number in seen:
+            raise InputError(f"{owner}: operator id {number} is listed twice; list each once")
+        seen.add(number)
+
+
+def _check_operator(where: str, op: Operator, kinds: Sequence[DeviceKind]) -> None:
+    owner = f"{where}: operator {op.id}" + (f" ({op.name})" if op.name else "")
+    if len(op.times) != len(kinds):
+        raise InputError(f"{owner} has {len(op.times)} times; it needs one for each of the {len(kinds)} device kinds")
+    for kind, time in zip(kinds, op.times, strict=True):
+        if time is not None:
+            check_number(owner, f"time on {kind.name}", time)
+    check_number(owner, "memory_bytes", op.memory_bytes)
+    check_number(owner, "workspace_bytes", op.workspace_bytes)
+
+
+def _check_acyclic(where: str, problem: ThroughputProblem, index: dict[int, int]) -> None:
+    edges = []
+    for tensor in problem.tensors:
+        source = index[tensor.producer]
+        for consumer in tensor.consumers:
+            target = index[consumer]
+            edges.append((source, target))
+            if problem.operators[source].backward and not problem.operators[target].backward:
+                raise InputError(
+                    f"{where}: backward operator {tensor.producer} feeds forward operator {consumer}; "
+                    "tensors may only go from the forward part to the backward part"
+                )
+    graph: rustworkx.PyDiGraph[None, None] = rustworkx.PyDiGraph()
+    graph.add_nodes_from([None] * len(problem.operators))
+    graph.add_edges_from_no_data(edges)
+    if rustworkx.is_directed_acyclic_graph(graph):
+        return
+    cycle = [problem.operators[v].id for v, _ in rustworkx.digraph_find_cycle(graph)]
+    shown = " → ".join(str(v) for v in [*cycle, cycle[0]][:8])
+    raise InputError(f"{where} has a cycle: {shown}{' …' if len(cycle) > 7 else ''}; operators must form a DAG")

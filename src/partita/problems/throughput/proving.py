@@ -1,0 +1,184 @@
+"""Proves a lower bound on a throughput problem with all that fits it.
+
+Plain problems over identical devices get the combined solver, of which only the bound is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from partita.problems.throughput.bounds import DEFAULT_BOUNDS, HIERARCHY, STREAMING
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.protocol import BoundMethod
+from partita.problems.throughput.bounds.scheduler import run_hierarchy
+from partita.problems.throughput.bounds.streaming import streams
+from partita.problems.throughput.bounds.uniform import Ints, uniform, uniform_refusal
+from partita.problems.throughput.contraction.instance import build_instance
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.plan import Plan
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.solvers.combined import IDEALS, Combined, combined_refusal
+from partita.problems.throughput.solvers.driver import run_in_background
+from partita.problems.throughput.solvers.ideals import IdealsBound
+from partita.problems.throughput.solvers.protocol import Options, Outcome, Solver
+from partita.run.result import Bound, Monitor
+
+__all__ = ["ALL_BOUNDS", "Proof", "prove"]
+
+#: Every bound that can be asked for by name.
+ALL_BOUNDS: tuple[BoundMethod, ...] = (*DEFAULT_BOUNDS, IdealsBound())
+
+#: Share of the time for a first search, and most seconds of it: it tells the bounds when to stop.
+FIRST_SHARE, FIRST_S = 0.2, 3.0
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proven, and by whom.
+
+    Attributes
+    ----------
+    best
+        The largest bound.
+    methods
+        What was proven by the end of each method (its own bound, for the search), with the time of the method alone.
+    objective
+        Of the best split that was met, None for none.
+    infeasible
+        Whether there is no plan at all; then ``best`` is infinite.
+    """
+
+    best: Bound
+    methods: tuple[Bound, ...]
+    objective: float | None = None
+    infeasible: bool = False
+
+
+class _Part(Monitor):
+    """The clock of a part of a run; it stops when the whole run does."""
+
+    def __init__(self, whole: Monitor, seconds: float) -> None:
+        super().__init__(None if np.isinf(seconds) else seconds)
+        self.whole = whole
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the part or the whole should return what it has."""
+        return super().stopping or self.whole.stopping
+
+
+def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof:
+    """A bound for acyclic splits by all means, cheapest first, within the monitor's time.
+
+    Plain problems with identical devices get the combined solver; those whose memory costs time a short search, whose
+    split tells the bounds where to stop, the bounds, and the rest of the time for the search's own proof. Others get
+    the search alone.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    search
+        The exact search.
+    monitor
+        Clock and stop button.
+    """
+    if combined_refusal(problem) is None:
+        return _combined(problem, monitor)
+    refused = uniform_refusal(problem) is not None
+    limit = monitor.remaining_s
+    first_s = limit if refused else min(FIRST_SHARE * limit, FIRST_S)
+    found, bound = _search(problem, search, monitor, first_s)
+    if refused or found.infeasible:
+        best = bound or Bound(0.0, search.name, "acyclic", monitor.elapsed_s)
+        return Proof(best, (best,), _objective(problem, found.plan), found.infeasible)
+    value = _objective(problem, found.plan)
+    knowledge = Knowledge(uniform(problem), stop=lambda: monitor.stopping)
+    if found.plan is not None and value is not None:
+        knowledge.value = value
+        knowledge.label = _labels(problem, found.plan, knowledge)
+    parts = []
+    if bound is not None:
+        knowledge.raise_bound(bound.value, search.name)
+        parts.append(bound)
+    reloads = streams(problem)
+    if not knowledge.done:
+        left = monitor.remaining_s / (2 if reloads else 1)
+        run_hierarchy(knowledge, HIERARCHY, None if np.isinf(left) else left)
+        valid = {method.name: method.valid_for for method in HIERARCHY}
+        merged = _contracted(problem, knowledge)
+        for name, proven, seconds in knowledge.proven:
+            parts.append(Bound(proven, name, "acyclic" if merged else valid[name], seconds))
+    if reloads and not knowledge.done:
+        started = monitor.elapsed_s
+        proven = STREAMING.prove(problem, monitor, knowledge.value)
+        parts.append(Bound(proven, STREAMING.name, STREAMING.valid_for, monitor.elapsed_s - started))
+        knowledge.raise_bound(proven, STREAMING.name)
+    if not knowledge.done:
+        again, better = _search(problem, search, monitor, monitor.remaining_s)
+        if again.infeasible:
+            return Proof(Bound(float("inf"), search.name, "acyclic", monitor.elapsed_s), tuple(parts), None, True)
+        if better is not None:
+            parts.append(better)
+            knowledge.raise_bound(better.value, search.name)
+        reached = _objective(problem, again.plan)
+        value = reached if value is None or (reached is not None and reached < value) else value
+    best = Bound(knowledge.bound, knowledge.method, "acyclic", monitor.elapsed_s)
+    return Proof(best, tuple(parts), value)
+
+
+def _combined(problem: ThroughputProblem, monitor: Monitor) -> Proof:
+    """What the combined solver proves."""
+    driver = Combined(problem, Options(), monitor)
+    outcome = run_in_background(driver, monitor, driver.prove)
+    if outcome.infeasible:
+        return Proof(Bound(math.inf, IDEALS, "acyclic", monitor.elapsed_s), (), None, True)
+    best = Bound(driver.bound, driver.proven_by, "acyclic", monitor.elapsed_s)
+    parts = []
+    if driver.knowledge is not None:
+        valid = {method.name: method.valid_for for method in HIERARCHY}
+        merged = _contracted(problem, driver.knowledge)
+        rows: dict[str, tuple[float, float]] = {}
+        for name, proven, seconds in driver.knowledge.proven:
+            # Of several runs of a method, all of the time counts.
+            rows[name] = proven, seconds + rows.get(name, (0.0, 0.0))[1]
+        for name, (proven, seconds) in rows.items():
+            parts.append(Bound(proven, name, "acyclic" if merged else valid[name], seconds))
+    if driver.ideals_s > 0 or not parts:
+        parts.append(Bound(driver.bound, IDEALS, "acyclic", driver.ideals_s))
+    return Proof(best, tuple(parts), _objective(problem, outcome.plan))
+
+
+def _search(
+    problem: ThroughputProblem, search: Solver, monitor: Monitor, seconds: float
+) -> tuple[Outcome, Bound | None]:
+    """A run of the search and the bound it proves."""
+    own = _Part(monitor, seconds)
+    outcome = search.solve(problem, Options(), own)
+    bound = None if outcome.bound is None else Bound(outcome.bound, search.name, "acyclic", own.elapsed_s)
+    return outcome, bound
+
+
+def _objective(problem: ThroughputProblem, plan: Plan | None) -> float | None:
+    if plan is None:
+        return None
+    evaluation = evaluate(problem, plan)
+    return evaluation.objective if evaluation.feasible and evaluation.acyclic else None
+
+
+def _labels(problem: ThroughputProblem, plan: Plan, knowledge: Knowledge) -> Ints | None:
+    """Blocks of the relaxation's items in a plan, None if they fall somewhere along the order."""
+    stage_of = {identity: j for j, stage in enumerate(plan.stages) for identity in stage.operators}
+    label = np.zeros(knowledge.uniform.items, dtype=np.int32)
+    label[build_instance(problem).group] = [stage_of[op.id] for op in problem.operators]
+    counts = np.diff(knowledge.uniform.succ_ptr)
+    falls = np.repeat(label, counts) > label[knowledge.uniform.succ]
+    return None if falls.any() else label
+
+
+def _contracted(problem: ThroughputProblem, knowledge: Knowledge) -> bool:
+    """Whether the relaxation keeps together what free splits may part."""
+    return knowledge.uniform.items < uniform(problem, free=True).items

@@ -1,0 +1,33 @@
+"""The search over ideals as a bound of its own: exact where ideals are few, whatever the memory and the variants."""
+
+from __future__ import annotations
+
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.solvers.driver import run_in_background
+from partita.problems.throughput.solvers.exact import contiguous_driver, contiguous_only
+from partita.problems.throughput.solvers.protocol import Options
+from partita.run.result import Bound, Monitor
+
+__all__ = ["IdealsBound"]
+
+
+class IdealsBound:
+    """Targets refuted by the decision search over ideals alone; with time enough, the optimum.
+
+    Source: the decision form of the dynamic program over ideals of Tarnawski et al. (NeurIPS 2020, §5.1.1).
+    """
+
+    name = "ideals"
+    summary = "search over ideals (sets closed under predecessors), with memory and variants; exact where they are few"
+    valid_for = "acyclic"
+
+    def supports(self, problem: ThroughputProblem) -> str | None:
+        """What the exact solver takes on."""
+        return contiguous_only(self.name, Options(), problem)
+
+    def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
+        """The largest target refuted; infinite if the problem is proven infeasible."""
+        driver = contiguous_driver(problem, Options())
+        outcome = run_in_background(driver, monitor, driver.prove)
+        value = float("inf") if outcome.infeasible else outcome.bound or 0.0
+        return Bound(value, self.name, self.valid_for, monitor.elapsed_s)

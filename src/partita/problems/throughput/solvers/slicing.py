@@ -1,0 +1,27 @@
+"""Good acyclic splits in a moment, without a proof."""
+
+from __future__ import annotations
+
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.solvers.driver import run_in_background
+from partita.problems.throughput.solvers.exact import contiguous_driver, contiguous_only
+from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.run.result import Monitor
+
+__all__ = ["Slicing"]
+
+
+class Slicing:
+    """Slice random topological orders, then orders that respect the stages found."""
+
+    name = "slicing"
+    summary = "acyclic splits fast: the best cuts of many topological orders; its bound is only the division of work"
+
+    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+        """Every problem, for acyclic splits; of groups at most two."""
+        return contiguous_only(self.name, options, problem)
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        """Run until orders stop giving better splits, or until ``monitor.stopping``."""
+        driver = contiguous_driver(problem, options)
+        return run_in_background(driver, monitor, driver.slice)

@@ -1,0 +1,111 @@
+"""Which variants of the throughput problem one uses, so that every component can say what it takes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+import msgspec
+
+from partita.errors import InputError
+from partita.problems.throughput.problem import DeviceGroup, ThroughputProblem
+
+__all__ = ["ALL_VARIANTS", "Variant", "reload_at", "refuse_variants", "split_evenly", "variants_of"]
+
+#: Seconds per time unit.
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
+
+Variant = Literal["overlap", "duplex", "gpipe", "replicas", "groups", "streaming", "peak"]
+
+_WORDS: dict[Variant, str] = {
+    "overlap": "communication that overlaps with work (communication=overlap)",
+    "duplex": "communication in both directions at once (communication=duplex)",
+    "gpipe": "the GPipe objective (schedule gpipe on a training problem)",
+    "replicas": "replicated stages (max_replicas above 1)",
+    "groups": "groups of devices behind slower links",
+    "streaming": "memory over the limit at a price (streaming)",
+    "peak": "memory that depends on the order in which operators run (working_memory=peak)",
+}
+
+ALL_VARIANTS: frozenset[Variant] = frozenset(_WORDS)
+
+
+def variants_of(problem: ThroughputProblem) -> tuple[Variant, ...]:
+    """The variants that a problem uses; none for the plain one."""
+    used: list[Variant] = []
+    if problem.communication != "sum":
+        used.append(problem.communication)
+    if problem.gpipe:
+        used.append("gpipe")
+    if problem.max_replicas > 1:
+        used.append("replicas")
+    if problem.groups:
+        used.append("groups")
+    if problem.streaming:
+        used.append("streaming")
+    if problem.working_memory == "peak":
+        used.append("peak")
+    return tuple(used)
+
+
+def refuse_variants(problem: ThroughputProblem, supported: Collection[Variant] = ()) -> str | None:
+    """None if a component that supports these variants can take the problem on, otherwise what it does not know."""
+    missing = [_WORDS[variant] for variant in variants_of(problem) if variant not in supported]
+    if not missing:
+        return None
+    return f"it does not know {', nor '.join(missing)}; use the solver 'exact' with acyclic splits"
+
+
+def split_evenly(problem: ThroughputProblem, groups: int, bandwidth: float) -> ThroughputProblem:
+    """The problem with its devices in groups of (nearly) equal size, the larger ones first.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    groups
+        How many; 1 for none.
+    bandwidth
+        Of each group's link, as a fraction of the slowest accelerator's own.
+
+    Raises
+    ------
+    InputError
+        If there are more groups than devices, or a number is out of range.
+    """
+    if groups < 1 or groups > problem.device_count:
+        raise InputError(f"{groups} groups of {problem.device_count} devices: each group needs a device")
+    if not 0 < bandwidth < float("inf"):
+        raise InputError(f"the groups' bandwidth is {bandwidth}; it must be positive and finite")
+    if groups == 1:
+        return problem.replace(groups=())
+    paying = [kind for kind in problem.kinds if kind.accelerator and kind.count > 0] or list(problem.kinds)
+    return problem.replace(
+        groups=tuple(
+            DeviceGroup(
+                name=f"group:{number}",
+                counts=tuple(kind.count // groups + (number < kind.count % groups) for kind in problem.kinds),
+                transfer_time_per_unit=max(kind.transfer_time_per_unit for kind in paying) / bandwidth,
+                transfer_latency=max(kind.transfer_latency for kind in paying),
+            )
+            for number in range(groups)
+        )
+    )
+
+
+def reload_at(problem: ThroughputProblem, bytes_per_s: float) -> ThroughputProblem:
+    """The problem with another bandwidth for fetching what does not fit into memory.
+
+    Raises
+    ------
+    InputError
+        If the bandwidth is not positive, or the problem's time unit is not known.
+    """
+    if not bytes_per_s > 0:
+        raise InputError(f"the reload bandwidth is {bytes_per_s}; it must be positive")
+    if problem.unit not in _SECONDS:
+        raise InputError(
+            f"problem {problem.name!r} has times in {problem.unit!r}, for which bytes per second mean nothing"
+        )
+    time = 1.0 / (bytes_per_s * _SECONDS[problem.unit])
+    return problem.replace(kinds=tuple(msgspec.structs.replace(k, reload_time_per_byte=time) for k in problem.kinds))

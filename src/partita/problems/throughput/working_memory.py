@@ -1,0 +1,293 @@
+"""Peak working memory: what a stage holds for tensors while its operators run one after another.
+
+A stage S that runs its operators in an order π holds a tensor from the first to the last operator of S that makes or
+reads it: what comes from elsewhere arrives just before its first use, and what only others read is sent at once. While
+v runs, its workspace is held as well. peak(S, π) is the largest sum, peak(S) the least over all orders that run makers
+before readers.
+
+*Monotone.* Take v out of S and out of the best order of S: no tensor's span grows and no other operator's need, so
+peak(S − v) ≤ peak(S). Every bound on a part of S, such as the largest need of a single operator, is one on S.
+
+*Running at once.* Let I be the operators that have run, f(I) what is held between operators then, and v one that can
+run within the limit with f(I + v) ≤ f(I). Then some order from I that stays within the limit, if there is one, runs v
+next: move v to the front. For a later u, with J ⊇ I run before it, tensors that u touches cannot end while u waits, so
+v only adds among them; the rest of v's change to what is held is thus at most 0, and, f restricted to tensors being
+submodular, not more with J than with I. So no operator needs more than it did.
+
+Sources: Archer et al., "Practical Performance Guarantees for Pipelined DNN Inference" (ICML 2024), eq. 2; the rule of
+running at once is folklore of scheduling for memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import rustworkx
+
+from partita.errors import InputError
+from partita.problems.throughput.problem import ThroughputProblem
+
+if TYPE_CHECKING:
+    from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch
+    from partita.problems.throughput.plan import Plan
+
+__all__ = ["NODES", "Ordered", "PeakTable", "best_order", "order_violation", "ordered_plan", "peak_of_order"]
+
+Ints = npt.NDArray[np.int32]
+
+#: Most states of one search for an order.
+NODES = 4000
+#: Limits tried for one set.
+_PROBES = 24
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """An order of a set of operators.
+
+    Attributes
+    ----------
+    operators
+        In the order in which they run: ids, or places where a ``PeakTable`` gives it.
+    peak
+        Bytes held at most in this order.
+    lower
+        No order needs less than this; equal to ``peak`` where the order is proven best.
+    """
+
+    operators: tuple[int, ...]
+    peak: float
+    lower: float
+
+
+def peak_of_order(problem: ThroughputProblem, operators: Sequence[int]) -> float:
+    """Most bytes held while these operators (ids) run in turn; see the module."""
+    place = {identity: number for number, identity in enumerate(operators)}
+    change = np.zeros(len(operators) + 1)
+    for tensor in problem.tensors:
+        pins = [place[v] for v in (tensor.producer, *tensor.consumers) if v in place]
+        if pins:
+            change[min(pins)] += tensor.size
+            change[max(pins) + 1] -= tensor.size
+    held = np.cumsum(change[:-1])
+    for op in problem.operators:
+        if op.id in place:
+            held[place[op.id]] += op.workspace_bytes
+    return float(held.max(initial=0.0))
+
+
+def order_violation(problem: ThroughputProblem, operators: Sequence[int]) -> tuple[int, int] | None:
+    """A maker and its reader that runs before it, None if there are none."""
+    place = {identity: number for number, identity in enumerate(operators)}
+    for tensor in problem.tensors:
+        start = place.get(tensor.producer)
+        if start is None:
+            continue
+        for reader in tensor.consumers:
+            if place.get(reader, start) < start:
+                return tensor.producer, reader
+    return None
+
+
+class PeakTable:
+    """Orders of sets of a problem's operators, each searched for once. Not for several threads at a time.
+
+    Parameters
+    ----------
+    problem
+        The problem; None for one without operators.
+    nodes
+        Most states of one search.
+    """
+
+    def __init__(self, problem: ThroughputProblem | None, nodes: int = NODES) -> None:
+        self.nodes = nodes
+        operators = () if problem is None else problem.operators
+        tensors = () if problem is None else problem.tensors
+        place_of = {op.id: place for place, op in enumerate(operators)}
+        n = len(operators)
+        touched: list[list[int]] = [[] for _ in range(n)]
+        readers: list[set[int]] = [set() for _ in range(n)]
+        for number, tensor in enumerate(tensors):
+            maker, pins = place_of[tensor.producer], [place_of[v] for v in tensor.consumers]
+            readers[maker].update(pins)
+            for pin in (maker, *pins):
+                touched[pin].append(number)
+        makers: list[set[int]] = [set() for _ in range(n)]
+        for maker, row in enumerate(readers):
+            for reader in row:
+                makers[reader].add(maker)
+        self.size = np.array([tensor.size for tensor in tensors], dtype=np.float64)
+        self.scratch = np.array([op.workspace_bytes for op in operators], dtype=np.float64)
+        self._touched, self._readers, self._makers = _csr(touched), _csr(readers), _csr(makers)
+        #: What each operator needs by itself.
+        self.own = self.scratch + np.array([sum(self.size[t] for t in row) for row in touched], dtype=np.float64)
+        #: No set needs more than this.
+        self.most = float(self.size.sum() + self.scratch.max(initial=0.0))
+        graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
+        graph.add_nodes_from(range(n))
+        graph.add_edges_from_no_data([(u, v) for u, row in enumerate(readers) for v in row])
+        order = rustworkx.lexicographical_topological_sort(graph, key=lambda v: f"{v:012d}")
+        #: Place of every operator in a topological order.
+        self.rank = np.empty(n, dtype=np.int64)
+        self.rank[np.array(order, dtype=np.int64)] = np.arange(n)
+        self._found: dict[bytes, Ordered] = {}
+        self._scratch: PeakScratch | None = None
+
+    @classmethod
+    def empty(cls) -> PeakTable:
+        """The table of no operators, for searches in which memory depends on no order."""
+        return cls(None)
+
+    def arrays(self, items: Sequence[Sequence[int]] = (), *, backwards: bool = False) -> PeakArrays:
+        """The kernels' input; ``items`` are sets of places that run in turn, listed back to front if ``backwards``.
+
+        With ``backwards`` what comes first is what runs last: for makers and readers, too.
+        """
+        from partita.kernels.throughput.working_memory import PeakArrays
+
+        sign = -1 if backwards else 1
+        item_ptr, item_ops = _csr([sorted(row, key=lambda v: sign * int(self.rank[v])) for row in items])
+        succ_ptr, succ = self._makers if backwards else self._readers
+        op_ptr, op_tensors = self._touched
+        return PeakArrays(op_ptr, op_tensors, self.size, self.scratch, succ_ptr, succ, item_ptr, item_ops)
+
+    def order(self, places: Ints, hint: Sequence[int] | None = None) -> Ordered:
+        """The best order found for a set of operators (places, any order); the same again if asked again.
+
+        Parameters
+        ----------
+        places
+            Places of the operators in ``problem.operators``.
+        hint
+            An order of them that is possible; the answer is at least as good.
+        """
+        key = np.sort(places).astype(np.int32).tobytes()
+        known = self._found.get(key)
+        if known is None:
+            known = self._search(np.sort(places).astype(np.int32))
+            self._found[key] = known
+        if hint is not None and known.peak > known.lower:
+            peak = self._along(hint)
+            if peak < known.peak:
+                known = self._found[key] = Ordered(tuple(int(v) for v in hint), peak, known.lower)
+        return known
+
+    def known(self, places: Ints) -> Ordered:
+        """As ``order`` for a set that was asked for before; any thread may ask."""
+        return self._found[np.sort(places).astype(np.int32).tobytes()]
+
+    def _workspace(self) -> PeakScratch:
+        from partita.kernels.throughput.working_memory import peak_scratch
+
+        if self._scratch is None:
+            n = len(self.own)
+            self._scratch = peak_scratch(n, len(self.size), max(self.nodes, 2 * n))
+        return self._scratch
+
+    def _along(self, order: Sequence[int]) -> float:
+        from partita.kernels.throughput.working_memory import peak_along
+
+        x = self._workspace()
+        x.order[: len(order)] = order
+        return float(peak_along(self.arrays(), x, len(order)))
+
+    def _search(self, places: Ints) -> Ordered:
+        """Greedy from either end, then limits between what is found and what is proven."""
+        from partita.kernels.throughput.working_memory import FITS, OVER, fit, peak_along
+
+        x, count = self._workspace(), len(places)
+        ends = [self.arrays(), self.arrays(backwards=True)]
+        nodes = max(self.nodes, 2 * count)
+        # Rounding: what is not possible below this is not possible by more than it.
+        lower = float(self.own[places].max(initial=0.0))
+        best: tuple[tuple[int, ...], float] = ((), np.inf)
+
+        def attempt(limit: float, allowed: int) -> int:
+            nonlocal best
+            answers = []
+            for turn, k in enumerate(ends):
+                x.members[:count] = places
+                answers.append(int(fit(k, x, count, limit, allowed)))
+                if answers[-1] == FITS:
+                    peak = float(peak_along(k, x, count))
+                    if peak < best[1]:
+                        found = x.order[:count] if turn == 0 else x.order[:count][::-1]
+                        best = (tuple(int(v) for v in found), peak)
+                if answers[-1] == OVER or (answers[-1] == FITS and np.isfinite(limit)):
+                    return answers[-1]
+            return answers[-1]
+
+        attempt(np.inf, nodes)
+        undecided = lower
+        for probe in range(_PROBES):
+            if best[1] <= lower * (1 + 1e-12):
+                break
+            close = probe % 2 == 1 or undecided > 0.99 * best[1]
+            limit = best[1] * (1 - 1e-12) if close else (max(lower, undecided) + best[1]) / 2
+            answer = attempt(limit, nodes)
+            if answer == OVER:
+                lower = best[1] if close else limit
+            elif answer != FITS:
+                undecided = max(undecided, limit)
+                if close:
+                    break
+        lower = min(lower, best[1])
+        return Ordered(best[0], best[1], lower)
+
+
+def best_order(problem: ThroughputProblem, operators: Sequence[int], nodes: int = NODES) -> Ordered:
+    """The best order found for a set of operators: proven best on small sets, otherwise with a lower bound.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    operators
+        Their ids.
+    nodes
+        Most states of each search.
+
+    Raises
+    ------
+    InputError
+        If an id is unknown.
+    """
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    for identity in operators:
+        if identity not in place_of:
+            raise InputError(f"problem {problem.name!r} has no operator {identity}")
+    places = np.array([place_of[v] for v in operators], dtype=np.int32)
+    found = PeakTable(problem, nodes).order(places)
+    ids = tuple(problem.operators[v].id for v in found.operators)
+    return Ordered(ids, found.peak, found.lower)
+
+
+def ordered_plan(problem: ThroughputProblem, plan: Plan) -> Plan:
+    """The plan with the operators of every stage in the best order found; the plan itself if memory needs no order."""
+    import msgspec
+
+    if problem.working_memory != "peak":
+        return plan
+    table = PeakTable(problem)
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    stages = []
+    for stage in plan.stages:
+        if any(v not in place_of for v in stage.operators) or len(set(stage.operators)) < len(stage.operators):
+            return plan  # the evaluator says what is wrong
+        places = [place_of[v] for v in stage.operators]
+        hint = None if order_violation(problem, stage.operators) else places
+        found = table.order(np.array(places, dtype=np.int32), hint)
+        stages.append(msgspec.structs.replace(stage, operators=tuple(problem.operators[v].id for v in found.operators)))
+    return msgspec.structs.replace(plan, stages=tuple(stages))
+
+
+def _csr(rows: Sequence[Any]) -> tuple[Ints, Ints]:
+    pointer = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in rows], out=pointer[1:])
+    flat = np.fromiter((v for row in rows for v in (sorted(row) if isinstance(row, set) else row)), dtype=np.int32)
+    return pointer, flat

@@ -1,0 +1,36 @@
+"""Ctrl-C as a request to stop with the best answer so far."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+
+from partita.run.result import Monitor
+
+__all__ = ["interruptible"]
+
+
+@contextlib.contextmanager
+def interruptible(monitor: Monitor) -> Iterator[None]:
+    """Turn the first Ctrl-C into a request to stop with the best plan; a second one raises KeyboardInterrupt."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handler(number: int, frame: object) -> None:
+        if monitor.interrupted:
+            raise KeyboardInterrupt
+        monitor.interrupt()
+
+    try:
+        previous = signal.signal(signal.SIGINT, handler)
+    except ValueError:
+        # Another interpreter holds the main thread (embedded Python): leave its handling alone.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

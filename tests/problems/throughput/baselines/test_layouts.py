@@ -1,0 +1,139 @@
+"""Layouts of runtimes: their counts by hand, and the row of layers they divide."""
+
+from __future__ import annotations
+
+import pytest
+
+from partita.problems.throughput.baselines.blocks import find_blocks
+from partita.problems.throughput.baselines.deepspeed import (
+    DeepSpeed,
+    DeepSpeedUniform,
+    partition_balanced,
+    partition_uniform,
+)
+from partita.problems.throughput.baselines.greedy_topological import GreedyTopological
+from partita.problems.throughput.baselines.megatron import Megatron
+from partita.problems.throughput.baselines.single_device import SingleDevice
+from partita.problems.throughput.baselines.torchtitan import TorchTitan
+from partita.problems.throughput.baselines.vllm import Vllm
+from partita.problems.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
+from partita.problems.throughput.solvers.protocol import Options, Solver
+from partita.run.result import Monitor
+
+
+def transformer(blocks: int, devices: int) -> ThroughputProblem:
+    """Embedding (id 0), blocks of two operators (1, 2), (3, 4), …, norm and head, in a row.
+
+    Parameters: 50 bytes in the embedding, 10 in every block, 50 in the head.
+    """
+    modules = ["wte"]
+    for block in range(blocks):
+        modules += [f"h.{block}.attn", f"h.{block}.mlp"]
+    modules += ["ln_f", "lm_head"]
+    last = len(modules) - 1
+    parameters = [Parameter(name="wte", users=(0,), weight_bytes=50.0)]
+    parameters += [Parameter(name=f"h.{b}", users=(1 + 2 * b, 2 + 2 * b), weight_bytes=10.0) for b in range(blocks)]
+    parameters += [Parameter(name="lm_head", users=(last,), weight_bytes=50.0)]
+    return ThroughputProblem(
+        name="transformer",
+        kinds=(DeviceKind(name="gpu", count=devices),),
+        operators=tuple(Operator(id=i, times=(1.0,), module=module) for i, module in enumerate(modules)),
+        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(last)),
+        parameters=tuple(parameters),
+    )
+
+
+def sizes(solver: Solver, problem: ThroughputProblem) -> list[int]:
+    """Operators of every device of its plan."""
+    assert solver.supports(problem, Options()) is None
+    plan = solver.solve(problem, Options(), Monitor()).plan
+    assert plan is not None
+    return [len(stage.operators) for stage in plan.stages]
+
+
+def test_blocks_have_what_comes_before_and_after_them() -> None:
+    """Embedding, four blocks, norm and head together."""
+    row = find_blocks(transformer(4, 2))
+    assert (row.before, row.count, row.after) == (1, 4, 1)
+    assert row.layers.layer_of.tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+
+
+def test_megatron_divides_evenly_or_refuses() -> None:
+    """4 blocks on 2 devices: embedding + 2·2 = 5 operators, 2·2 + norm + head = 6; 4 on 3 is refused."""
+    assert sizes(Megatron(), transformer(4, 2)) == [5, 6]
+    assert "multiple of the 3 devices" in str(Megatron().supports(transformer(4, 3), Options()))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "devices", "expected"),
+    [
+        # 8 + 2 = 10 over 4: 3, 3, 2, 2, less one at either end.
+        (8, 4, [2, 3, 2, 1]),
+        # 3 + 2 = 5 over 2: 3, 2.
+        (3, 2, [2, 1]),
+        # 2 + 2 = 4 over 4: 1 each, and both ends hold no block.
+        (2, 4, [0, 1, 1, 0]),
+        (5, 1, [5]),
+    ],
+)
+def test_torchtitan_counts_embedding_and_head(blocks: int, devices: int, expected: list[int]) -> None:
+    """Effective layers divided, the remainder to the first stages."""
+    assert TorchTitan().refusal(blocks, devices) is None
+    assert TorchTitan().counts(blocks, devices) == expected
+
+
+def test_torchtitan_refuses_empty_stages() -> None:
+    """1 + 2 = 3 effective layers on 4 devices."""
+    assert "too few" in str(TorchTitan().refusal(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "devices", "expected"),
+    [
+        (61, 2, [31, 30]),
+        (61, 4, [15, 15, 16, 15]),
+        (10, 4, [2, 3, 3, 2]),
+        (11, 4, [3, 3, 3, 2]),
+        (8, 4, [2, 2, 2, 2]),
+    ],
+)
+def test_vllm_spares_the_last_device(blocks: int, devices: int, expected: list[int]) -> None:
+    """The remainder goes to the devices before the last, from the back; 61 layers are vLLM's own example."""
+    assert Vllm().counts(blocks, devices) == expected
+
+
+def test_vllm_refuses_training_and_too_few_layers() -> None:
+    """Each in a sentence."""
+    assert "3 layers for 4 devices" in str(Vllm().refusal(3, 4))
+    problem = transformer(4, 2)
+    backward = Operator(id=99, times=(1.0,), backward=True)
+    assert "trains none" in str(Vllm().supports(problem.replace(operators=(*problem.operators, backward)), Options()))
+
+
+def test_deepspeed_uniform_has_the_remainder_first() -> None:
+    """10 = 4 + 3 + 3; two items on three parts leave the last empty."""
+    assert partition_uniform(10, 3) == [0, 4, 7, 10]
+    assert partition_uniform(2, 3) == [0, 1, 2, 2]
+    # Row of 6: embedding and two blocks, then two blocks and the head.
+    assert sizes(DeepSpeedUniform(), transformer(4, 2)) == [5, 6]
+
+
+def test_deepspeed_balances_the_spread() -> None:
+    """1 1 1 9: the parts 3 and 9; 5 1 1 5 on three: 5, 2, 5 has spread 3, and 5, 1, 6 has 5."""
+    assert partition_balanced([1.0, 1.0, 1.0, 9.0], 2) == [0, 3, 4]
+    assert partition_balanced([5.0, 1.0, 1.0, 5.0], 3) == [0, 1, 3, 4]
+
+
+def test_deepspeed_counts_parameters() -> None:
+    """Row 50 10 10 10 10 50 in three: 50, 40, 50 has the smallest spread, so the embedding is alone."""
+    assert sizes(DeepSpeed(), transformer(4, 3)) == [1, 8, 2]
+
+
+def test_greedy_fills_up_to_the_share() -> None:
+    """Eleven operators of one on two devices: a share is 5.5, reached with the sixth."""
+    assert sizes(GreedyTopological(), transformer(4, 2)) == [6, 5]
+
+
+def test_single_device_takes_all() -> None:
+    """One stage."""
+    assert sizes(SingleDevice(), transformer(4, 3)) == [11]

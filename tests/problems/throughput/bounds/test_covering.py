@@ -1,0 +1,147 @@
+"""The covering bound and its search for blocks against all blocks of small problems."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partita.kernels.throughput.covering import CoveringArrays, search_block
+from partita.problems.throughput.bounds.covering import CoveringBound
+from partita.problems.throughput.bounds.covering_sets import BlockPool, Ordered
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.uniform import Uniform, uniform
+from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from strategies import examples
+
+#: Rounding; loads of the test problems are multiples of a quarter.
+SLACK = 1e-6
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> ThroughputProblem:
+    """Up to nine operators; tensors with several readers."""
+    count = draw(st.integers(2, 9))
+    tensors = []
+    for u in range(count - 1):
+        readers = draw(st.sets(st.integers(u + 1, count - 1), max_size=4))
+        if readers:
+            tensors.append(Tensor(producer=u, consumers=tuple(sorted(readers)), size=draw(st.integers(0, 12)) / 4))
+    return ThroughputProblem(
+        name="blocks",
+        kinds=(DeviceKind(name="a", count=draw(st.integers(2, 4))),),
+        operators=tuple(Operator(id=i, times=(float(draw(st.integers(0, 5))),)) for i in range(count)),
+        tensors=tuple(tensors),
+    )
+
+
+def convex_blocks(relaxed: Uniform, ordered: Ordered) -> list[tuple[np.ndarray, float]]:
+    """Masks and loads of all convex sets."""
+    found = []
+    for bits in itertools.product((False, True), repeat=relaxed.items):
+        mask = np.array(bits)
+        gaps = ordered.after[mask].any(axis=0) & ordered.after[:, mask].any(axis=1) & ~mask
+        if mask.any() and not gaps.any():
+            found.append((mask, relaxed.load(mask)))
+    return found
+
+
+def members(block: np.ndarray, n: int) -> np.ndarray:
+    return np.unpackbits(block.view(np.uint8), bitorder="little")[:n].astype(np.bool_)
+
+
+@examples(150)
+@given(problems(), st.data())
+def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProblem, data: st.DataObject) -> None:
+    relaxed = uniform(problem)
+    n = relaxed.items
+    ordered = Ordered(relaxed)
+    charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=np.float64) / 8
+    target = data.draw(st.integers(1, 60)) / 4
+    wanted = data.draw(st.integers(0, 16)) / 8 + 0.01
+    arrays: CoveringArrays = ordered.arrays(target)
+    blocks = [(mask, load) for mask, load in convex_blocks(relaxed, ordered) if load <= target]
+    conflict = np.unpackbits(arrays.conflict.view(np.uint8), axis=1, bitorder="little")
+    for mask, _ in blocks:
+        inside = np.flatnonzero(mask)
+        assert not conflict[np.ix_(inside, inside)].any(), "items in conflict share a block"
+        for e in range(relaxed.nets):
+            pins = int(mask[relaxed.pins(e)].sum())
+            assert pins <= arrays.together[e]
+            assert pins < len(relaxed.pins(e)) or arrays.split[e] == 0, "a split net is whole"
+    for anchor in range(n):
+        expected = any(int(np.argmax(mask)) == anchor and charge[mask].sum() > wanted for mask, _ in blocks)
+        block = np.zeros(arrays.after.shape[1], dtype=np.uint64)
+        status, nodes = search_block(
+            arrays, charge, target + 1e-9, wanted, anchor, 10**6, np.zeros(1, dtype=np.int64), block
+        )
+        assert nodes > 0
+        assert status == (1 if expected else 0)
+        if status == 1:
+            mask = members(block, n)
+            assert int(np.argmax(mask)) == anchor
+            assert charge[mask].sum() > wanted
+            assert relaxed.load(mask) <= target + SLACK
+
+
+def test_giving_up_and_stopping_prove_nothing() -> None:
+    relaxed = uniform(
+        ThroughputProblem(
+            name="flat",
+            kinds=(DeviceKind(name="a", count=4),),
+            operators=tuple(Operator(id=i, times=(1.0 + i / 100,)) for i in range(40)),
+        )
+    )
+    arrays = Ordered(relaxed).arrays(10.0)
+    block = np.zeros(1, dtype=np.uint64)
+    charge = relaxed.work / 10
+    flag = np.zeros(1, dtype=np.int64)
+    assert search_block(arrays, charge, 10.0, 0.99999, 0, 3, flag, block) == (2, 4)
+    flag[0] = 1
+    assert search_block(arrays, charge, 10.0, 0.99999, 0, 10**9, flag, block)[0] == 2
+
+
+@examples(25)
+@given(problems())
+def test_charges_keep_to_every_known_block(problem: ThroughputProblem) -> None:
+    relaxed = uniform(problem)
+    if not relaxed.work.sum() > 0:
+        return
+    ordered = Ordered(relaxed)
+    pool = BlockPool(ordered)
+    blocks = convex_blocks(relaxed, ordered)
+    for mask, _ in blocks[::3]:
+        pool.add(mask, active=False)
+    target = float(np.median([load for _, load in blocks]))
+    charge = pool.charges(target, lambda: False)
+    assert charge is not None
+    even = pool.charges(target, lambda: False, 0.9 * float(charge.sum()))
+    assert even is not None
+    assert even.sum() >= 0.9 * charge.sum() * (1 - 1e-4)
+    for mask, load in [*blocks[::3]]:
+        if load <= target:
+            assert charge[mask].sum() <= 1 + SLACK
+            assert even[mask].sum() <= 1 + SLACK
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_closes_what_simpler_bounds_leave(seed: int) -> None:
+    """Operators in rows that exchange dear tensors: work alone says less."""
+    random = np.random.default_rng(seed)
+    count = 24
+    problem = ThroughputProblem(
+        name="rows",
+        kinds=(DeviceKind(name="a", count=6),),
+        operators=tuple(Operator(id=i, times=(float(random.integers(2, 6)),)) for i in range(count)),
+        tensors=tuple(
+            Tensor(producer=i, consumers=tuple(v for v in (i + 1, i + 4) if v < count), size=2.0)
+            for i in range(count - 1)
+        ),
+    )
+    knowledge = Knowledge(uniform(problem))
+    simple = problem.operators and max(float(knowledge.uniform.work.sum()) / 6, float(knowledge.uniform.work.max()))
+    CoveringBound().improve(knowledge, 10.0)
+    assert knowledge.bound > 1.1 * simple

@@ -1,0 +1,183 @@
+"""Bounds by programs against trying everything."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from brute_force import best
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.programs.block_rows import Blocks
+from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound, compositions
+from partita.problems.throughput.bounds.programs.implied_by_target import facts_at
+from partita.problems.throughput.bounds.programs.minmax_program import granularity
+from partita.problems.throughput.bounds.programs.order_tables import order_of
+from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
+from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound, NodeProgramBound
+from partita.problems.throughput.bounds.simple import simple_bound
+from partita.problems.throughput.bounds.uniform import Uniform, uniform
+from partita.problems.throughput.generators.regal import regal_problem
+from partita.problems.throughput.problem import ThroughputProblem
+from strategies import examples, throughput_problems
+
+pytest.importorskip("highspy")
+
+small = throughput_problems(
+    memory=False, kinds=(1, 1), cpus=False, unsupported=False, max_operators=6, max_count=4, supported_somewhere=True
+)
+
+
+def proven(member: ProgramMember, one: Uniform, value: float = math.inf) -> float:
+    """What a member proves by itself."""
+    knowledge = Knowledge(one, value=value)
+    member.improve(knowledge, None)
+    return knowledge.bound
+
+
+def usable(problem: ThroughputProblem) -> tuple[Uniform, float] | None:
+    """The uniform problem and its optimum, where it is one."""
+    if ExactBound().supports(problem) is not None:
+        return None
+    one = uniform(problem)
+    return (one, optimum(one)) if one.runs and one.items else None
+
+
+def optimum(one: Uniform) -> float:
+    """The best split of the uniform problem: blocks are taken from the front, each closed under predecessors."""
+    n = one.items
+    before = [sum(1 << int(u) for u in one.pred[one.pred_ptr[v] : one.pred_ptr[v + 1]]) for v in range(n)]
+    ideals = [s for s in range(1 << n) if all(before[v] & ~s == 0 for v in range(n) if s >> v & 1)]
+    load: dict[int, float] = {}
+
+    def f(members: int) -> float:
+        if members not in load:
+            load[members] = one.load(np.array([bool(members >> v & 1) for v in range(n)]))
+        return load[members]
+
+    value = {s: f(s) for s in ideals}
+    for _ in range(one.devices - 1):
+        value = {s: min(max(value[t], f(s & ~t)) for t in ideals if t & ~s == 0) for s in ideals}
+    return value[(1 << n) - 1]
+
+
+@given(small)
+@examples(20)
+def test_no_program_exceeds_the_optimum_and_stronger_ones_prove_more(problem: ThroughputProblem) -> None:
+    found = usable(problem)
+    if found is None:
+        return
+    one, value = found
+    simple, bottleneck = simple_bound(one), proven(BottleneckBound(), one)
+    guess, exact = proven(GuessBound(), one), proven(ExactBound(), one)
+    assert simple <= bottleneck <= guess <= exact
+    assert exact == pytest.approx(value, rel=1e-9)
+    for member in (NodeProgramBound(), MergedBound()):
+        assert simple <= proven(member, one) <= value
+
+
+@given(small)
+@examples(40)
+def test_known_values_change_no_proof(problem: ThroughputProblem) -> None:
+    found = usable(problem)
+    if found is None:
+        return
+    one, value = found
+    for member in (BottleneckBound(), GuessBound(), NodeProgramBound(), MergedBound(), ExactBound()):
+        for known in (value, 1.5 * value):
+            # A value above the optimum stands for a split that somebody has found.
+            assert proven(member, one, known) <= value
+    assert proven(ExactBound(), one, value) == value
+    assert proven(ExactBound(), one, 1.5 * value) == value
+
+
+@given(small)
+@examples(20)
+def test_the_relaxation_is_the_problem_or_easier(problem: ThroughputProblem) -> None:
+    found = usable(problem)
+    whole = best(problem, "acyclic")
+    if found is not None and whole is not None:
+        assert found[1] <= whole * (1 + 1e-9)
+
+
+@given(small)
+@examples(20)
+def test_points_of_splits_are_feasible(problem: ThroughputProblem) -> None:
+    found = usable(problem)
+    if found is None:
+        return
+    one, _ = found
+    count = min(3, one.devices)
+    rank = np.sort(np.random.default_rng(one.items).integers(0, count, one.items)).astype(np.int32)
+    blocks = Blocks(one, count)
+    loads = []
+    for b in range(count):
+        load = blocks.model.add_continuous(0.0, math.inf)
+        blocks.row([([(load, 1.0)], 0.0), *((([(v, -c) for v, c in t]), -k) for t, k in blocks.load(b))], lower=0.0)
+        loads.append(load)
+    values = blocks.point(rank)
+    values[loads] = [one.load(rank == b) for b in range(count)]
+    assert blocks.model.violation(values) <= 1e-9
+    assert (blocks.label(values) == rank).all()
+    # Not less than the load: the cut rows count every net that is cut.
+    for b in range(count):
+        if one.load(rank == b) > 0:
+            values[loads[b]] -= 0.25
+            assert blocks.model.violation(values) > 0
+            values[loads[b]] += 0.25
+
+
+@given(small)
+@examples(40)
+def test_facts_hold_for_every_optimal_split(problem: ThroughputProblem) -> None:
+    found = usable(problem)
+    if found is None:
+        return
+    one, value = found
+    facts = facts_at(one, value, lambda: False)
+    assert facts is not None
+    assert (facts.first <= facts.last).all()
+
+
+def test_grain() -> None:
+    one = uniform(regal_problem(0, nodes=8, devices=2))
+    assert granularity(one) >= 1.0
+
+
+def test_sizes_of_superblocks() -> None:
+    assert compositions(2) == []
+    assert compositions(3) == [[2, 1]]
+    assert compositions(8) == [[4, 4], [3, 2, 3], [2, 2, 2, 2]]
+
+
+def test_what_is_proven_when_stopped_is_kept() -> None:
+    one = uniform(regal_problem(1, nodes=60, devices=4))
+    for member in (BottleneckBound(), GuessBound(), NodeProgramBound(), MergedBound(), ExactBound()):
+        knowledge = Knowledge(one, stop=lambda: True)
+        member.improve(knowledge, None)
+        assert knowledge.bound >= simple_bound(one) * (1 - 1e-9)
+        knowledge = Knowledge(one)
+        member.improve(knowledge, 0.2)
+        assert knowledge.bound >= simple_bound(one) * (1 - 1e-9)
+
+
+def test_the_order_is_reduced() -> None:
+    one = uniform(regal_problem(2, nodes=30, devices=2))
+    order = order_of(one)
+    edges = {(u, v) for u, v in order.edges}
+    for u, v in edges:
+        assert not any(order.reach[u, w] and order.reach[w, v] for w in range(one.items) if w not in (u, v))
+
+
+@pytest.mark.slow
+@given(small)
+@examples(250)
+def test_many_problems(problem: ThroughputProblem) -> None:
+    found = usable(problem)
+    if found is None:
+        return
+    one, value = found
+    for member in (BottleneckBound(), GuessBound(), NodeProgramBound(), MergedBound(), ExactBound()):
+        assert proven(member, one) <= value

@@ -1,0 +1,173 @@
+"""Cuts of orders and searches over partitions against trying everything, and against the one evaluator."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import brute_force
+from partita.kernels.throughput.arrays import Ints
+from partita.kernels.throughput.orders import decode
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.orders.annealing import PartitionAnnealing
+from partita.problems.throughput.orders.block_problem import Blocks, blocks_refusal, make_blocks
+from partita.problems.throughput.orders.evolution import Arrangement, Evolution
+from partita.problems.throughput.orders.optimal_cuts import Cutter
+from partita.problems.throughput.orders.partition_search import PartitionSearch
+from partita.problems.throughput.orders.sampling import RandomOrders
+from partita.problems.throughput.problem import Schedule, ThroughputProblem
+from partita.problems.throughput.solvers.protocol import Options, Solver
+from partita.run.result import Monitor
+from strategies import examples, throughput_problems
+
+SOLVERS: tuple[Solver, ...] = (PartitionAnnealing(), RandomOrders(), Evolution(), Arrangement())
+
+
+@st.composite
+def uniform_problems(draw: st.DrawFn, *, max_operators: int = 7) -> ThroughputProblem:
+    """Problems that the searches take on: one kind of device, with hard memory limits, streaming, or none."""
+    variants = draw(st.sampled_from([(), ("streaming",)]))
+    problem = draw(
+        throughput_problems(
+            kinds=(1, 1),
+            max_count=5,
+            max_operators=max_operators,
+            unsupported=False,
+            memory=True if variants else None,
+            variants=variants,
+        )
+    )
+    if blocks_refusal(problem, Options()) is not None:
+        # What is refused is memory that depends on the position.
+        problem = problem.replace(saved=(), schedule=Schedule())
+    return problem
+
+
+def random_order(blocks: Blocks, seed: int) -> Ints:
+    return Cutter(blocks, np.zeros(1, dtype=np.int64)).order(np.random.default_rng(seed).random(blocks.items))
+
+
+def cuts(blocks: Blocks, order: Ints, most: int) -> float:
+    """Best largest cost over all ways to cut an order into at most so many segments."""
+    n, best = len(order), math.inf
+    for parts in range(1, min(most, n) + 1):
+        for places in itertools.combinations(range(1, n), parts - 1):
+            label = np.empty(n, dtype=np.int32)
+            label[order] = np.searchsorted(np.array(places, dtype=np.int64), np.arange(n), side="right")
+            costs = np.zeros(max(most, parts))
+            costs[: blocks.devices] = blocks.costs(label) if parts <= blocks.devices else math.inf
+            best = min(best, float(costs.max()))
+    return best
+
+
+@examples(120)
+@given(problem=uniform_problems(), seed=st.integers(0, 99))
+def test_costs_are_those_of_the_evaluator(problem: ThroughputProblem, seed: int) -> None:
+    """Costs of blocks equal evaluated loads; a block that breaks a hard limit is infinite."""
+    if blocks_refusal(problem, Options()) is not None or not problem.device_count:
+        return
+    for contract in (True, False):
+        blocks = make_blocks(problem, contract=contract)
+        random = np.random.default_rng(seed)
+        order = random_order(blocks, seed)
+        label = np.empty(blocks.items, dtype=np.int32)
+        label[order] = np.sort(random.integers(0, blocks.devices, blocks.items))
+        evaluation = evaluate(problem, blocks.plan(problem, label))
+        costs = blocks.costs(label)
+        assert evaluation.acyclic
+        assert evaluation.feasible == bool(np.isfinite(costs).all())
+        if evaluation.feasible:
+            used = np.unique(label)
+            assert costs[used] == pytest.approx([stage.load for stage in evaluation.stages], abs=1e-9)
+
+
+@examples(120)
+@given(problem=uniform_problems(), seed=st.integers(0, 99))
+def test_cuts_are_the_best_of_all(problem: ThroughputProblem, seed: int) -> None:
+    """The table, the decisions, and the genetic decoder against all cuts of an order."""
+    if blocks_refusal(problem, Options()) is not None:
+        return
+    blocks = make_blocks(problem)
+    order = random_order(blocks, seed)
+    cutter = Cutter(blocks, np.zeros(1, dtype=np.int64))
+    expected = cuts(blocks, order, blocks.devices)
+    assert cutter.all_values(order, blocks.devices)[-1] == pytest.approx(expected, abs=1e-9)
+    found = cutter.best(order)
+    assert (math.inf if found is None else found[0]) == pytest.approx(expected, abs=1e-9)
+    if found is None:
+        return
+    assert float(blocks.costs(found[1]).max()) == found[0]
+    by_decisions = cutter._by_decisions(order, blocks.most, np.zeros(blocks.items, dtype=np.int32))
+    assert by_decisions[0] == pytest.approx(expected, rel=1e-8, abs=1e-9)
+    assert cutter.best(order, expected) is None
+    better = cutter.best(order, expected * (1 + 1e-6) + 1e-6)
+    assert better is not None
+    assert better[0] == pytest.approx(expected, abs=1e-9)
+    # The decoder with the keys that give this order.
+    keys = np.empty((1, blocks.items))
+    keys[0, order] = np.linspace(0, 1, blocks.items)
+    values, orders = np.zeros(1), np.zeros((1, blocks.items), dtype=np.int32)
+    above = np.array([1e-300, blocks.most])
+    decode(blocks.arrays, keys, blocks.devices, False, above, values, orders, np.zeros(1, dtype=np.int64))
+    assert (orders[0] == order).all()
+    assert values[0] == pytest.approx(expected, abs=1e-9)
+
+
+@examples(150)
+@given(problem=uniform_problems(), seed=st.integers(0, 9))
+def test_partition_annealing_finds_the_optimum(problem: ThroughputProblem, seed: int) -> None:
+    """On tiny problems it hits what trying everything finds, with and without memory."""
+    solver = PartitionAnnealing()
+    if solver.supports(problem, Options()) is not None:
+        return
+    outcome = solver.solve(problem, Options(seed=seed), Monitor(5.0))
+    best = brute_force.best(problem, "acyclic")
+    if best is None:
+        assert outcome.plan is None
+        return
+    assert outcome.plan is not None
+    assert evaluate(problem, outcome.plan).objective == pytest.approx(best, abs=1e-9)
+
+
+@examples(25)
+@given(problem=uniform_problems(max_operators=8))
+def test_orders_find_the_optimum(problem: ThroughputProblem) -> None:
+    """So do enough random orders and the genetic search, because every partition is a cut of some order."""
+    best = brute_force.best(problem, "acyclic")
+    for solver in (RandomOrders(), Evolution()):
+        if solver.supports(problem, Options()) is not None:
+            return
+        outcome = solver.solve(problem, Options(), Monitor(5.0))
+        assert (outcome.plan is None) == (best is None)
+        if outcome.plan is not None:
+            assert evaluate(problem, outcome.plan).objective == pytest.approx(best, abs=1e-9)
+
+
+@examples(30)
+@given(problem=uniform_problems(), data=st.data())
+def test_partitions_found_elsewhere_are_taken(problem: ThroughputProblem, data: st.DataObject) -> None:
+    """A better partition is kept, a worse one is not, and one against the order raises."""
+    if blocks_refusal(problem, Options()) is not None:
+        return
+    blocks = make_blocks(problem)
+    search = PartitionSearch(blocks)
+    order = random_order(blocks, 1)
+    label = np.empty(blocks.items, dtype=np.int32)
+    label[order] = sorted(data.draw(st.integers(0, blocks.devices - 1)) for _ in range(blocks.items))
+    value = float(blocks.costs(label).max())
+    assert search.offer(label) == (value < math.inf)
+    assert search.value == value
+    assert not search.offer(label)
+    search.run(rounds=2)
+    assert search.value <= value
+    first = blocks.arrays.succ_ptr[1] > 0
+    if first and blocks.devices > 1:
+        falling = np.zeros(blocks.items, dtype=np.int32)
+        falling[0] = blocks.devices - 1
+        with pytest.raises(ValueError, match="fall"):
+            search.offer(falling)

@@ -1,0 +1,336 @@
+"""evaluate on problems small enough to check by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from partita.errors import InputError
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.plan import Contiguity, Plan, Stage
+from partita.problems.throughput.problem import (
+    DeviceKind,
+    Operator,
+    Parameter,
+    SavedTensor,
+    Schedule,
+    Tensor,
+    ThroughputProblem,
+)
+
+GPU = DeviceKind(name="gpu", count=4)
+CPU = DeviceKind(name="cpu", count=2, accelerator=False, transfer_time_per_unit=0.0)
+
+
+def op(identity: int, *times: float | None, **fields: object) -> Operator:
+    """An operator with its times."""
+    return Operator(id=identity, times=times, **fields)  # type: ignore[arg-type]
+
+
+def chain(times: list[float], sizes: list[float], **fields: object) -> ThroughputProblem:
+    """Operators 0, 1, … on the GPU, each feeding the next one."""
+    return ThroughputProblem(
+        name="chain",
+        kinds=(GPU,),
+        operators=tuple(op(i, time) for i, time in enumerate(times)),
+        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=size) for i, size in enumerate(sizes)),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def plan(*stages: tuple[str, tuple[int, ...]], contiguity: Contiguity = "acyclic") -> Plan:
+    """A plan from (device, operators) pairs."""
+    return Plan(
+        stages=tuple(Stage(device=name, kind=name.split(":")[0], operators=ids) for name, ids in stages),
+        contiguity=contiguity,
+    )
+
+
+def on_gpus(*groups: tuple[int, ...], contiguity: Contiguity = "acyclic") -> Plan:
+    """A plan with one GPU for each group."""
+    return plan(*((f"gpu:{i}", ids) for i, ids in enumerate(groups)), contiguity=contiguity)
+
+
+class TestLoad:
+    """Compute plus one payment per distinct tensor per device."""
+
+    def test_one_device_pays_no_transfer(self) -> None:
+        evaluation = evaluate(chain([1, 2, 4], [8, 16]), on_gpus((0, 1, 2)))
+        assert evaluation.objective == 7  # 1 + 2 + 4
+        assert evaluation.stages[0].communication == 0
+        assert evaluation.feasible
+
+    def test_a_cut_is_paid_on_both_sides(self) -> None:
+        evaluation = evaluate(chain([1, 2, 4], [8, 16]), on_gpus((0,), (1, 2)))
+        first, second = evaluation.stages
+        assert (first.compute, first.communication_in, first.communication_out, first.load) == (1, 0, 8, 9)
+        assert (second.compute, second.communication_in, second.communication_out, second.load) == (6, 8, 0, 14)
+        assert evaluation.objective == 14
+        assert evaluation.bottleneck == 1
+
+    def test_a_tensor_read_on_three_other_devices(self) -> None:
+        # The producer's device pays 10 once, each of the three readers' devices pays 10 once, the second reader on
+        # gpu:1 pays nothing more.
+        problem = ThroughputProblem(
+            name="fan",
+            kinds=(GPU,),
+            operators=tuple(op(i, 1.0) for i in range(5)),
+            tensors=(Tensor(producer=0, consumers=(1, 2, 3, 4), size=10),),
+        )
+        evaluation = evaluate(problem, on_gpus((0,), (1, 2), (3,), (4,)))
+        assert [stage.communication_out for stage in evaluation.stages] == [10, 0, 0, 0]
+        assert [stage.communication_in for stage in evaluation.stages] == [0, 10, 10, 10]
+        assert [stage.load for stage in evaluation.stages] == [11, 12, 11, 11]
+
+    def test_two_tensors_of_one_producer_are_paid_apart(self) -> None:
+        problem = ThroughputProblem(
+            name="two outputs",
+            kinds=(GPU,),
+            operators=(op(0, 0.0), op(1, 0.0)),
+            tensors=(Tensor(producer=0, consumers=(1,), size=3), Tensor(producer=0, consumers=(1,), size=4)),
+        )
+        assert evaluate(problem, on_gpus((0,), (1,))).objective == 7  # 3 + 4
+
+    def test_an_output_of_the_model_is_free(self) -> None:
+        problem = chain([1], []).replace(tensors=(Tensor(producer=0, consumers=(), size=100),))
+        assert evaluate(problem, on_gpus((0,))).objective == 1
+
+    def test_latency_and_speed_belong_to_the_device(self) -> None:
+        slow = DeviceKind(name="slow", count=1, transfer_time_per_unit=0.5, transfer_latency=2)
+        fast = DeviceKind(name="fast", count=1, transfer_time_per_unit=0.25, transfer_latency=0)
+        problem = ThroughputProblem(
+            name="unequal",
+            kinds=(slow, fast),
+            operators=(op(0, 1, 9), op(1, 9, 1)),
+            tensors=(Tensor(producer=0, consumers=(1,), size=8), Tensor(producer=0, consumers=(1,), size=0)),
+        )
+        evaluation = evaluate(problem, plan(("slow:0", (0,)), ("fast:0", (1,))))
+        # slow: 1 + (2 + 8/2) + (2 + 0); fast: 1 + 8/4 + 0
+        assert [stage.load for stage in evaluation.stages] == [9, 3]
+
+    def test_a_cpu_pays_nothing_and_costs_its_neighbour_the_same(self) -> None:
+        problem = ThroughputProblem(
+            name="cpu",
+            kinds=(GPU, CPU),
+            operators=(op(0, 1, 5), op(1, 1, 5)),
+            tensors=(Tensor(producer=0, consumers=(1,), size=3),),
+        )
+        evaluation = evaluate(problem, plan(("cpu:1", (0,)), ("gpu:2", (1,))))
+        assert [stage.load for stage in evaluation.stages] == [5, 4]  # 5 + 0, 1 + 3
+
+    def test_an_unsupported_operator_makes_the_plan_infeasible(self) -> None:
+        problem = ThroughputProblem(
+            name="unsupported", kinds=(GPU, CPU), operators=(op(0, None, 5, name="embedding"), op(1, 1, 5))
+        )
+        evaluation = evaluate(problem, on_gpus((0,), (1,)))
+        assert not evaluation.feasible
+        assert evaluation.violations == ("operator 0 (embedding) cannot run on gpu, where stage 0 puts it",)
+        assert evaluate(problem, plan(("cpu:0", (0,)), ("gpu:0", (1,)))).feasible
+
+
+def mirrored(**schedule: object) -> ThroughputProblem:
+    """Two layers, forward 0 → 1 and backward 3 → 2: 2 belongs to 0 and 3 to 1."""
+    return ThroughputProblem(
+        name="training",
+        kinds=(GPU,),
+        operators=(
+            op(0, 1, colocation=0),
+            op(1, 2, colocation=1),
+            op(3, 8, colocation=1, backward=True),
+            op(2, 4, colocation=0, backward=True),
+        ),
+        tensors=(
+            Tensor(producer=0, consumers=(1, 3), size=16),
+            Tensor(producer=1, consumers=(3,), size=32),
+            Tensor(producer=3, consumers=(2,), size=64),
+        ),
+        saved=(
+            SavedTensor(name="input of 0", users=(2,), bytes=128),
+            SavedTensor(name="output of 0", users=(3,), bytes=256),
+        ),
+        schedule=Schedule(**schedule),  # type: ignore[arg-type]
+    )
+
+
+class TestTraining:
+    """Forward and backward work add, and so do their transfers."""
+
+    def test_loads_add(self) -> None:
+        first, second = evaluate(mirrored(), on_gpus((0, 2), (1, 3))).stages
+        assert (first.compute_forward, first.compute_backward) == (1, 4)
+        assert (first.communication_in, first.communication_out) == (64, 16)
+        assert first.load == 85  # 1 + 4 + 64 + 16
+        assert second.load == 90  # 2 + 8 + 16 + 64; what stays (32) is free
+
+    def test_recomputation_runs_the_forward_part_twice(self) -> None:
+        first, second = evaluate(mirrored(recompute=True), on_gpus((0, 2), (1, 3))).stages
+        assert (first.compute_forward, first.compute_backward) == (1, 5)  # 4 + 1 again
+        assert (second.compute_forward, second.compute_backward) == (2, 10)  # 8 + 2 again
+        assert (first.load, second.load) == (86, 92)
+
+    def test_recomputation_without_a_backward_part_does_nothing(self) -> None:
+        plain = chain([1, 2], [4])
+        again = plain.replace(schedule=Schedule(recompute=True))
+        split = on_gpus((0,), (1,))
+        assert evaluate(again, split) == evaluate(plain, split)
+
+    def test_a_class_on_two_devices_is_a_violation(self) -> None:
+        evaluation = evaluate(mirrored(), on_gpus((0, 2, 3), (1,)))
+        assert not evaluation.feasible
+        assert evaluation.violations == ("operators 1 and 3 must share a device, but are in stages 1 and 0",)
+
+    def test_a_broken_class_is_ordered_by_its_own_operators(self) -> None:
+        # 0 → 1 makes the first stage the earlier one, though the backward operators lie the other way round.
+        evaluation = evaluate(mirrored(name="1f1b", microbatches=4), on_gpus((0, 3), (1, 2)))
+        assert evaluation.acyclic
+        assert [stage.in_flight for stage in evaluation.stages] == [2, 1]
+
+
+class TestMemory:
+    """What a stage must hold."""
+
+    def test_operators_add_and_workspace_is_the_largest(self) -> None:
+        problem = ThroughputProblem(
+            name="memory",
+            kinds=(DeviceKind(name="gpu", count=1, memory_bytes=12),),
+            operators=(op(0, 0.0, memory_bytes=2, workspace_bytes=4), op(1, 0.0, memory_bytes=3, workspace_bytes=7)),
+        )
+        memory = evaluate(problem, on_gpus((0, 1))).stages[0].memory
+        assert (memory.operators, memory.workspace, memory.total, memory.limit) == (5, 7, 12, 12)  # 2 + 3, max(4, 7)
+        assert evaluate(problem, on_gpus((0, 1))).feasible, "exactly full is fine"
+        over = evaluate(problem.replace(memory_bytes=11.0), on_gpus((0, 1)))
+        assert over.violations == ("stage 0 on gpu:0 needs 12 B, 1 B more than its 11 B",)
+        assert not over.feasible
+
+    def test_a_tied_parameter_is_stored_once_on_each_device_of_a_user(self) -> None:
+        tied = Parameter(name="w", users=(0, 1, 2), weight_bytes=4, gradient_bytes=2, optimizer_bytes=8)
+        problem = chain([1, 1, 1], [0, 0], parameters=(tied,))
+        together = evaluate(problem, on_gpus((0, 1, 2))).stages
+        assert [stage.memory.total for stage in together] == [14]  # 4 + 2 + 8, once for three users
+        apart = evaluate(problem, on_gpus((0, 1), (2,))).stages
+        assert [stage.memory.total for stage in apart] == [14, 14]
+        memory = apart[1].memory
+        assert (memory.weights, memory.gradients, memory.optimizer) == (4, 2, 8)
+
+    @pytest.mark.parametrize(
+        ("name", "microbatches", "in_flight"),
+        [
+            ("inference", 4, [1, 1]),
+            ("1f1b", 1, [1, 1]),
+            ("1f1b", 4, [2, 1]),  # two stages remain from the first, one from the last
+            ("gpipe", 4, [4, 4]),
+        ],
+    )
+    def test_saved_tensors_count_per_microbatch_in_flight(
+        self, name: str, microbatches: int, in_flight: list[int]
+    ) -> None:
+        stages = evaluate(mirrored(name=name, microbatches=microbatches), on_gpus((0, 2), (1, 3))).stages
+        assert [stage.in_flight for stage in stages] == in_flight
+        assert [stage.memory.activations for stage in stages] == [128 * in_flight[0], 256 * in_flight[1]]
+
+    def test_recomputation_keeps_what_enters(self) -> None:
+        problem = mirrored(name="gpipe", microbatches=3, recompute=True)
+        first, second = (stage.memory for stage in evaluate(problem, on_gpus((0, 2), (1, 3))).stages)
+        # Nothing enters the first stage; while it runs backward it holds the 128 bytes of one microbatch.
+        assert (first.activations, first.workspace) == (0, 128)
+        # The output of 0 (16 bytes) enters the second stage, three times; 256 bytes of one microbatch besides. The
+        # gradient that enters the first stage (64) is not kept.
+        assert (second.activations, second.workspace) == (3 * 16, 256)
+
+    def test_recomputation_does_not_keep_what_only_the_backward_part_reads(self) -> None:
+        problem = mirrored(name="gpipe", microbatches=3, recompute=True).replace(
+            tensors=(Tensor(producer=0, consumers=(3,), size=16),)
+        )
+        assert evaluate(problem, on_gpus((0, 2), (1, 3))).stages[1].memory.activations == 0
+
+    def test_position_follows_the_pipeline_not_the_list(self) -> None:
+        # Listed last first: the stage of operator 0 is still the first of the pipeline.
+        evaluation = evaluate(mirrored(name="1f1b", microbatches=4), on_gpus((1, 3), (0, 2)))
+        assert evaluation.acyclic
+        assert [stage.in_flight for stage in evaluation.stages] == [1, 2]
+
+    def test_a_stage_without_operators_has_no_place_in_the_pipeline(self) -> None:
+        problem = mirrored(name="1f1b", microbatches=4)
+        for groups in [((0, 2), (1, 3), ()), ((0, 2), (), (1, 3)), ((), (0, 2), (1, 3)), ((1, 3), (), (0, 2))]:
+            evaluation = evaluate(problem, on_gpus(*groups))
+            held = {ids: stage.in_flight for ids, stage in zip(groups, evaluation.stages, strict=True)}
+            assert (held[0, 2], held[1, 3]) == (2, 1)
+            assert evaluation.objective == 90
+
+
+class TestOrder:
+    """acyclic is more than convex."""
+
+    def test_two_convex_sets_that_depend_on_each_other_are_not_acyclic(self) -> None:
+        # 0 → 1 and 2 → 3 with {0, 3} and {1, 2}: no path leaves a set and comes back, so both are convex, but tensors
+        # go from the first to the second and from the second to the first.
+        problem = ThroughputProblem(
+            name="crossed",
+            kinds=(GPU,),
+            operators=tuple(op(i, 1.0) for i in range(4)),
+            tensors=(Tensor(producer=0, consumers=(1,), size=1), Tensor(producer=2, consumers=(3,), size=1)),
+        )
+        evaluation = evaluate(problem, on_gpus((0, 3), (1, 2)))
+        assert not evaluation.acyclic
+        assert not evaluation.feasible
+        assert evaluation.violations == ("the stages depend on each other in a cycle, so the split is not contiguous",)
+        assert evaluation.objective == 4  # 1 + 1 + 1 out + 1 in, on both
+        free = evaluate(problem, on_gpus((0, 3), (1, 2), contiguity="free"))
+        assert free.feasible
+        assert not free.acyclic
+        assert free.objective == 4
+
+    def test_a_set_that_is_left_and_entered_again_is_not_acyclic(self) -> None:
+        evaluation = evaluate(chain([1, 1, 1], [1, 1]), on_gpus((0, 2), (1,)))
+        assert not evaluation.acyclic
+
+    def test_a_cycle_of_three_stages(self) -> None:
+        problem = ThroughputProblem(
+            name="ring",
+            kinds=(GPU,),
+            operators=tuple(op(i, 1.0) for i in range(6)),
+            tensors=tuple(Tensor(producer=a, consumers=(b,), size=0) for a, b in ((0, 1), (2, 3), (4, 5))),
+        )
+        assert not evaluate(problem, on_gpus((0, 5), (1, 2), (3, 4))).acyclic
+        assert evaluate(problem, on_gpus((0,), (1, 2), (3, 4), (5,))).acyclic
+
+    def test_the_backward_part_may_go_back(self) -> None:
+        evaluation = evaluate(mirrored(), on_gpus((0, 2), (1, 3)))
+        assert evaluation.acyclic
+        assert evaluation.feasible
+
+    def test_orphans_are_ordered_by_their_mirrored_tensors(self) -> None:
+        # Backward 3 → 9 → 2: the orphan 9 has no forward operator. Mirrored: class of 2 before 9, 9 before class of 3.
+        problem = mirrored().replace(
+            operators=(*mirrored().operators, op(9, 1, backward=True)),
+            tensors=(
+                Tensor(producer=0, consumers=(1,), size=1),
+                Tensor(producer=3, consumers=(9,), size=1),
+                Tensor(producer=9, consumers=(2,), size=1),
+            ),
+        )
+        assert evaluate(problem, on_gpus((0, 2), (9,), (1, 3))).acyclic
+        # With 0 and 1 on one device, 9 would have to come after and before it.
+        assert not evaluate(problem, on_gpus((0, 2, 1, 3), (9,))).acyclic
+        assert evaluate(problem, on_gpus((0, 2, 9), (1, 3))).acyclic
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (Plan(stages=()), "the plan has no stages"),
+        (on_gpus((0,)), r"operator 1 is in no stage \(1 are missing\)"),
+        (on_gpus((0, 1), (1,)), "operator 1 is placed twice, in stages 0 and 1"),
+        (on_gpus((0, 0, 1)), "operator 0 is placed twice, in stages 0 and 0"),
+        (on_gpus((0, 1, 7)), "plan stage 0: there is no operator with id 7"),
+        (plan(("gpu:4", (0, 1))), "plan stage 0: there is no device 'gpu:4' in problem 'chain'"),
+        (plan(("gpu:0", (0,)), ("gpu:0", (1,))), "plan stage 1: device 'gpu:0' is used twice"),
+        (
+            Plan(stages=(Stage(device="gpu:0", kind="cpu", operators=(0, 1)),)),
+            "plan stage 0: device 'gpu:0' is not of kind 'cpu'",
+        ),
+    ],
+)
+def test_what_is_no_plan_of_the_problem(broken: Plan, message: str) -> None:
+    """Each way to fail to be a plan names what is wrong."""
+    with pytest.raises(InputError, match=message):
+        evaluate(chain([1, 1], [1]), broken)
