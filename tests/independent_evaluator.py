@@ -1,6 +1,6 @@
 """A second evaluator of throughput plans, written from the definitions alone.
 
-It shares no code with ``partita.problems.throughput.evaluate``: it reads the problem and the plan as plain data, works on sets
+It shares no code with ``problems.throughput.evaluate``: it reads the problem and the plan as plain data, works on sets
 of operator ids, and recomputes everything for each stage on its own. It is slow and simple on purpose.
 
 The definitions, for a stage that holds the operators S on a device of kind d:

@@ -91,7 +91,7 @@ def throughput_problems(
     supported_somewhere
         Give each operator a time on at least one kind that has devices. A plan may still not exist.
     variants
-        Those of ``partita.problems.throughput.variants`` that the problem must use (``gpipe`` is said by ``schedules``).
+        Those of ``problems.throughput.variants`` that the problem must use (``gpipe`` is said by ``schedules``).
     """
     train = draw(st.booleans()) if training is None else training
     limited = draw(st.booleans()) if memory is None else memory

@@ -168,7 +168,7 @@ USAGE = [
     (("solve", "{chain}", "--frobnicate"), "--frobnicate"),
     (("solve",), "FILE"),
     (("bound", "{chain}", "--method", "oracle"), "no bound 'oracle'"),
-    (("evaluate", "{chain}", "{chain}"), "partita.run.result"),
+    (("evaluate", "{chain}", "{chain}"), "partita.result"),
     (("plan", "hf:gpt2"), "--cluster"),
     (("plan", "hf:gpt2", "--cluster", "3xZ9000"), "Z9000"),
     (("plan", "model.onnx", "--cluster", "2xL4"), "ONNX"),

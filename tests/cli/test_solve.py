@@ -99,7 +99,7 @@ def test_result_and_split_files_evaluate_to_the_same(partita: Callable[..., Run]
     result, split = tmp_path / "r.json", tmp_path / "s.json"
     solved = partita("solve", chain, "--json", "--output", result, "--split-output", split).document
     stored = json.loads(result.read_text())
-    assert stored["format"] == "partita.run.result"
+    assert stored["format"] == "partita.result"
     assert stored["version"] == 1
     assert {"objective", "bound", "gap", "status", "stop_reason", "unit", "problem", "plan", "statistics"} <= set(
         stored

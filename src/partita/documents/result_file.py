@@ -13,7 +13,7 @@ from partita.run.result import Result
 
 __all__ = ["RESULT_FORMAT", "RESULT_VERSION", "read_plan_bytes", "result_envelope"]
 
-RESULT_FORMAT = "partita.run.result"
+RESULT_FORMAT = "partita.result"
 RESULT_VERSION = 1
 
 
@@ -42,7 +42,7 @@ def read_plan_bytes(path: str | Path) -> bytes:
 def result_envelope(
     result: Result[Any, Any, Any], digest: str, plan: dict[str, Any] | None, **extra: Any
 ) -> dict[str, Any]:
-    """A ``partita.run.result`` document.
+    """A ``partita.result`` document.
 
     Parameters
     ----------

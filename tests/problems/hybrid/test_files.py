@@ -104,7 +104,7 @@ def test_own_format_keeps_every_field(piper: Path, tmp_path: Path) -> None:
     problem = pt.read_problem(piper)
     path = tmp_path / "own.json"
     pt.write_problem(path, problem)
-    assert json.loads(path.read_text())["format"] == "partita.problems.hybrid"
+    assert json.loads(path.read_text())["format"] == "partita.hybrid"
     assert pt.read_problem(path) == problem
     fields = json.loads(path.read_text()) | {"colour": "red"}
     path.write_text(json.dumps(fields))
@@ -203,7 +203,7 @@ def test_bound(piper: Path) -> None:
         (("solve", "{file}", "--scale-communication", "0"), "scale"),
         (("solve", "{file}", "--devices", "0"), "devices is 0"),
         (("solve", "{file}", "--split-output", "s.json"), "--output"),
-        (("evaluate", "{file}", "{file}"), "partita.run.result"),
+        (("evaluate", "{file}", "{file}"), "partita.result"),
     ],
 )
 def test_usage(piper: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -19,7 +19,8 @@ Words = npt.NDArray[np.uint64]
 class Arrays(NamedTuple):
     """An instance in search order: n items (topologically numbered), m nets, K kinds, c covers.
 
-    The fields are those of ``partita.problems.throughput.contraction.instance.Instance``, kinds first where there is a choice, so that one
+    The fields are those of ``problems.throughput.contraction.instance.Instance``, kinds first where there is a
+    choice, so that one
     kind is contiguous: ``work`` (K, n), ``net_cost`` (K, m). ``memory`` includes the tolerance. ``limits`` holds the
     switches [memory limited, recompute, backwards, covers].
     """

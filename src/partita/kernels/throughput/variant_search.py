@@ -1,6 +1,6 @@
 """Is there an acyclic split of a variant with every line of every load within its limit?
 
-Breadth-first over ideals, one stage per step, as ``partita.kernels.throughput.search`` for the plain problem, with loads of
+Breadth-first over ideals, one stage per step, as ``kernels.throughput.search`` for the plain problem, with loads of
 several lines, replicas, groups and reloading. The pruning rules are stated and proved in
 ``partita.problems.throughput.solvers.variants.decision``.
 """

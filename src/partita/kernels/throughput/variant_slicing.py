@@ -1,6 +1,6 @@
 """Slice one order of the items of a variant into stages, and price given stages.
 
-As ``partita.kernels.throughput.slicing``, with loads of several lines, replicas, groups and reloading. For the right end r,
+As ``kernels.throughput.slicing``, with loads of several lines, replicas, groups and reloading. For the right end r,
 ``diff`` satisfies line(l..r) = Σ_{q ≥ l} diff[q]. A net with its maker at position s pays out where l ≤ s unless all
 its pins are inside, and in where s < l ≤ its last pin (or s > r): every pin that becomes the right end changes O(1)
 entries.

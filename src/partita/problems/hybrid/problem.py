@@ -152,7 +152,7 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         If a value is not finite or negative, an id repeats or is unknown, a list is empty, or the graph has a cycle.
     """
 
-    format: ClassVar[str] = "partita.problems.hybrid"
+    format: ClassVar[str] = "partita.hybrid"
     version: ClassVar[int] = 1
 
     name: str

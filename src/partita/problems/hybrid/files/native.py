@@ -18,7 +18,7 @@ __all__ = ["hybrid_plan_document", "hybrid_result_document", "read_hybrid_plan",
 
 
 def read_hybrid_problem(path: str | Path) -> HybridProblem:
-    """Read a ``partita.problems.hybrid`` file.
+    """Read a ``partita.hybrid`` file.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def hybrid_plan_document(plan: HybridPlan, evaluation: HybridEvaluation) -> dict
 
 
 def hybrid_result_document(result: Result[HybridProblem, HybridPlan, HybridEvaluation], **extra: Any) -> dict[str, Any]:
-    """A ``partita.run.result`` document; ``extra`` are further top-level keys."""
+    """A ``partita.result`` document; ``extra`` are further top-level keys."""
     problem = result.problem
     plan = None
     if result.plan is not None and result.evaluation is not None:

@@ -29,9 +29,9 @@ __all__ = [
 
 
 def hybrid_sweep_document(name: str, unit: str, found: HybridSweep) -> dict[str, Any]:
-    """``{"format": "partita.conductor.sweep", …, "rows": [one per point]}``, with what only hybrid plans have."""
+    """``{"format": "partita.sweep", …, "rows": [one per point]}``, with what only hybrid plans have."""
     return {
-        "format": "partita.conductor.sweep",
+        "format": "partita.sweep",
         "version": 1,
         "problem": {"name": name},
         "unit": unit,

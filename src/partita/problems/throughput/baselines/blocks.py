@@ -1,7 +1,8 @@
 """The row of layers as a training or serving runtime sees it: embedding, repeated blocks, head.
 
 Runtimes divide the repeated blocks and treat what comes before and after them by rules of their own. Blocks are the
-layers of ``partita.problems.throughput.baselines.layers``; here the operators before the first and behind the last are parts of their own.
+layers of ``problems.throughput.baselines.layers``; here the operators before the first and behind the last are parts
+of their own.
 Problems without module names have one block per operator class, and no such parts.
 """
 

@@ -60,7 +60,7 @@ def read_native_problem(path: str | Path) -> ThroughputProblem:
 
 
 def write_problem(path: str | Path, problem: ThroughputProblem | HybridProblem) -> None:
-    """Write a ``partita.problem`` or ``partita.problems.hybrid`` file, atomically."""
+    """Write a ``partita.problem`` or ``partita.hybrid`` file, atomically."""
     write_json(path, tagged(problem, problem.format, problem.version))
 
 
@@ -152,7 +152,7 @@ def plan_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation
 
 
 def result_document(result: Result[ThroughputProblem, Plan, Evaluation], **extra: Any) -> dict[str, Any]:
-    """A ``partita.run.result`` document.
+    """A ``partita.result`` document.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """The best partition so far, and the annealing that improves it: the engine behind ``partition-annealing``.
 
-It starts with cuts of a few orders. Then every round anneals a partition (``partita.kernels.throughput.anneal_partition``) and cuts
+It starts with cuts of a few orders. Then every round anneals a partition (``kernels.throughput.anneal_partition``)
+and cuts
 orders that respect the blocks found, and that let the boundaries of neighbouring blocks move. Rounds grow, differ in
 power and temperature, and begin from the best partition or, every few rounds, from a new order. It works in small
 steps, each the same whatever the clock says, so that a caller can give it time in slices, feed it partitions found

@@ -18,9 +18,9 @@ __all__ = ["sweep_csv", "sweep_document", "sweep_table"]
 
 
 def sweep_document(name: str, unit: str, found: Sweep) -> dict[str, Any]:
-    """``{"format": "partita.conductor.sweep", …, "rows": [one per point]}``."""
+    """``{"format": "partita.sweep", …, "rows": [one per point]}``."""
     return {
-        "format": "partita.conductor.sweep",
+        "format": "partita.sweep",
         "version": 1,
         "problem": {"name": name},
         "unit": unit,

@@ -48,7 +48,7 @@ from partita.problems.throughput.solvers.remaining_capacity import Capacity, cap
 
 __all__ = ["FULL", "ChargedItems", "Decision", "Searcher"]
 
-#: Status of a decision that ran out of memory for its states; the others are those of ``partita.kernels.throughput.search``.
+#: Status of a decision that ran out of memory for its states; the others are those of ``kernels.throughput.search``.
 FULL = 9
 
 #: Relative slack of the comparison with T: more than rounding, less than any claim.

@@ -52,7 +52,7 @@ class Race:
         )
 
     def run(self, effort: int) -> int:
-        """Up to about ``effort`` more nodes per direction; a status of ``partita.kernels.throughput.search`` or FULL."""
+        """Up to about ``effort`` more nodes per direction; a status of ``kernels.throughput.search`` or FULL."""
         from partita.kernels.throughput.search import FOUND, LIMIT, REFUTED, STOPPED
 
         while effort > 0:

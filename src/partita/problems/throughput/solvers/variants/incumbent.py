@@ -1,6 +1,6 @@
 """Good splits of variants fast: slice topological orders, then orders that respect the stages found.
 
-As ``partita.problems.throughput.solvers.incumbent``. Under GPipe's objective a target T is tried as a few boxes a + b = T: at
+As ``problems.throughput.solvers.incumbent``. Under GPipe's objective a target T is tried as a few boxes a + b = T: at
 the shares of forward load of the best split so far, of all work, and nearby.
 """
 

@@ -1,6 +1,7 @@
 """What a set of devices can still take, for every line that bounds work; and the bounds that follow.
 
-As ``partita.problems.throughput.solvers.remaining_capacity``: for any y ≥ 0 over the kinds, a remainder that fits on r_k devices of kind k
+As ``problems.throughput.solvers.remaining_capacity``: for any y ≥ 0 over the kinds, a remainder that fits on r_k
+devices of kind k
 satisfies Σ_v min_k y_k·t_vk + Σ_e min_k y_k·c_ek ≤ Σ_k y_k·r_k·limit. This holds for each line with work by itself:
 
 - *Overlapping communication*: t is work alone, and nets weigh nothing.
