@@ -187,17 +187,17 @@ def solve_row(folder: Path, number: int) -> dict[str, object]:
 
     from partita.problems.hybrid.evaluate import evaluate
     from partita.problems.hybrid.solvers.exact import HybridExact
-    from partita.problems.hybrid.solvers.protocol import HybridOptions
-    from partita.run.result import Monitor
+    from partita.problems.hybrid.solvers.protocol import Options
+    from partita.run.monitor import Monitor
 
     model, sync, devices, gib, microbatches, _ = ROWS[number]
     small = load(folder, BERT, 8, 8, 512, BATCH)
-    HybridExact().solve(small, HybridOptions(), Monitor(300.0))
+    HybridExact().solve(small, Options(), Monitor(300.0))
     problem = load(folder, model, devices, gib, microbatches, sync)
     seconds = []
     for _ in range(3):
         monitor = Monitor(300.0)
-        outcome = HybridExact().solve(problem, HybridOptions(), monitor)
+        outcome = HybridExact().solve(problem, Options(), monitor)
         seconds.append(monitor.elapsed_s)
     worth = None if outcome.plan is None else evaluate(problem, outcome.plan)
     assert worth is None or worth.feasible, worth.violations

@@ -36,7 +36,7 @@ PUBLISHED = {
 CHILD = """
 import json, resource, sys, time
 import partita
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.protocol import Options

@@ -26,7 +26,7 @@ from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, SavedTensor, Schedule, Tensor, ThroughputProblem
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.protocol import Options
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from throughput_contiguous import write
 
 INCEPTION, BERT = "layer-inceptionv3_inference", "operator-bert_l-12_inference"

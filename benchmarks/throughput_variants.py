@@ -33,7 +33,7 @@ CHILD = """
 import json, resource, sys
 import msgspec
 import partita
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.protocol import Options

@@ -9,9 +9,9 @@ import subprocess
 import sys
 import time
 
+from partita.problems.hybrid.options import Options as HybridOptions
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
-from partita.problems.hybrid.solvers.protocol import HybridOptions
 from partita.problems.throughput.baselines import DEFAULT_BASELINES
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound
@@ -20,7 +20,7 @@ from partita.problems.throughput.plan import Contiguity
 from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
 from partita.problems.throughput.solvers import DEFAULT_SOLVERS
 from partita.problems.throughput.solvers.protocol import Options, Solver
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["main"]
 

@@ -18,7 +18,8 @@ from partita.problems.throughput.bounds.protocol import BoundMethod
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, ThroughputProblem
 from partita.problems.throughput.solvers.protocol import Options
-from partita.run.result import Bound, Monitor
+from partita.run.monitor import Monitor
+from partita.run.result import Bound
 from strategies import examples, random_problem, throughput_problems
 
 BOUNDS: tuple[BoundMethod, ...] = partita.problems.throughput.proving.ALL_BOUNDS
@@ -40,8 +41,8 @@ def compute(component: BoundMethod, problem: ThroughputProblem, monitor: Monitor
     bound = component.bound(problem, monitor)
     assert msgspec.json.encode(problem) == before, "the problem was changed"
     assert bound.method == component.name
-    assert bound.valid_for in ("acyclic", "free")
-    assert component.valid_for == "acyclic" or bound.valid_for == "free"
+    assert bound.scope in ("acyclic", "free")
+    assert component.scope == "acyclic" or bound.scope == "free"
     assert not math.isnan(bound.value)
     return bound
 
@@ -51,7 +52,7 @@ def check(component: BoundMethod, problem: ThroughputProblem, monitor: Monitor) 
     bound = compute(component, problem, monitor)
     if bound is None:
         return
-    optimum = brute_force.best(problem, bound.valid_for)
+    optimum = brute_force.best(problem, bound.scope)
     if math.isinf(bound.value):
         assert bound.value > 0
         assert optimum is None, f"infinite says that there is no plan, but there is one with objective {optimum}"

@@ -19,7 +19,7 @@ from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Contiguity
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.problems.throughput.solvers.protocol import Options, Outcome, Solver
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from strategies import examples, random_problem, throughput_problems
 
 SOLVERS: tuple[Solver, ...] = partita.problems.throughput.solvers.DEFAULT_SOLVERS

@@ -50,10 +50,10 @@ def bound(file: str, method: str | None, time_limit: float, as_json: bool, **rea
                 "stop_reason": "finished",
                 "unit": problem.unit,
                 "method": found.method,
-                "valid_for": found.valid_for,
+                "valid_for": found.scope,
                 "runtime_s": found.runtime_s,
                 "methods": [
-                    {"method": b.method, "bound": b.value, "valid_for": b.valid_for, "runtime_s": b.runtime_s}
+                    {"method": b.method, "bound": b.value, "valid_for": b.scope, "runtime_s": b.runtime_s}
                     for b in parts
                 ],
                 "problem": {"name": problem.name},
@@ -64,7 +64,7 @@ def bound(file: str, method: str | None, time_limit: float, as_json: bool, **rea
         _show(parts, problem.unit)
     stream = sys.stdout if sys.stdout.isatty() else sys.stderr
     value = format_time(found.value, problem.unit)
-    print(f"no {found.valid_for} split is better than {value} ({found.method}, {found.runtime_s:.2f} s)", file=stream)
+    print(f"no {found.scope} split is better than {value} ({found.method}, {found.runtime_s:.2f} s)", file=stream)
     return 0
 
 
@@ -81,6 +81,6 @@ def _show(parts: Sequence[Bound], unit: str) -> None:
     best = 0.0
     for part in parts:
         value = format_time(part.value, unit) if part.value > best else "no more"
-        table.add_row(part.method, value, f"{part.valid_for} splits", f"{part.runtime_s:.2f} s")
+        table.add_row(part.method, value, f"{part.scope} splits", f"{part.runtime_s:.2f} s")
         best = max(best, part.value)
     console().print(table)

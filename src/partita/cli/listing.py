@@ -53,10 +53,10 @@ def bounds(as_json: bool) -> int:
 @_json_option
 def baselines(as_json: bool) -> int:
     """List the baselines: what people do by hand. Those for hybrid plans come last."""
-    from partita.problems.hybrid.baselines import DEFAULT_RECIPES
+    from partita.problems.hybrid.baselines import DEFAULT_BASELINES as RECIPES
     from partita.problems.throughput.baselines import DEFAULT_BASELINES
 
-    families: dict[str, Iterable[Any]] = {"throughput": DEFAULT_BASELINES, "hybrid": DEFAULT_RECIPES}
+    families: dict[str, Iterable[Any]] = {"throughput": DEFAULT_BASELINES, "hybrid": RECIPES}
     if as_json:
         rows = [
             {"name": found.name, "summary": found.summary, "objective": objective}
@@ -68,7 +68,7 @@ def baselines(as_json: bool) -> int:
     _print(
         [
             *((c.name, c.summary) for c in DEFAULT_BASELINES),
-            *((c.name, f"hybrid: {c.summary}") for c in DEFAULT_RECIPES),
+            *((c.name, f"hybrid: {c.summary}") for c in RECIPES),
         ]
     )
     return 0

@@ -17,7 +17,8 @@ from partita.problems.throughput.sample_latency import Pipeline, pipeline_of
 from partita.problems.throughput.solvers.protocol import Options
 from partita.problems.throughput.working_memory import ordered_plan
 from partita.run.interrupt import interruptible
-from partita.run.result import OPTIMALITY_GAP, Event, Monitor, Result, Statistics, Status, StopReason, relative_gap
+from partita.run.monitor import Monitor
+from partita.run.result import OPTIMALITY_GAP, Event, Result, Statistics, Status, StopReason, relative_gap
 from partita.units import TOLERANCE
 
 __all__ = ["BASELINE_TIME_S", "Comparison", "adopt_better", "best_of", "compare", "judge_plan"]

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from partita.conductor.hybrid_pipeline import HybridResult
 from partita.errors import DisagreementError
-from partita.problems.hybrid.baselines import DEFAULT_RECIPES
-from partita.problems.hybrid.baselines.protocol import RecipeOptions
+from partita.problems.hybrid.baselines import DEFAULT_BASELINES
 from partita.problems.hybrid.evaluate import HybridEvaluation, evaluate
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.step_time import StepTime, step_time
 from partita.run.interrupt import interruptible
-from partita.run.result import OPTIMALITY_GAP, Event, Monitor, Statistics, Status, StopReason, relative_gap
+from partita.run.monitor import Monitor
+from partita.run.result import OPTIMALITY_GAP, Event, Statistics, Status, StopReason, relative_gap
 from partita.units import TOLERANCE
 
 __all__ = ["RECIPE_TIME_S", "HybridRow", "adopt_better_hybrid", "compare_hybrid", "judge_hybrid"]
@@ -101,14 +102,12 @@ def compare_hybrid(
     """
     if problem.hierarchy is not None:
         machine_devices = problem.devices_per_machine
-    options = RecipeOptions(
-        machine_devices=8 if machine_devices is None else machine_devices, seed=seed, threads=threads
-    )
+    options = Options(machine_devices=8 if machine_devices is None else machine_devices, seed=seed, threads=threads)
     rows = []
-    for recipe in DEFAULT_RECIPES:
+    for recipe in DEFAULT_BASELINES:
         monitor = Monitor(time_limit_s)
         with interruptible(monitor):
-            outcome = recipe.plan(problem, options, monitor)
+            outcome = recipe.solve(problem, options, monitor)
         if outcome.plan is None:
             row = HybridRow(recipe.name, recipe.summary, None, None, None, monitor.elapsed_s, outcome.reason)
         else:

@@ -9,9 +9,10 @@ from partita.problems.hybrid.evaluate import HybridEvaluation, evaluate
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
-from partita.problems.hybrid.solvers.protocol import HybridOptions, HybridOutcome, HybridSolver
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.run.interrupt import interruptible
-from partita.run.result import OPTIMALITY_GAP, Bound, Monitor, Progress, Result, Status, relative_gap
+from partita.run.monitor import Monitor
+from partita.run.result import OPTIMALITY_GAP, Bound, Progress, Result, Status, relative_gap
 from partita.units import TOLERANCE
 
 __all__ = ["HybridResult", "bound_hybrid", "find_hybrid_solver", "solve_hybrid"]
@@ -19,7 +20,7 @@ __all__ = ["HybridResult", "bound_hybrid", "find_hybrid_solver", "solve_hybrid"]
 HybridResult = Result[HybridProblem, HybridPlan, HybridEvaluation]
 
 
-def find_hybrid_solver(name: str | None) -> HybridSolver:
+def find_hybrid_solver(name: str | None) -> Solver:
     """A hybrid solver by name; None is the default.
 
     Raises
@@ -48,7 +49,7 @@ def solve_hybrid(
     if time_limit_s is not None and not time_limit_s > 0:
         raise InputError(f"the time limit is {time_limit_s}; it must be positive")
     chosen = find_hybrid_solver(solver)
-    options = HybridOptions(seed=seed, threads=threads)
+    options = Options(seed=seed, threads=threads)
     refusal = chosen.supports(problem, options)
     if refusal is not None:
         raise UnsupportedError(f"solver {chosen.name}: {refusal}")
@@ -64,7 +65,7 @@ def solve_hybrid(
 
 
 def _judge(
-    problem: HybridProblem, solver: HybridSolver, outcome: HybridOutcome, options: HybridOptions, monitor: Monitor
+    problem: HybridProblem, solver: Solver, outcome: Outcome, options: Options, monitor: Monitor
 ) -> HybridResult:
     """Evaluate what a solver hands back, and say only what is proven."""
     bound = None

@@ -25,7 +25,8 @@ from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step_time import StepTime, step_time
 from partita.run.interrupt import interruptible
-from partita.run.result import OPTIMALITY_GAP, Bound, Monitor, Progress, Status, StopReason, relative_gap
+from partita.run.monitor import Monitor
+from partita.run.result import OPTIMALITY_GAP, Bound, Progress, Status, StopReason, relative_gap
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster

@@ -22,15 +22,8 @@ from partita.problems.throughput.solvers import DEFAULT_FOR, DEFAULT_SOLVERS
 from partita.problems.throughput.solvers.protocol import Options, Outcome, Solver
 from partita.problems.throughput.working_memory import ordered_plan
 from partita.run.interrupt import interruptible
-from partita.run.result import (
-    OPTIMALITY_GAP,
-    Bound,
-    Monitor,
-    Progress,
-    Result,
-    Status,
-    relative_gap,
-)
+from partita.run.monitor import Monitor
+from partita.run.result import OPTIMALITY_GAP, Bound, Progress, Result, Status, relative_gap
 from partita.units import TOLERANCE
 
 if TYPE_CHECKING:
@@ -210,7 +203,7 @@ def _judge(
             gap = relative_gap(evaluation.objective, None if bound is None else bound.value)
             status = Status.OPTIMAL if gap is not None and gap <= OPTIMALITY_GAP else Status.FEASIBLE
             if bound is not None:
-                bound = Bound(min(bound.value, evaluation.objective), bound.method, bound.valid_for, bound.runtime_s)
+                bound = Bound(min(bound.value, evaluation.objective), bound.method, bound.scope, bound.runtime_s)
     elif outcome.infeasible:
         status = Status.INFEASIBLE
     return Result(

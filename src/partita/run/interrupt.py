@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["interruptible"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -12,7 +11,6 @@ __all__ = [
     "OPTIMALITY_GAP",
     "Bound",
     "Event",
-    "Monitor",
     "Progress",
     "Result",
     "Statistics",
@@ -51,18 +49,18 @@ class Bound:
     Attributes
     ----------
     value
-        No plan of the kind described by ``valid_for`` has a smaller objective.
+        No plan within ``scope`` has a smaller objective.
     method
         The bound's name.
-    valid_for
-        The contiguity it holds for: ``acyclic`` (acyclic splits only) or ``free`` (any split, so acyclic ones too).
+    scope
+        The plans it holds for, in the words of the problem; empty for all of them.
     runtime_s
         Wall time it took.
     """
 
     value: float
     method: str
-    valid_for: str
+    scope: str = ""
     runtime_s: float = 0.0
 
 
@@ -95,90 +93,6 @@ class Statistics:
             ],
             "counters": dict(sorted(self.counters.items())),
         }
-
-
-class Monitor:
-    """The clock, the history and the stop button of one run.
-
-    Parameters
-    ----------
-    time_limit_s
-        Wall time after which ``stopping`` turns true; None for no limit.
-    progress
-        Called with every new event.
-    target
-        Stop as soon as a plan at most this good is known.
-    """
-
-    def __init__(
-        self, time_limit_s: float | None = None, progress: Progress | None = None, target: float | None = None
-    ) -> None:
-        self.started = time.perf_counter()
-        self.time_limit_s = time_limit_s
-        self.progress = progress
-        self.target = target
-        self.statistics = Statistics()
-        self.objective: float | None = None
-        self.bound: float | None = None
-        self._interrupted = False
-
-    @property
-    def elapsed_s(self) -> float:
-        """Wall time since the run began."""
-        return time.perf_counter() - self.started
-
-    @property
-    def remaining_s(self) -> float:
-        """Wall time left, infinite without a limit, never negative."""
-        return float("inf") if self.time_limit_s is None else max(0.0, self.time_limit_s - self.elapsed_s)
-
-    def interrupt(self) -> None:
-        """Ask the run to stop with the best it has."""
-        self._interrupted = True
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether ``interrupt`` was called."""
-        return self._interrupted
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the run should return what it has."""
-        return self._interrupted or self.remaining_s <= 0.0 or self.target_reached
-
-    @property
-    def target_reached(self) -> bool:
-        """Whether a plan as good as the target is known."""
-        return self.target is not None and self.objective is not None and self.objective <= self.target
-
-    @property
-    def gap(self) -> float | None:
-        """(objective − bound) / objective, None while either is unknown."""
-        return relative_gap(self.objective, self.bound)
-
-    def stop_reason(self, *, proved: bool = False) -> StopReason:
-        """Why a run that returns now ends."""
-        if proved:
-            return StopReason.PROVED
-        if self._interrupted:
-            return StopReason.INTERRUPTED
-        if self.target_reached:
-            return StopReason.TARGET_REACHED
-        return StopReason.TIME_LIMIT if self.remaining_s <= 0.0 else StopReason.FINISHED
-
-    def report(self, *, objective: float | None = None, bound: float | None = None, note: str = "") -> None:
-        """Record a better objective or a better bound; what is no better is ignored unless there is a note."""
-        better = objective is not None and (self.objective is None or objective < self.objective)
-        tighter = bound is not None and (self.bound is None or bound > self.bound)
-        if better:
-            self.objective = objective
-        if tighter:
-            self.bound = bound
-        if better or tighter or note:
-            event = Event(self.elapsed_s, self.objective, self.bound, note)
-            self.statistics.events.append(event)
-            if self.progress is not None:
-                self.progress(event)
 
 
 def relative_gap(objective: float | None, bound: float | None) -> float | None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.solvers import exact, memory
-from partita.problems.hybrid.solvers.protocol import HybridOptions
-from partita.run.result import Monitor
+from partita.problems.hybrid.solvers.protocol import Options
+from partita.run.monitor import Monitor
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.independent_evaluator import judge
 from problems.hybrid.strategies import hybrid_problems
@@ -22,7 +22,7 @@ EQUAL = 1e-6
 
 
 def check_against_everything(problem: HybridProblem) -> None:
-    outcome = exact.HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
+    outcome = exact.HybridExact().solve(problem, Options(), Monitor(600.0))
     expected = best_objective(problem)
     if expected is None:
         assert outcome.plan is None
@@ -73,7 +73,7 @@ def test_times_that_are_not_remembered_change_nothing(problem: HybridProblem) ->
 @settings(max_examples=40)
 def test_too_many_sets_give_a_plan_with_a_valid_bound(problem: HybridProblem) -> None:
     with mock.patch.object(exact, "MOST_SETS", 1):
-        outcome = exact.HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
+        outcome = exact.HybridExact().solve(problem, Options(), Monitor(600.0))
     expected = best_objective(problem)
     assert expected is None or not outcome.infeasible
     if outcome.plan is not None:
@@ -127,10 +127,10 @@ def test_replicas_share_out_memory() -> None:
         microbatches=6,
         layers=(Layer(id=0, configurations={1: (way,)}),),
     )
-    few = exact.HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
+    few = exact.HybridExact().solve(problem, Options(), Monitor(60.0))
     assert few.plan is None
     assert few.infeasible
-    three = exact.HybridExact().solve(problem.replace(devices=3), HybridOptions(), Monitor(60.0))
+    three = exact.HybridExact().solve(problem.replace(devices=3), Options(), Monitor(60.0))
     assert three.plan is not None
     assert three.plan.stages[0].data_parallel == 3
     found = evaluate(problem.replace(devices=3), three.plan)

@@ -18,8 +18,8 @@ from partita.problems.hybrid.report.limits import hybrid_sentences
 from partita.problems.hybrid.report.plan_table import hybrid_table, link_table, slowest_stage
 from partita.problems.hybrid.solvers import exact, memory
 from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import HybridOptions
-from partita.run.result import Monitor
+from partita.problems.hybrid.solvers.protocol import Options
+from partita.run.monitor import Monitor
 from problems.hybrid.brute_force_machines import best_objective_on_machines
 from problems.hybrid.independent_evaluator import judge
 from problems.hybrid.strategies import hybrid_problems, machine_problems
@@ -29,7 +29,7 @@ EQUAL = 1e-6
 
 
 def check_against_everything(problem: HybridProblem) -> None:
-    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
+    outcome = HybridExact().solve(problem, Options(), Monitor(600.0))
     expected = best_objective_on_machines(problem)
     if expected is None:
         assert outcome.plan is None
@@ -80,8 +80,8 @@ def test_times_that_are_not_remembered_change_nothing(problem: HybridProblem, fe
 @settings(max_examples=40)
 def test_one_machine_is_the_flat_problem(problem: HybridProblem) -> None:
     machine = Hierarchy(devices_per_machine=problem.devices, machine_bandwidth_bytes_per_unit=1e-3)
-    flat = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
-    nested = HybridExact().solve(problem.replace(hierarchy=machine), HybridOptions(), Monitor(600.0))
+    flat = HybridExact().solve(problem, Options(), Monitor(600.0))
+    nested = HybridExact().solve(problem.replace(hierarchy=machine), Options(), Monitor(600.0))
     assert flat.infeasible == nested.infeasible
     if flat.plan is not None:
         assert nested.plan is not None
@@ -118,7 +118,7 @@ def test_reports_show_the_links_between_machines() -> None:
     problem = small_machines(
         devices=4, hierarchy=Hierarchy(devices_per_machine=2, machine_bandwidth_bytes_per_unit=0.1)
     )
-    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
+    outcome = HybridExact().solve(problem, Options(), Monitor(60.0))
     assert outcome.plan is not None
     found = evaluate(problem, outcome.plan)
     assert slowest_stage(found) is None

@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.conductor.hybrid_comparison import adopt_better_hybrid, compare_hybrid
-from partita.problems.hybrid.baselines import DEFAULT_RECIPES
+from partita.problems.hybrid.baselines import DEFAULT_BASELINES
 from partita.problems.hybrid.baselines.choices import fastest_choices
 from partita.problems.hybrid.baselines.layouts import Layouts, find_blocks
-from partita.problems.hybrid.baselines.protocol import Recipe, RecipeOptions
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.problems.hybrid.report.limits import device_time, explain_slower, hybrid_sentences
-from partita.run.result import Monitor
+from partita.problems.hybrid.solvers.protocol import Options, Solver
+from partita.run.monitor import Monitor
 from partita.units import GIB
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.independent_evaluator import judge, stage_cost
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 
-every_recipe = pytest.mark.parametrize("recipe", DEFAULT_RECIPES, ids=[recipe.name for recipe in DEFAULT_RECIPES])
+every_recipe = pytest.mark.parametrize("recipe", DEFAULT_BASELINES, ids=[recipe.name for recipe in DEFAULT_BASELINES])
 
 
-def has_kind(recipe: Recipe, problem: HybridProblem, plan: HybridPlan) -> bool:
+def has_kind(recipe: Solver, problem: HybridProblem, plan: HybridPlan) -> bool:
     """Whether a plan is of the kind that the recipe's name promises."""
     stages = plan.stages
     replicas = {stage.data_parallel for stage in stages}
@@ -59,8 +59,8 @@ def has_kind(recipe: Recipe, problem: HybridProblem, plan: HybridPlan) -> bool:
 @every_recipe
 @given(problem=hybrid_problems())
 @settings(max_examples=40)
-def test_a_recipe_makes_a_plan_of_its_kind_or_says_why(recipe: Recipe, problem: HybridProblem) -> None:
-    outcome = recipe.plan(problem, RecipeOptions(machine_devices=2), Monitor(30.0))
+def test_a_recipe_makes_a_plan_of_its_kind_or_says_why(recipe: Solver, problem: HybridProblem) -> None:
+    outcome = recipe.solve(problem, Options(machine_devices=2), Monitor(30.0))
     if outcome.plan is None:
         assert outcome.reason
         return
@@ -147,8 +147,8 @@ def best_without_replicas(problem: HybridProblem) -> float | None:
 @given(problem=hybrid_problems(max_layers=4, max_devices=4))
 @settings(max_examples=40)
 def test_restricted_planners_are_exact(name: str, problem: HybridProblem) -> None:
-    (recipe,) = [recipe for recipe in DEFAULT_RECIPES if recipe.name == name]
-    outcome = recipe.plan(problem, RecipeOptions(), Monitor(30.0))
+    (recipe,) = [recipe for recipe in DEFAULT_BASELINES if recipe.name == name]
+    outcome = recipe.solve(problem, Options(), Monitor(30.0))
     less = restricted(problem, name)
     single = name in ("no data parallelism", "pure pipeline")
     expected = None if less is None else (best_without_replicas if single else best_objective)(less)
@@ -190,8 +190,8 @@ def test_blocks_are_found_between_the_ends() -> None:
 
 
 def plan_of(name: str, problem: HybridProblem, machine: int = 8) -> HybridPlan:
-    (recipe,) = [recipe for recipe in DEFAULT_RECIPES if recipe.name == name]
-    outcome = recipe.plan(problem, RecipeOptions(machine_devices=machine), Monitor(30.0))
+    (recipe,) = [recipe for recipe in DEFAULT_BASELINES if recipe.name == name]
+    outcome = recipe.solve(problem, Options(machine_devices=machine), Monitor(30.0))
     assert outcome.plan is not None, outcome.reason
     return outcome.plan
 
@@ -208,8 +208,8 @@ def test_megatron(machine: int, memory: float | None, expected: list[tuple[int, 
 
 
 def test_what_does_not_fit_is_said_with_bytes() -> None:
-    (recipe,) = [recipe for recipe in DEFAULT_RECIPES if recipe.name == "pure data parallel"]
-    outcome = recipe.plan(transformer(4).replace(memory_bytes=6.0), RecipeOptions(), Monitor(30.0))
+    (recipe,) = [recipe for recipe in DEFAULT_BASELINES if recipe.name == "pure data parallel"]
+    outcome = recipe.solve(transformer(4).replace(memory_bytes=6.0), Options(), Monitor(30.0))
     assert outcome.plan is None
     assert outcome.reason == (
         "its smallest setting (1 stage, data 1, tensor 1) needs 4 B more on a device than the 6 B there are"

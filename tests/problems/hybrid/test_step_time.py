@@ -13,9 +13,9 @@ from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import HybridOptions
+from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.step_time import step_time
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from problems.hybrid.strategies import hybrid_problems
 
 
@@ -106,7 +106,7 @@ def test_equal_stages_take_just_that(depth: int, time: int, replicas: int, batch
 @given(hybrid_problems())
 @settings(max_examples=100)
 def test_a_step_is_never_shorter_than_the_objective_says(problem: HybridProblem) -> None:
-    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(30.0))
+    outcome = HybridExact().solve(problem, Options(), Monitor(30.0))
     if outcome.plan is None:
         return
     evaluation = evaluate(problem, outcome.plan)

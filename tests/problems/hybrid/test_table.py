@@ -11,9 +11,9 @@ from partita.errors import UnsupportedError
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import HybridOptions
+from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.table import best_times
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from problems.hybrid.strategies import hybrid_problems
 
 
@@ -31,7 +31,7 @@ def test_every_entry_is_what_a_search_finds(problem: HybridProblem) -> None:
         # Once per batch, N is in the formula as well, so only its own column can be searched.
         for s in [width] if problem.weight_sync_per_batch else range(1, width + 1):
             changed = problem.replace(devices=devices, microbatches=problem.microbatches if s == width else s)
-            outcome = HybridExact().solve(changed, HybridOptions(), Monitor(600.0))
+            outcome = HybridExact().solve(changed, Options(), Monitor(600.0))
             if outcome.plan is None:
                 assert outcome.infeasible
                 assert math.isinf(table[devices, s])

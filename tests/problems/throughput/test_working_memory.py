@@ -37,7 +37,8 @@ from partita.problems.throughput.solvers.variants.objective_decision import Targ
 from partita.problems.throughput.solvers.variants.prepared import prepare_variant
 from partita.problems.throughput.solvers.variants.remaining_capacity import lower_bounds
 from partita.problems.throughput.working_memory import best_order, order_violation, ordered_plan, peak_of_order
-from partita.run.result import Monitor, Status
+from partita.run.monitor import Monitor
+from partita.run.result import Status
 
 
 def make_problem(seed: int, most: int = 5, **changes: object) -> ThroughputProblem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from partita.problems.hybrid.problem import HybridProblem, Layer
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from partita.units import format_bytes, leq
 
 __all__ = ["explain_infeasible"]
@@ -106,7 +106,7 @@ def _smallest_machines(problem: HybridProblem, clock: Monitor) -> str | None:
     The batch stays as it is, so that some problems have no plan with any number of machines.
     """
     from partita.problems.hybrid.solvers.exact import HybridExact
-    from partita.problems.hybrid.solvers.protocol import HybridOptions
+    from partita.problems.hybrid.solvers.protocol import Options
 
     assert problem.hierarchy is not None
     size = problem.hierarchy.devices_per_machine
@@ -115,7 +115,7 @@ def _smallest_machines(problem: HybridProblem, clock: Monitor) -> str | None:
 
     def fits(machines: int) -> bool | None:
         monitor = Monitor(max(0.05, clock.remaining_s / 2), target=math.inf)
-        outcome = HybridExact().solve(problem.replace(devices=machines * size), HybridOptions(), monitor)
+        outcome = HybridExact().solve(problem.replace(devices=machines * size), Options(), monitor)
         return None if outcome.plan is None and not outcome.infeasible else outcome.plan is not None
 
     # A machine may not be full yet.
@@ -140,7 +140,7 @@ def _smallest_memory(problem: HybridProblem, clock: Monitor) -> tuple[float, str
     """Bisect the memory of a device."""
     from partita.problems.hybrid.evaluate import evaluate
     from partita.problems.hybrid.solvers.exact import HybridExact
-    from partita.problems.hybrid.solvers.protocol import HybridOptions
+    from partita.problems.hybrid.solvers.protocol import Options
 
     if problem.memory_bytes is None:
         return None
@@ -149,7 +149,7 @@ def _smallest_memory(problem: HybridProblem, clock: Monitor) -> tuple[float, str
         size = (low + high) / 2 if math.isfinite(high) else math.inf
         changed = problem.replace(memory_bytes=size)
         monitor = Monitor(max(0.05, clock.remaining_s / 2), target=math.inf)
-        outcome = HybridExact().solve(changed, HybridOptions(), monitor)
+        outcome = HybridExact().solve(changed, Options(), monitor)
         if outcome.plan is not None:
             used = max(stage.memory_bytes for stage in evaluate(changed, outcome.plan).stages)
             high = min(size, used)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import Operator, ThroughputProblem
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from partita.units import format_bytes
 
 __all__ = ["Probe", "explain_infeasible"]

@@ -24,7 +24,8 @@ from partita.problems.throughput.solvers.combined import IDEALS, Combined, combi
 from partita.problems.throughput.solvers.driver import run_in_background
 from partita.problems.throughput.solvers.ideals import IdealsBound
 from partita.problems.throughput.solvers.protocol import Options, Outcome, Solver
-from partita.run.result import Bound, Monitor
+from partita.run.monitor import Monitor
+from partita.run.result import Bound
 
 __all__ = ["ALL_BOUNDS", "Proof", "prove"]
 
@@ -55,19 +56,6 @@ class Proof:
     methods: tuple[Bound, ...]
     objective: float | None = None
     infeasible: bool = False
-
-
-class _Part(Monitor):
-    """The clock of a part of a run; it stops when the whole run does."""
-
-    def __init__(self, whole: Monitor, seconds: float) -> None:
-        super().__init__(None if np.isinf(seconds) else seconds)
-        self.whole = whole
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the part or the whole should return what it has."""
-        return super().stopping or self.whole.stopping
 
 
 def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof:
@@ -108,14 +96,14 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     if not knowledge.done:
         left = monitor.remaining_s / (2 if reloads else 1)
         run_hierarchy(knowledge, HIERARCHY, None if np.isinf(left) else left)
-        valid = {method.name: method.valid_for for method in HIERARCHY}
+        valid = {method.name: method.scope for method in HIERARCHY}
         merged = _contracted(problem, knowledge)
         for name, proven, seconds in knowledge.proven:
             parts.append(Bound(proven, name, "acyclic" if merged else valid[name], seconds))
     if reloads and not knowledge.done:
         started = monitor.elapsed_s
         proven = STREAMING.prove(problem, monitor, knowledge.value)
-        parts.append(Bound(proven, STREAMING.name, STREAMING.valid_for, monitor.elapsed_s - started))
+        parts.append(Bound(proven, STREAMING.name, STREAMING.scope, monitor.elapsed_s - started))
         knowledge.raise_bound(proven, STREAMING.name)
     if not knowledge.done:
         again, better = _search(problem, search, monitor, monitor.remaining_s)
@@ -139,7 +127,7 @@ def _combined(problem: ThroughputProblem, monitor: Monitor) -> Proof:
     best = Bound(driver.bound, driver.proven_by, "acyclic", monitor.elapsed_s)
     parts = []
     if driver.knowledge is not None:
-        valid = {method.name: method.valid_for for method in HIERARCHY}
+        valid = {method.name: method.scope for method in HIERARCHY}
         merged = _contracted(problem, driver.knowledge)
         rows: dict[str, tuple[float, float]] = {}
         for name, proven, seconds in driver.knowledge.proven:
@@ -156,7 +144,7 @@ def _search(
     problem: ThroughputProblem, search: Solver, monitor: Monitor, seconds: float
 ) -> tuple[Outcome, Bound | None]:
     """A run of the search and the bound it proves."""
-    own = _Part(monitor, seconds)
+    own = monitor.part(seconds)
     outcome = search.solve(problem, Options(), own)
     bound = None if outcome.bound is None else Bound(outcome.bound, search.name, "acyclic", own.elapsed_s)
     return outcome, bound

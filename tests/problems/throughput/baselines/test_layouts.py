@@ -18,7 +18,7 @@ from partita.problems.throughput.baselines.torchtitan import TorchTitan
 from partita.problems.throughput.baselines.vllm import Vllm
 from partita.problems.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
 from partita.problems.throughput.solvers.protocol import Options, Solver
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 
 def transformer(blocks: int, devices: int) -> ThroughputProblem:

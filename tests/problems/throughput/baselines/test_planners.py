@@ -24,7 +24,8 @@ from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, Th
 from partita.problems.throughput.solvers.dpl import Dpl, fixed_orders
 from partita.problems.throughput.solvers.prepared import prepare
 from partita.problems.throughput.solvers.protocol import Options
-from partita.run.result import Bound, Monitor, Status
+from partita.run.monitor import Monitor
+from partita.run.result import Bound, Status
 from strategies import examples, throughput_problems
 
 

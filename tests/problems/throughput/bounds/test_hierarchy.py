@@ -21,7 +21,7 @@ from partita.problems.throughput.bounds.scheduler import run_hierarchy
 from partita.problems.throughput.bounds.simple import SimpleBound
 from partita.problems.throughput.bounds.uniform import Uniform, uniform
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from strategies import examples, throughput_problems
 
 #: Rounding; the values of test problems are at least a quarter apart.
@@ -138,7 +138,7 @@ OWN = (SimpleBound(), NodeBound(), FreeNodeBound(), ChargeBound())
 def test_never_above_the_optimum(method: HierarchyBound, problem: ThroughputProblem) -> None:
     found = method.bound(problem, Monitor(5.0))
     assert found.method == method.name
-    optimum = brute_force.best(problem, found.valid_for)
+    optimum = brute_force.best(problem, found.scope)
     assert optimum is not None
     assert found.value <= optimum * (1 + SLACK) + SLACK
 

@@ -11,7 +11,8 @@ from partita.mip.solve import available
 from partita.problems.throughput.free.instance import free_instance, refusal
 from partita.problems.throughput.free.search import Best, search
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.run.result import Monitor, Status
+from partita.run.monitor import Monitor
+from partita.run.result import Status
 from strategies import throughput_problems
 
 PROBLEMS = throughput_problems(schedules=("inference", "1f1b", "gpipe"), recompute=False)

@@ -20,7 +20,7 @@ from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import DeviceKind, Operator
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.protocol import Options, Solver
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 SOLVERS: tuple[Solver, ...] = (PartitionAnnealing(), RandomOrders(), Evolution(), Arrangement())
 

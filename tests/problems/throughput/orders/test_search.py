@@ -22,7 +22,7 @@ from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
 from partita.problems.throughput.solvers.protocol import Options, Solver
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from strategies import examples, throughput_problems
 
 SOLVERS: tuple[Solver, ...] = (PartitionAnnealing(), RandomOrders(), Evolution(), Arrangement())

@@ -27,7 +27,7 @@ from partita.problems.throughput.solvers.driver import run_in_background
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.prepared import prepare
 from partita.problems.throughput.solvers.protocol import Options, Outcome
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from strategies import examples, throughput_problems
 
 uniform_problems = throughput_problems(

@@ -17,7 +17,7 @@ from partita.problems.throughput.solvers.prepared import prepare
 from partita.problems.throughput.solvers.protocol import Options, Outcome
 from partita.problems.throughput.solvers.slicing import Slicing
 from partita.problems.throughput.variants import variants_of
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from strategies import random_problem, throughput_problems
 
 

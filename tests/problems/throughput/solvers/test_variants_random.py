@@ -19,7 +19,7 @@ from partita.problems.throughput.solvers.variants.decision import VariantSearche
 from partita.problems.throughput.solvers.variants.objective_decision import Target
 from partita.problems.throughput.solvers.variants.prepared import prepare_variant
 from partita.problems.throughput.solvers.variants.remaining_capacity import lower_bounds
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from strategies import throughput_problems
 
 GPIPE = {"schedules": ("gpipe",), "training": True}

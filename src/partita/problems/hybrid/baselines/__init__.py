@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from partita.problems.hybrid.baselines.equal_stages import EqualStages, EqualStagesNoTensor
 from partita.problems.hybrid.baselines.megatron import Megatron
-from partita.problems.hybrid.baselines.protocol import Recipe
 from partita.problems.hybrid.baselines.restricted import NoDataParallel, NoRecomputation, NoTensorParallel, PurePipeline
 from partita.problems.hybrid.baselines.single_stage import PureDataParallel, PureTensorParallel
+from partita.problems.hybrid.solvers.protocol import Solver
 
-__all__ = ["DEFAULT_RECIPES"]
+__all__ = ["DEFAULT_BASELINES"]
 
 #: By hand first, then the restricted planners.
-DEFAULT_RECIPES: tuple[Recipe, ...] = (
+DEFAULT_BASELINES: tuple[Solver, ...] = (
     PureDataParallel(),
     PureTensorParallel(),
     PurePipeline(),

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from partita.problems.hybrid.baselines.layouts import Blocks, Layouts, Row, find_blocks, replica_degrees
-from partita.problems.hybrid.baselines.protocol import RecipeOptions, RecipeOutcome
+from partita.problems.hybrid.baselines.recipe import Recipe
 from partita.problems.hybrid.problem import HybridProblem
-from partita.run.result import Monitor
+from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.run.monitor import Monitor
 
 __all__ = ["EqualStages", "EqualStagesNoTensor", "divisors", "equal_rows", "shortest_step"]
 
@@ -44,14 +45,14 @@ def equal_rows(
     ]
 
 
-class EqualStages:
+class EqualStages(Recipe):
     """The best of all equal stages."""
 
     name: ClassVar[str] = "equal stages"
     summary: ClassVar[str] = "equal blocks per stage, the best stages and degrees for all (Piper's equi)"
     tensor: ClassVar[bool] = True
 
-    def plan(self, problem: HybridProblem, options: RecipeOptions, monitor: Monitor) -> RecipeOutcome:
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """Try every number of stages that divides the blocks with every pair of degrees."""
         layouts = Layouts(problem)
         degrees = problem.degrees() if self.tensor else [1]
@@ -66,7 +67,7 @@ class EqualStagesNoTensor(EqualStages):
     tensor: ClassVar[bool] = False
 
 
-def shortest_step(problem: HybridProblem, monitor: Monitor) -> RecipeOutcome:
+def shortest_step(problem: HybridProblem, monitor: Monitor) -> Outcome:
     """Of all equal stages those with the shortest step, fill and drain included."""
     layouts = Layouts(problem)
     return layouts.best(_every(problem, find_blocks(layouts), problem.degrees()), monitor, by_step=True)

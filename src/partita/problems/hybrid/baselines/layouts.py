@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import rustworkx
 
 from partita.problems.hybrid.baselines.choices import fastest_choices, least_memory
-from partita.problems.hybrid.baselines.protocol import RecipeOutcome
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.solvers.protocol import Outcome
 from partita.problems.hybrid.step_time import step_time
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 from partita.units import TOLERANCE, format_bytes
 
 __all__ = ["Blocks", "Layouts", "Row", "find_blocks", "place", "replica_degrees"]
@@ -98,7 +98,7 @@ class Layouts:
                 stages.append(found)
         return missing if missing > 0 else HybridPlan(stages=tuple(stages))
 
-    def best(self, layouts: Iterable[Sequence[Row]], monitor: Monitor, *, by_step: bool = False) -> RecipeOutcome:
+    def best(self, layouts: Iterable[Sequence[Row]], monitor: Monitor, *, by_step: bool = False) -> Outcome:
         """The best plan among layouts by the evaluator; without one the reason nearest to a plan.
 
         With ``by_step`` the best is the one with the shortest step, not the one with the best objective.
@@ -125,7 +125,7 @@ class Layouts:
                     best, value = plan, worth
                 elif not found.feasible and math.isinf(missing):
                     reason = found.violations[0]
-        return RecipeOutcome(best, "" if best is not None else reason)
+        return Outcome(best, reason="" if best is not None else reason)
 
     def _stage(self, row: Row, in_flight: int) -> HybridStage | str | float:
         degree = row.tensor_parallel

@@ -11,9 +11,10 @@ from typing import ClassVar
 
 from partita.problems.hybrid.baselines.equal_stages import divisors, equal_rows
 from partita.problems.hybrid.baselines.layouts import Layouts, find_blocks, replica_degrees
-from partita.problems.hybrid.baselines.protocol import RecipeOptions, RecipeOutcome
+from partita.problems.hybrid.baselines.recipe import Recipe, machine_devices
 from partita.problems.hybrid.problem import HybridProblem
-from partita.run.result import Monitor
+from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.run.monitor import Monitor
 
 __all__ = ["Megatron"]
 
@@ -21,23 +22,23 @@ __all__ = ["Megatron"]
 _MOST = 8
 
 
-class Megatron:
+class Megatron(Recipe):
     """Tensor parallelism inside the machine, then pipeline for memory, then data parallelism."""
 
     name: ClassVar[str] = "Megatron's recipe"
     summary: ClassVar[str] = "tensor parallel in a machine, as few pipeline stages as fit, the rest data parallel"
 
-    def plan(self, problem: HybridProblem, options: RecipeOptions, monitor: Monitor) -> RecipeOutcome:
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """The first number of stages that fits and leaves no device idle; without one, the first that fits."""
         layouts = Layouts(problem)
         blocks = find_blocks(layouts)
         shared = set.intersection(*(set(layer.configurations) for layer in layouts.order))
-        most = min(_MOST, options.machine_devices, problem.devices)
+        most = min(_MOST, machine_devices(problem, options), problem.devices)
         degree = max((t for t in shared if t <= most), default=None)
         if degree is None:
-            return RecipeOutcome(None, f"the layers share no tensor-parallel degree up to {most}")
+            return Outcome(None, reason=f"the layers share no tensor-parallel degree up to {most}")
         reason = ""
-        first: RecipeOutcome | None = None
+        first: Outcome | None = None
         for stages in divisors(blocks.count):
             replicas = replica_degrees(
                 problem, min(problem.devices // (stages * degree), problem.microbatches // stages), every=1
@@ -53,4 +54,4 @@ class Megatron:
                 return outcome
             else:
                 first = first or outcome
-        return first or RecipeOutcome(None, reason)
+        return first or Outcome(None, reason=reason)

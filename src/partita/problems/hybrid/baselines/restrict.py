@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from partita.problems.hybrid.baselines.protocol import RecipeOptions, RecipeOutcome
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import HybridOptions
-from partita.run.result import Monitor
+from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.run.monitor import Monitor
 
 __all__ = ["fastest_only", "solve_restricted", "tensor_degree_only", "without_replicas"]
 
@@ -83,8 +82,8 @@ def _with_layers(
 
 
 def solve_restricted(
-    restricted: HybridProblem, options: RecipeOptions, monitor: Monitor, *, replicas: bool = True
-) -> RecipeOutcome:
+    restricted: HybridProblem, options: Options, monitor: Monitor, *, replicas: bool = True
+) -> Outcome:
     """The exact solver's plan for a restricted problem, which is a plan of the original one as well.
 
     Parameters
@@ -96,12 +95,12 @@ def solve_restricted(
     replicas
         False: a plan with data-parallel degrees above 1 is no answer.
     """
-    outcome = HybridExact().solve(restricted, HybridOptions(seed=options.seed, threads=options.threads), monitor)
+    outcome = HybridExact().solve(restricted, Options(seed=options.seed, threads=options.threads), monitor)
     plan: HybridPlan | None = outcome.plan
     if plan is not None and not replicas and any(stage.data_parallel > 1 for stage in plan.stages):
         plan = None
     if plan is not None:
-        return RecipeOutcome(plan)
+        return Outcome(plan)
     if outcome.infeasible or outcome.plan is not None:
-        return RecipeOutcome(None, "no plan of this kind fits")
-    return RecipeOutcome(None, "no plan was found in the time given")
+        return Outcome(None, reason="no plan of this kind fits")
+    return Outcome(None, reason="no plan was found in the time given")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from partita.problems.hybrid.baselines.protocol import RecipeOptions, RecipeOutcome
+from partita.problems.hybrid.baselines.recipe import Recipe
 from partita.problems.hybrid.baselines.restrict import (
     fastest_only,
     solve_restricted,
@@ -15,56 +15,57 @@ from partita.problems.hybrid.baselines.restrict import (
     without_replicas,
 )
 from partita.problems.hybrid.problem import HybridProblem
-from partita.run.result import Monitor
+from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.run.monitor import Monitor
 
 __all__ = ["NoDataParallel", "NoRecomputation", "NoTensorParallel", "PurePipeline"]
 
 
-class NoDataParallel:
+class NoDataParallel(Recipe):
     """The best plan with d = 1 in every stage."""
 
     name: ClassVar[str] = "no data parallelism"
     summary: ClassVar[str] = "the best plan without replicas (Piper's no DP)"
 
-    def plan(self, problem: HybridProblem, options: RecipeOptions, monitor: Monitor) -> RecipeOutcome:
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """Solve with weights too heavy to synchronise, then judge with the real ones."""
         return solve_restricted(without_replicas(problem), options, monitor, replicas=False)
 
 
-class NoTensorParallel:
+class NoTensorParallel(Recipe):
     """The best plan with t = 1 in every stage."""
 
     name: ClassVar[str] = "no tensor parallelism"
     summary: ClassVar[str] = "the best plan without split layers (Piper's no TP)"
 
-    def plan(self, problem: HybridProblem, options: RecipeOptions, monitor: Monitor) -> RecipeOutcome:
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """Solve with the configurations of degree 1 only."""
         restricted = tensor_degree_only(problem, 1)
         if isinstance(restricted, str):
-            return RecipeOutcome(None, restricted)
+            return Outcome(None, reason=restricted)
         return solve_restricted(restricted, options, monitor)
 
 
-class NoRecomputation:
+class NoRecomputation(Recipe):
     """The best plan in which every layer runs in its fastest way."""
 
     name: ClassVar[str] = "no recomputation"
     summary: ClassVar[str] = "the best plan that saves no memory in any layer (Piper's no AR)"
 
-    def plan(self, problem: HybridProblem, options: RecipeOptions, monitor: Monitor) -> RecipeOutcome:
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """Solve with the fastest configuration of every layer and degree only."""
         return solve_restricted(fastest_only(problem), options, monitor)
 
 
-class PurePipeline:
+class PurePipeline(Recipe):
     """The best row of stages of one device each."""
 
     name: ClassVar[str] = "pure pipeline"
     summary: ClassVar[str] = "the best stages of one device each"
 
-    def plan(self, problem: HybridProblem, options: RecipeOptions, monitor: Monitor) -> RecipeOutcome:
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """Solve without replicas and without split layers."""
         restricted = tensor_degree_only(problem, 1)
         if isinstance(restricted, str):
-            return RecipeOutcome(None, restricted)
+            return Outcome(None, reason=restricted)
         return solve_restricted(without_replicas(restricted), options, monitor, replicas=False)

@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import ClassVar
 
 from partita.problems.hybrid.baselines.layouts import Layouts, Row, replica_degrees
-from partita.problems.hybrid.baselines.protocol import RecipeOptions, RecipeOutcome
+from partita.problems.hybrid.baselines.recipe import Recipe
 from partita.problems.hybrid.problem import HybridProblem
-from partita.run.result import Monitor
+from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.run.monitor import Monitor
 
 __all__ = ["PureDataParallel", "PureTensorParallel"]
 
 
-class PureDataParallel:
+class PureDataParallel(Recipe):
     """One stage on replicas of one device."""
 
     name: ClassVar[str] = "pure data parallel"
     summary: ClassVar[str] = "the whole model on every device"
 
-    def plan(self, problem: HybridProblem, options: RecipeOptions, monitor: Monitor) -> RecipeOutcome:
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """The best number of replicas."""
         layouts = Layouts(problem)
         most = min(problem.devices, problem.microbatches)
@@ -26,16 +27,16 @@ class PureDataParallel:
         return layouts.best(rows, monitor)
 
 
-class PureTensorParallel:
+class PureTensorParallel(Recipe):
     """One stage without replicas."""
 
     name: ClassVar[str] = "pure tensor parallel"
     summary: ClassVar[str] = "every layer split over one group of devices"
 
-    def plan(self, problem: HybridProblem, options: RecipeOptions, monitor: Monitor) -> RecipeOutcome:
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """The best degree above 1; without such a degree it does not apply."""
         layouts = Layouts(problem)
         degrees = [t for t in problem.degrees() if t > 1]
         if not degrees:
-            return RecipeOutcome(None, "no layer can be split over several of the devices")
+            return Outcome(None, reason="no layer can be split over several of the devices")
         return layouts.best(([Row(0, len(layouts.order), 1, t)] for t in degrees), monitor)

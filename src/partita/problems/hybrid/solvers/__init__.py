@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import HybridSolver
+from partita.problems.hybrid.solvers.protocol import Solver
 
 __all__ = ["DEFAULT_HYBRID_SOLVERS"]
 
-DEFAULT_HYBRID_SOLVERS: tuple[HybridSolver, ...] = (HybridExact(),)
+DEFAULT_HYBRID_SOLVERS: tuple[Solver, ...] = (HybridExact(),)

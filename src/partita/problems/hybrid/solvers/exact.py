@@ -20,8 +20,8 @@ from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.machines import MachineFamily
-from partita.problems.hybrid.solvers.protocol import HybridOptions, HybridOutcome
-from partita.run.result import Monitor
+from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.run.monitor import Monitor
 
 __all__ = ["HybridExact"]
 
@@ -48,11 +48,11 @@ class HybridExact:
     name = "exact"
     summary = "plans with proof: bisection over the fewest devices per suffix set, exact choice of configurations"
 
-    def supports(self, problem: HybridProblem, options: HybridOptions) -> str | None:
+    def supports(self, problem: HybridProblem, options: Options) -> str | None:
         """Every problem; with very many suffix sets the plan comes without proof."""
         return None
 
-    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> HybridOutcome:
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """Search until proved, or until ``monitor.stopping``."""
         return _run(_Search(problem, options), monitor)
 
@@ -60,7 +60,7 @@ class HybridExact:
 class _Search:
     """State of one run; ``prove`` runs in a worker thread, the main thread reads."""
 
-    def __init__(self, problem: HybridProblem, options: HybridOptions) -> None:
+    def __init__(self, problem: HybridProblem, options: Options) -> None:
         self.problem, self.options = problem, options
         self.stop = np.zeros(1, dtype=np.int64)
         self.plan: HybridPlan | None = None
@@ -160,7 +160,7 @@ class _Search:
         )
 
 
-def _run(search: _Search, monitor: Monitor) -> HybridOutcome:
+def _run(search: _Search, monitor: Monitor) -> Outcome:
     """Run the search in a thread; watch the clock and report from this one, so that Ctrl-C and progress stay alive."""
     failure: list[BaseException] = []
     done = threading.Event()
@@ -191,7 +191,7 @@ def _run(search: _Search, monitor: Monitor) -> HybridOutcome:
     _report(search, monitor)
     monitor.statistics.counters.update(search.counters)
     bound = None if search.infeasible or search.bound <= 0 else search.bound
-    return HybridOutcome(plan=search.plan, bound=bound, infeasible=search.infeasible)
+    return Outcome(plan=search.plan, bound=bound, infeasible=search.infeasible)
 
 
 def _compiled_before() -> bool:

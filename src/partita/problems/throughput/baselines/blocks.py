@@ -20,7 +20,7 @@ from partita.problems.throughput.baselines.layers import Layers, accelerator_dev
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.protocol import Options, Outcome
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["BlockLayout", "Blocks", "find_blocks"]
 

@@ -12,7 +12,7 @@ from partita.problems.throughput.baselines.layers import accelerator_devices, pl
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.protocol import Options, Outcome
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["Scotch"]
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from partita.problems.throughput.contraction.instance import Floats, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.run.result import Bound, Monitor
+from partita.run.monitor import Monitor
+from partita.run.result import Bound
 
 __all__ = ["CapacityBound"]
 
@@ -32,7 +33,7 @@ class CapacityBound:
 
     name = "capacity"
     summary = "total work over joint device speed, and the largest operator; ignores communication and memory"
-    valid_for = "free"
+    scope = "free"
 
     def supports(self, problem: ThroughputProblem) -> str | None:
         """Every problem, with any variants."""
@@ -50,7 +51,7 @@ class CapacityBound:
             with np.errstate(invalid="ignore"):
                 early = np.where(np.isfinite(work), work - instance.work_backward[:, usable], np.inf)
             value = max(value, _least(early, count, replicas) + _least(late, count, replicas))
-        return Bound(value, self.name, self.valid_for, monitor.elapsed_s)
+        return Bound(value, self.name, self.scope, monitor.elapsed_s)
 
 
 def _least(work: Floats, count: Floats, replicas: Floats) -> float:

@@ -268,7 +268,7 @@ class CoveringBound(HierarchyMember):
 
     name = "covering"
     summary = "no k blocks can carry all charge: covers of the items by convex blocks, with an exact search for blocks"
-    valid_for = "acyclic"
+    scope = "acyclic"
 
     def share(self, uniform: Uniform) -> float:
         """The search for blocks is short where they are small; elsewhere programs prove more."""

@@ -246,7 +246,7 @@ class ChargeBound(HierarchyMember):
 
     name = "charge"
     summary = "transfers that no split avoids, charged to operators: windows, pairs apart, cut tensors, packing"
-    valid_for = "acyclic"
+    scope = "acyclic"
 
     def share(self, uniform: Uniform) -> float:
         """It needs little, and the others build on it."""

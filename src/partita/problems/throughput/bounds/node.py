@@ -39,7 +39,7 @@ class NodeBound(HierarchyMember):
 
     name = "node"
     summary = "cheapest block with one operator, for the operator where it is most: one minimum cut each"
-    valid_for = "acyclic"
+    scope = "acyclic"
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
         """Items by decreasing upper estimate, until no estimate exceeds the bound."""
@@ -62,7 +62,7 @@ class NodeBound(HierarchyMember):
                 uniform.succ,
                 uniform.pred_ptr,
                 uniform.pred,
-                self.valid_for == "acyclic",
+                self.scope == "acyclic",
                 upper,
                 best,
                 tiny,
@@ -78,4 +78,4 @@ class FreeNodeBound(NodeBound):
 
     name = "node-free"
     summary = "as node, for blocks that need not be convex"
-    valid_for = "free"
+    scope = "free"

@@ -7,7 +7,8 @@ from typing import Protocol
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import Uniform, uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.run.result import Bound, Monitor
+from partita.run.monitor import Monitor
+from partita.run.result import Bound
 
 __all__ = ["BoundMethod", "HierarchyBound", "HierarchyMember", "suits_programs"]
 
@@ -34,7 +35,7 @@ class BoundMethod(Protocol):
         ...
 
     @property
-    def valid_for(self) -> str:
+    def scope(self) -> str:
         """``free`` if it holds for every split, ``acyclic`` if only for contiguous ones."""
         ...
 
@@ -70,12 +71,12 @@ class HierarchyBound(BoundMethod, Protocol):
 class HierarchyMember:
     """What all members of the hierarchy share: they are refused or run alone in the same way.
 
-    A member says its ``name``, ``summary`` and ``valid_for``, and how to ``improve``.
+    A member says its ``name``, ``summary`` and ``scope``, and how to ``improve``.
     """
 
     name: str
     summary: str
-    valid_for: str = "acyclic"
+    scope: str = "acyclic"
 
     def supports(self, problem: ThroughputProblem) -> str | None:
         """Identical devices, and loads that add transfers to work."""
@@ -91,9 +92,9 @@ class HierarchyMember:
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """What this member proves by itself; infinite if an operator can run nowhere."""
-        knowledge = Knowledge(uniform(problem, free=self.valid_for == "free"), stop=lambda: monitor.stopping)
+        knowledge = Knowledge(uniform(problem, free=self.scope == "free"), stop=lambda: monitor.stopping)
         if knowledge.uniform.runs:
             self.improve(knowledge, None if monitor.time_limit_s is None else monitor.remaining_s)
         else:
             knowledge.raise_bound(float("inf"), self.name)
-        return Bound(knowledge.bound, self.name, self.valid_for, monitor.elapsed_s)
+        return Bound(knowledge.bound, self.name, self.scope, monitor.elapsed_s)

@@ -28,7 +28,7 @@ class SimpleBound(HierarchyMember):
 
     name = "simple"
     summary = "largest operator, and total work over the number of devices; ignores communication"
-    valid_for = "free"
+    scope = "free"
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
         """It takes no time worth asking for."""

@@ -22,7 +22,8 @@ from partita.problems.throughput.bounds.scheduler import run_hierarchy
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import Operator, Schedule, ThroughputProblem
 from partita.problems.throughput.working_memory import PeakTable
-from partita.run.result import Bound, Monitor
+from partita.run.monitor import Monitor
+from partita.run.result import Bound
 
 __all__ = ["StreamingBound", "streams", "with_reloading"]
 
@@ -82,7 +83,7 @@ class StreamingBound:
 
     name = "streaming"
     summary = "streaming: the hierarchy of bounds with what must be fetched counted as work"
-    valid_for = "acyclic"
+    scope = "acyclic"
 
     def __init__(self, methods: Sequence[HierarchyBound]) -> None:
         self.methods = methods
@@ -93,7 +94,7 @@ class StreamingBound:
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """The bound; infinite if an operator can run nowhere."""
-        return Bound(self.prove(problem, monitor), self.name, self.valid_for, monitor.elapsed_s)
+        return Bound(self.prove(problem, monitor), self.name, self.scope, monitor.elapsed_s)
 
     def prove(
         self,

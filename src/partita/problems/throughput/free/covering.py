@@ -26,7 +26,8 @@ from partita.problems.throughput.free.covering_program import knapsack, represen
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
 from partita.problems.throughput.free.search import Best, search
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.run.result import Bound, Monitor
+from partita.run.monitor import Monitor
+from partita.run.result import Bound
 
 __all__ = ["FreeCovering", "FreeCoveringBound"]
 
@@ -265,7 +266,7 @@ class FreeCoveringBound:
 
     name = "covering-free"
     summary = "prices on operators that no device can collect enough of, by column generation (needs HiGHS)"
-    valid_for = "free"
+    scope = "free"
 
     def supports(self, problem: ThroughputProblem) -> str | None:
         """What free splits are searched for, where HiGHS is installed."""
@@ -279,7 +280,7 @@ class FreeCoveringBound:
 
         simple = CapacityBound().bound(problem, Monitor())
         if not math.isfinite(simple.value):
-            return Bound(simple.value, self.name, self.valid_for, monitor.elapsed_s)
+            return Bound(simple.value, self.name, self.scope, monitor.elapsed_s)
         free = free_instance(problem)
         best = Best(free, Monitor())
         best.bound = simple.value
@@ -290,4 +291,4 @@ class FreeCoveringBound:
         search(free, best, 0, stop, last_round=6)
         if best.label is not None:
             FreeCovering(free, best, stop).run()
-        return Bound(best.bound, self.name, self.valid_for, monitor.elapsed_s)
+        return Bound(best.bound, self.name, self.scope, monitor.elapsed_s)

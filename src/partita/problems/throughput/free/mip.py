@@ -16,7 +16,7 @@ from partita.problems.throughput.free.program import assignment, part
 from partita.problems.throughput.free.search import Best, loads, search
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.protocol import Options, Outcome
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["Cpsat", "Highs", "Scip", "polish", "prove"]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeState, anneal, empty_state, reset
 from partita.problems.throughput.free.instance import FreeInstance
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["Best", "Round", "loads", "rounds", "search"]
 

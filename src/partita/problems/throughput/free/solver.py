@@ -16,7 +16,7 @@ from partita.problems.throughput.free.mip import polish, prove
 from partita.problems.throughput.free.search import Best, search
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.protocol import Options, Outcome
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["Free"]
 

@@ -7,7 +7,7 @@ from partita.problems.throughput.orders.order_run import OrderRun
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.protocol import Options, Outcome
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["PartitionAnnealing"]
 

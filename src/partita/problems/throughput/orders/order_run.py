@@ -13,7 +13,7 @@ from partita.problems.throughput.orders.block_problem import Blocks, make_blocks
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.driver import run_in_background
 from partita.problems.throughput.solvers.protocol import Outcome
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["OrderRun"]
 

@@ -9,7 +9,7 @@ from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import OrderRun
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.protocol import Options, Outcome
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["ORDERS", "RandomOrders"]
 

@@ -35,7 +35,7 @@ from partita.problems.throughput.solvers.prepared import Split
 from partita.problems.throughput.solvers.protocol import Options
 from partita.problems.throughput.solvers.two_way_race import Proof
 from partita.problems.throughput.variants import variants_of
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["Combined", "combined_refusal"]
 

@@ -18,7 +18,7 @@ from partita.problems.throughput.solvers.prepared import Split, prepare
 from partita.problems.throughput.solvers.protocol import Options, Outcome
 from partita.problems.throughput.solvers.remaining_capacity import fractional_bound
 from partita.problems.throughput.variants import refuse_variants
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["Dpl", "best_cut", "fixed_orders"]
 

@@ -17,7 +17,7 @@ from partita.problems.throughput.solvers.prepared import Prepared, Split, prepar
 from partita.problems.throughput.solvers.protocol import Options, Outcome
 from partita.problems.throughput.solvers.remaining_capacity import fractional_bound
 from partita.problems.throughput.solvers.two_way_race import CLOSE, Proof
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["Driver", "Running", "run_in_background"]
 

@@ -10,7 +10,7 @@ from partita.problems.throughput.solvers.driver import Driver, run_in_background
 from partita.problems.throughput.solvers.protocol import Options, Outcome
 from partita.problems.throughput.solvers.variants.driver import VariantDriver
 from partita.problems.throughput.variants import variants_of
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["Exact"]
 

@@ -6,7 +6,8 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.driver import run_in_background
 from partita.problems.throughput.solvers.exact import contiguous_driver, contiguous_only
 from partita.problems.throughput.solvers.protocol import Options
-from partita.run.result import Bound, Monitor
+from partita.run.monitor import Monitor
+from partita.run.result import Bound
 
 __all__ = ["IdealsBound"]
 
@@ -19,7 +20,7 @@ class IdealsBound:
 
     name = "ideals"
     summary = "search over ideals (sets closed under predecessors), with memory and variants; exact where they are few"
-    valid_for = "acyclic"
+    scope = "acyclic"
 
     def supports(self, problem: ThroughputProblem) -> str | None:
         """What the exact solver takes on."""
@@ -30,4 +31,4 @@ class IdealsBound:
         driver = contiguous_driver(problem, Options())
         outcome = run_in_background(driver, monitor, driver.prove)
         value = float("inf") if outcome.infeasible else outcome.bound or 0.0
-        return Bound(value, self.name, self.valid_for, monitor.elapsed_s)
+        return Bound(value, self.name, self.scope, monitor.elapsed_s)

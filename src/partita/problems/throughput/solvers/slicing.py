@@ -6,7 +6,7 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.driver import run_in_background
 from partita.problems.throughput.solvers.exact import contiguous_driver, contiguous_only
 from partita.problems.throughput.solvers.protocol import Options, Outcome
-from partita.run.result import Monitor
+from partita.run.monitor import Monitor
 
 __all__ = ["Slicing"]
 

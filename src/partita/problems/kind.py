@@ -1,0 +1,382 @@
+"""The anatomy: what a problem has to bring so that it can be solved, bounded, compared, swept, read, written and shown.
+
+A problem is a package under ``partita.problems`` with one descriptor, a ``Kind``, which stands in the list in
+``partita.problems``. Everything above that package works through this descriptor and knows no problem by name.
+``Defaults`` holds what most problems need not say. What is heavy (solvers, files, reports) is imported by the property
+that is asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from partita.run.monitor import Monitor
+from partita.run.result import Bound, HasObjective, Result
+
+if TYPE_CHECKING:
+    from partita.problems.facets import Files, FromModel, Report, Sweep
+
+__all__ = [
+    "BoundMethod",
+    "Defaults",
+    "Kind",
+    "Outcome",
+    "Proof",
+    "SearchOptions",
+    "Solver",
+    "Stated",
+]
+
+
+class Stated(Protocol):
+    """A problem: a frozen, validated value that can be written as JSON.
+
+    ``format`` and ``version`` name its file format, ``kind`` the entry of ``partita.problems`` that it belongs to.
+    """
+
+    kind: Any
+    format: Any
+    version: Any
+
+    @property
+    def name(self) -> str:
+        """For people and result files."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """Time unit of the objective."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know about how it was made."""
+        ...
+
+
+P = TypeVar("P", bound=Any)
+L = TypeVar("L", bound=Any)
+E = TypeVar("E", bound=HasObjective)
+ContraP = TypeVar("ContraP", contravariant=True)
+ContraO = TypeVar("ContraO", contravariant=True)
+CoL = TypeVar("CoL", covariant=True)
+
+
+class SearchOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every search may use; a problem adds its own fields.
+
+    Attributes
+    ----------
+    seed
+        Same seed, same answer, when the clock is not what stops the run.
+    threads
+        Most threads to use at once.
+    """
+
+    seed: int = 0
+    threads: int = 2
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[CoL]):
+    """What a solver hands back, before it is evaluated.
+
+    Attributes
+    ----------
+    plan
+        The best plan, complete or partial (see ``Kind.complete``); None if there is none.
+    bound
+        A proven lower bound; None if there is none.
+    infeasible
+        True when it is proven that there is no plan.
+    reason
+        Why there is no plan, where that is not proven: what does not apply, or what is missing.
+    scope
+        The plans that ``bound`` and ``infeasible`` hold for, in the words of the problem; None for those asked for.
+    lossless
+        False if the answer comes from a reduction that may lose plans: what was proven about that holds for it alone,
+        so that it can never become a proof for the problem.
+    """
+
+    plan: CoL | None
+    bound: float | None = None
+    infeasible: bool = False
+    reason: str = ""
+    scope: str | None = None
+    lossless: bool = True
+
+
+class Solver(Protocol[ContraP, CoL, ContraO]):
+    """One way to make a plan, a solver or a baseline; on ``monitor.stopping`` it returns the best it has."""
+
+    @property
+    def name(self) -> str:
+        """Name on the command line."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """One line: what it does and what it ignores."""
+        ...
+
+    def supports(self, problem: ContraP, options: ContraO) -> str | None:
+        """None if it can work on this, otherwise what does not fit and what to use instead."""
+        ...
+
+    def solve(self, problem: ContraP, options: ContraO, monitor: Monitor) -> Outcome[CoL]:
+        """Run until done, or until ``monitor.stopping``."""
+        ...
+
+
+class BoundMethod(Protocol[ContraP]):
+    """One way to prove that no plan is better than a value."""
+
+    @property
+    def name(self) -> str:
+        """Name on the command line."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """One line: what it uses and what it ignores."""
+        ...
+
+    @property
+    def scope(self) -> str:
+        """The plans it holds for, in the words of the problem; empty for all."""
+        ...
+
+    def supports(self, problem: ContraP) -> str | None:
+        """None if it applies, otherwise what does not fit."""
+        ...
+
+    def bound(self, problem: ContraP, monitor: Monitor) -> Bound:
+        """The bound on the original problem; infinite only if the problem is proven infeasible."""
+        ...
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proven, and by whom.
+
+    Attributes
+    ----------
+    best
+        The largest bound.
+    methods
+        What was proven by the end of each method (its own bound, for a search), with the time of the method alone.
+    objective
+        Of the best plan that was met, None for none.
+    infeasible
+        Whether there is no plan at all; then ``best`` is infinite.
+    """
+
+    best: Bound
+    methods: tuple[Bound, ...]
+    objective: float | None = None
+    infeasible: bool = False
+
+
+class Kind(Protocol[P, L, E]):
+    """A problem, as the conductor, the command line and the contract tests see it: P problem, L plan, E evaluation."""
+
+    @property
+    def name(self) -> str:
+        """Name in listings, in ``--problem`` and in ``--objective``."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """One line: what is minimised."""
+        ...
+
+    @property
+    def problem(self) -> type[P]:
+        """The problem's type, see ``Stated``."""
+        ...
+
+    @property
+    def plan(self) -> type[L]:
+        """The plan's type."""
+        ...
+
+    @property
+    def options(self) -> type[SearchOptions]:
+        """What a search may be asked for: a declaration of settings (``partita.problems.settings``)."""
+        ...
+
+    @property
+    def changes(self) -> type[msgspec.Struct]:
+        """What may be changed of a stated problem: a declaration of settings, each None or false for no change."""
+        ...
+
+    def change(self, problem: P, changes: Any) -> P:
+        """The problem with what ``changes``, an instance of that type, asks for."""
+        ...
+
+    @property
+    def solvers(self) -> Sequence[Solver[P, L, Any]]:
+        """The visible list of solvers, the default first."""
+        ...
+
+    @property
+    def bounds(self) -> Sequence[BoundMethod[P]]:
+        """The visible list of bounds, cheapest first."""
+        ...
+
+    @property
+    def baselines(self) -> Sequence[Solver[P, L, Any]]:
+        """The visible list of baselines: what people do by hand."""
+        ...
+
+    def default_solver(self, problem: P, options: Any) -> str:
+        """The solver for a problem if none is named."""
+        ...
+
+    def evaluate(self, problem: P, plan: L) -> E:
+        """Objective and feasibility, from the problem alone: the only place where they are defined."""
+        ...
+
+    def complete(self, problem: P, plan: L) -> L:
+        """A plan with everything decided that solvers and baselines may leave open."""
+        ...
+
+    def keeps(self, problem: P, evaluation: E, options: Any) -> str | None:
+        """What of that which was asked for a plan does not keep; None if it keeps all."""
+        ...
+
+    def asked(self, plan: L, options: Any) -> L:
+        """A plan that ``keeps`` has nothing against, marked as an answer to what was asked for."""
+        ...
+
+    def covers(self, scope: str, options: Any) -> bool:
+        """Whether what is proven for a scope holds for the plans that were asked for."""
+        ...
+
+    def scope(self, options: Any) -> str:
+        """The scope of a proof about the plans that were asked for."""
+        ...
+
+    def explain_infeasible(self, problem: P, solver: Solver[P, L, Any], options: Any) -> str:
+        """Why there is no plan, and what would be enough; takes some seconds."""
+        ...
+
+    def prove(self, problem: P, monitor: Monitor) -> Proof | None:
+        """A bound by all means together; None to run the listed bounds and the default solver one after the other."""
+        ...
+
+    def unlimited(self, problem: P, evaluation: E) -> P | None:
+        """The problem without the limit that may have shaped the plan; None if none is nearly reached."""
+        ...
+
+    @property
+    def model(self) -> FromModel[P] | None:
+        """How a model on a cluster becomes a problem; None if it does not."""
+        ...
+
+    @property
+    def files(self) -> Files[P, L, E]:
+        """How plans are written and read."""
+        ...
+
+    @property
+    def report(self) -> Report[P, L, E]:
+        """Tables and sentences for people."""
+        ...
+
+    @property
+    def sweep(self) -> Sweep[P, L]:
+        """What can be swept, and which points relax which."""
+        ...
+
+
+class Defaults:
+    """What a problem need not say: everything of ``Kind`` that has a usual answer.
+
+    Left to say are ``name``, ``summary``, ``problem``, ``plan``, ``solvers`` and ``evaluate``.
+    """
+
+    options: type[SearchOptions] = SearchOptions
+    bounds: Sequence[BoundMethod[Any]] = ()
+    baselines: Sequence[Solver[Any, Any, Any]] = ()
+    solvers: Sequence[Solver[Any, Any, Any]] = ()
+    model: FromModel[Any] | None = None
+
+    @property
+    def changes(self) -> type[msgspec.Struct]:
+        """Nothing can be changed."""
+        return NoChanges
+
+    def change(self, problem: Any, changes: Any) -> Any:
+        """Replace the fields that are stated."""
+        stated = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not None}
+        return msgspec.structs.replace(problem, **stated) if stated else problem
+
+    def default_solver(self, problem: Any, options: Any) -> str:
+        """The first of the list."""
+        return self.solvers[0].name
+
+    def complete(self, problem: Any, plan: Any) -> Any:
+        """Plans are complete."""
+        return plan
+
+    def keeps(self, problem: Any, evaluation: Any, options: Any) -> str | None:
+        """Nothing beside feasibility is asked for."""
+        return None
+
+    def asked(self, plan: Any, options: Any) -> Any:
+        """Plans carry no mark."""
+        return plan
+
+    def covers(self, scope: str, options: Any) -> bool:
+        """There is one scope."""
+        return True
+
+    def scope(self, options: Any) -> str:
+        """All plans."""
+        return ""
+
+    def explain_infeasible(self, problem: Any, solver: Any, options: Any) -> str:
+        """No more is known than that."""
+        return "no plan satisfies every constraint"
+
+    def prove(self, problem: Any, monitor: Monitor) -> Proof | None:
+        """One bound after the other."""
+        return None
+
+    def unlimited(self, problem: Any, evaluation: Any) -> Any:
+        """There is no such limit."""
+        return None
+
+    @property
+    def files(self) -> Any:
+        """Plans as they are."""
+        from partita.problems.facets import PlainFiles
+
+        return PlainFiles(self)
+
+    @property
+    def report(self) -> Any:
+        """Objective, bound and gap."""
+        from partita.problems.facets import PlainReport
+
+        return PlainReport()
+
+    @property
+    def sweep(self) -> Any:
+        """The numbers that may be changed."""
+        from partita.problems.facets import PlainSweep
+
+        return PlainSweep(self)
+
+
+class NoChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nothing that may be changed."""
+
+
+AnyKind = Kind[Any, Any, Any]
+AnyResult = Result[Any, Any, Any]

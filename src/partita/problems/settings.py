@@ -1,0 +1,226 @@
+"""Settings: options declared once, as the annotated fields of a structure.
+
+A field's annotation says what it means and how it is written on the command line. Keywords of the Python functions,
+command-line flags, their help, and the refusal of what a problem does not know are all made from the declaration::
+
+    class Options(SearchOptions, frozen=True, kw_only=True):
+        contiguity: Annotated[Contiguity, setting("acyclic: stages in a row; free: any assignment.")] = "acyclic"
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from partita.errors import InputError
+
+__all__ = ["Setting", "flags_of", "read_settings", "setting", "settings_of"]
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of a declaration.
+
+    Attributes
+    ----------
+    help
+        One sentence.
+    flag
+        The command-line flag; the field's name unless stated.
+    group
+        The group of the help page it is listed in; the problem's own unless stated.
+    metavar
+        What stands for the value on the help page.
+    least, above, most
+        Limits of numbers: at least, more than, at most.
+    counts
+        For lists of numbers: whether ranges such as ``8:64`` may be written.
+    inverted
+        For flags that switch something off: ``--no-x`` sets ``x`` to false.
+    name, type, default
+        Of the field; filled in by ``settings_of``.
+    """
+
+    help: str
+    flag: str = ""
+    group: str = ""
+    metavar: str = ""
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    counts: bool = False
+    inverted: bool = False
+    name: str = ""
+    type: Any = None
+    default: Any = None
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the flag takes no value."""
+        return self.type is bool
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values there are, if it is a choice among some."""
+        item = self.item
+        return typing.get_args(item) if typing.get_origin(item) is Literal else ()
+
+    @property
+    def item(self) -> Any:
+        """The type of the value, or of its items if it is a list."""
+        return typing.get_args(self.type)[0] if self.is_list else self.type
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it takes several values, with commas between them."""
+        return typing.get_origin(self.type) is tuple
+
+    def parse(self, text: str) -> Any:
+        """The value of a text on the command line.
+
+        Raises
+        ------
+        InputError
+            If the text is no such value; the message names the flag, the value and what is expected.
+        """
+        if not self.is_list:
+            return self._one(text)
+        if self.counts:
+            found = [n for part in text.split(",") for n in self._range(part.strip())]
+        else:
+            found = [self._one(part.strip()) for part in text.split(",")]
+        if len(set(found)) < len(found):
+            raise InputError(f"{self.flag} {text!r} has a value twice")
+        return tuple(found)
+
+    def check(self, value: Any) -> Any:
+        """The value, if it is within the limits; items of lists one by one."""
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if not isinstance(item, (int, float)) or isinstance(item, bool):
+                continue
+            low = (self.least is None or item >= self.least) and (self.above is None or item > self.above)
+            if not low or math.isnan(item) or (self.most is not None and item > self.most):
+                raise InputError(f"{self.flag} {item} is out of range; give {self._wanted()}")
+        return value
+
+    def _wanted(self) -> str:
+        noun = "a whole number" if self.item is int else "a number"
+        parts = [f"of at least {self.least:g}"] if self.least is not None else []
+        parts += [f"above {self.above:g}"] if self.above is not None else []
+        parts += ["that is finite"] if self.most is not None else []
+        return " ".join([noun, *parts])
+
+    def _one(self, text: str) -> Any:
+        item = self.item
+        if self.choices:
+            if text not in self.choices:
+                raise InputError(f"{self.flag} {text!r} is not one of {', '.join(self.choices)}")
+            return text
+        if item in (int, float):
+            try:
+                return self.check(item(text))
+            except ValueError:
+                raise InputError(f"{self.flag} {text!r} is not {self._wanted()}") from None
+        return text
+
+    def _range(self, part: str) -> list[int]:
+        """``32``; doubling ``8:64`` (8, 16, 32, 64); or in steps ``8:64:8``."""
+        try:
+            numbers = [int(piece) for piece in part.split(":")]
+        except ValueError:
+            raise InputError(
+                f"{self.flag} {part!r} is no number, list such as 8,16,32 or range such as 8:64 or 8:64:8"
+            ) from None
+        if len(numbers) > 3 or min(numbers) < 1:
+            raise InputError(
+                f"{self.flag} {part!r} is out of range; numbers are at least 1, and a range is LOW:HIGH[:STEP]"
+            )
+        if len(numbers) == 1:
+            return numbers
+        low, high = numbers[:2]
+        if low > high:
+            raise InputError(f"{self.flag} {part!r} has its low end {low} above its high end {high}")
+        if len(numbers) == 3:
+            return list(range(low, high + 1, numbers[2]))
+        found = []
+        while low < high:
+            found.append(low)
+            low *= 2
+        return [*found, high]
+
+
+def setting(help: str, **details: Any) -> Setting:
+    """The annotation of a field; see ``Setting`` for the details."""
+    return Setting(help, **details)
+
+
+def settings_of(declaration: type[msgspec.Struct]) -> dict[str, Setting]:
+    """The settings of a declaration by field name; fields without an annotation are no settings."""
+    found = {}
+    hints = typing.get_type_hints(declaration, include_extras=True)
+    for field in msgspec.structs.fields(declaration):
+        hint = hints[field.name]
+        marks = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Setting)]
+        if not marks:
+            continue
+        kind = typing.get_args(hint)[0]
+        if typing.get_origin(kind) in (typing.Union, types.UnionType):
+            kind = next(part for part in typing.get_args(kind) if part is not type(None))
+        mark = marks[0]
+        default = None if field.default is msgspec.NODEFAULT else field.default
+        flag = mark.flag or ("--no-" if mark.inverted else "--") + field.name.replace("_", "-")
+        changes = {"name": field.name, "type": kind, "default": default, "flag": flag}
+        found[field.name] = Setting(**{**mark.__dict__, **changes})
+    return found
+
+
+def flags_of(declarations: Iterable[type[msgspec.Struct]]) -> dict[str, Setting]:
+    """The settings of several declarations by flag; of one flag declared twice the first."""
+    found: dict[str, Setting] = {}
+    for declaration in declarations:
+        for entry in settings_of(declaration).values():
+            found.setdefault(entry.flag, entry)
+    return found
+
+
+def read_settings(declaration: type[StructT], given: Mapping[str, Any], owner: str) -> StructT:
+    """An instance of a declaration from keyword arguments.
+
+    Parameters
+    ----------
+    declaration
+        The structure.
+    given
+        Values by field name.
+    owner
+        What the settings are of, for messages: ``solve of a throughput problem``.
+
+    Raises
+    ------
+    InputError
+        If there is no such setting, or its value is of another type or out of range.
+    """
+    known = declaration.__struct_fields__
+    for name in given:
+        if name not in known:
+            shown = ", ".join(known) or "none"
+            raise InputError(f"{owner} has no option {name!r}; known are {shown}")
+    entries = settings_of(declaration)
+    for name, value in given.items():
+        if name in entries and value is not None:
+            entry = entries[name]
+            if entry.choices and not entry.is_list and value not in entry.choices:
+                raise InputError(f"{name} {value!r} is unknown; use {' or '.join(entry.choices)}")
+            entry.check(value)
+    try:
+        return msgspec.convert(dict(given), declaration, strict=True)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{owner}: {error}") from None

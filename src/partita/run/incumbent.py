@@ -1,0 +1,163 @@
+"""The best answer of a run so far and the best bound, together: every thread of a search works on one of these."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.errors import DisagreementError
+from partita.run.result import OPTIMALITY_GAP, relative_gap
+
+__all__ = ["Incumbent", "agreed"]
+
+AnswerT = TypeVar("AnswerT")
+
+
+def agreed(bound: float, value: float, by: str, scale: float = 0.0) -> float:
+    """A claimed lower bound beside the value of a known answer: never above it.
+
+    Rounding may put a bound a little above the value, relative ``OPTIMALITY_GAP`` at most, of the larger of value and
+    ``scale``. More than that is a wrong proof.
+
+    Raises
+    ------
+    DisagreementError
+        If the bound is further above the value: a defect.
+    """
+    if bound > value + OPTIMALITY_GAP * max(abs(value), scale):
+        raise DisagreementError(f"{by or 'a proof'} claims bound {bound!r} above the known objective {value!r}")
+    return min(bound, value)
+
+
+class Incumbent(Generic[AnswerT]):
+    """The best answer, its value and the best bound of one search, behind one lock.
+
+    Worker threads call ``offer``, ``prove`` and ``refute``; other threads read ``snapshot``, or a property where one
+    value is enough. Compiled kernels poll ``stop``: any value but 0 asks them to return soon.
+
+    Parameters
+    ----------
+    closeness
+        Relative distance of value and bound at which the search is over.
+    scale
+        Size of the problem's numbers, for rounding where the value is near 0; see ``agreed``.
+
+    Attributes
+    ----------
+    stop
+        (1,) the flag that kernels poll.
+    found_by, proven_by
+        Who found the best answer, and who proved the best bound.
+    counters
+        Of the search, for the statistics.
+    on_better, on_bound
+        Called outside the lock with every better (value, answer, by) and (bound, by).
+    """
+
+    def __init__(self, *, closeness: float = OPTIMALITY_GAP / 2, scale: float = 0.0) -> None:
+        self.closeness, self.scale = closeness, scale
+        self.stop: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+        self.found_by = self.proven_by = ""
+        self.counters: dict[str, float] = {}
+        self.on_better: Callable[[float, AnswerT, str], None] | None = None
+        self.on_bound: Callable[[float, str], None] | None = None
+        self._value, self._bound = math.inf, 0.0
+        self._answer: AnswerT | None = None
+        self._infeasible = False
+        self._lock = threading.RLock()
+
+    @property
+    def value(self) -> float:
+        """Objective of the best answer, infinite for none."""
+        return self._value
+
+    @property
+    def bound(self) -> float:
+        """The best proven bound, 0 for none; every objective is at least that."""
+        return self._bound
+
+    @property
+    def answer(self) -> AnswerT | None:
+        """The best answer."""
+        return self._answer
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether it is proven that there is no answer."""
+        return self._infeasible
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is left to prove."""
+        if self._infeasible:
+            return True
+        gap = relative_gap(self._value, self._bound)
+        return not math.isinf(self._value) and gap is not None and gap <= self.closeness
+
+    @property
+    def done(self) -> bool:
+        """Whether to end: nothing is left to prove, or the search is told to stop."""
+        return bool(self.stop[0] != 0) or self.closed
+
+    def end(self) -> None:
+        """Ask all threads of the search to return soon."""
+        self.stop[0] = 1
+
+    def snapshot(self) -> tuple[float, AnswerT | None, float]:
+        """Value, answer and bound, all of the same moment."""
+        with self._lock:
+            return self._value, self._answer, self._bound
+
+    def offer(self, value: float, answer: AnswerT, by: str = "") -> bool:
+        """Take an answer if it is better than the best; whether it was.
+
+        Raises
+        ------
+        DisagreementError
+            If it contradicts what is proven: a defect.
+        """
+        with self._lock:
+            if not value < self._value:
+                return False
+            if self._infeasible:
+                raise DisagreementError(f"{by or 'a search'} has a plan of {value!r}, and there is proven to be none")
+            self._bound = agreed(self._bound, value, self.proven_by, self.scale)
+            self._value, self._answer, self.found_by = value, answer, by
+        if self.on_better is not None:
+            self.on_better(value, answer, by)
+        return True
+
+    def prove(self, bound: float, by: str = "") -> bool:
+        """Raise the bound if this one is better; whether it was.
+
+        Raises
+        ------
+        DisagreementError
+            If a better answer is known, by more than rounding: a defect.
+        """
+        with self._lock:
+            bound = agreed(bound, self._value, by, self.scale)
+            if not bound > self._bound:
+                return False
+            self._bound, self.proven_by = bound, by
+        if self.on_bound is not None:
+            self.on_bound(bound, by)
+        return True
+
+    def refute(self, by: str = "") -> None:
+        """Say that there is no answer at all.
+
+        Raises
+        ------
+        DisagreementError
+            If one is known: a defect.
+        """
+        with self._lock:
+            if self._answer is not None:
+                raise DisagreementError(f"{by or 'a proof'} claims that there is no plan, and one has {self._value!r}")
+            self._infeasible, self.proven_by = True, by
