@@ -18,7 +18,11 @@ from partita.run.monitor import Monitor
 from partita.run.result import Bound, HasObjective, Result
 
 if TYPE_CHECKING:
-    from partita.problems.facets import Files, FromModel, Report, Sweep
+    from partita.problems.facets.files import Files
+    from partita.problems.facets.making import Converter, Generator
+    from partita.problems.facets.model import FromModel
+    from partita.problems.facets.report import Report
+    from partita.problems.facets.sweep import Sweep
 
 __all__ = [
     "BoundMethod",
@@ -233,6 +237,11 @@ class Kind(Protocol[P, L, E]):
         """The visible list of baselines: what people do by hand."""
         ...
 
+    @property
+    def baseline_time_s(self) -> float:
+        """Wall time that one baseline gets; most take a moment."""
+        ...
+
     def default_solver(self, problem: P, options: Any) -> str:
         """The solver for a problem if none is named."""
         ...
@@ -279,6 +288,16 @@ class Kind(Protocol[P, L, E]):
         ...
 
     @property
+    def generators(self) -> Sequence[Generator]:
+        """Families of random problems."""
+        ...
+
+    @property
+    def converter(self) -> Converter | None:
+        """A simpler form of any problem; None for none."""
+        ...
+
+    @property
     def files(self) -> Files[P, L, E]:
         """How plans are written and read."""
         ...
@@ -294,6 +313,10 @@ class Kind(Protocol[P, L, E]):
         ...
 
 
+class NoChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nothing that may be changed."""
+
+
 class Defaults:
     """What a problem need not say: everything of ``Kind`` that has a usual answer.
 
@@ -301,15 +324,29 @@ class Defaults:
     """
 
     options: type[SearchOptions] = SearchOptions
-    bounds: Sequence[BoundMethod[Any]] = ()
-    baselines: Sequence[Solver[Any, Any, Any]] = ()
-    solvers: Sequence[Solver[Any, Any, Any]] = ()
-    model: FromModel[Any] | None = None
+    baseline_time_s: float = 10.0
 
     @property
-    def changes(self) -> type[msgspec.Struct]:
-        """Nothing can be changed."""
-        return NoChanges
+    def solvers(self) -> Sequence[Solver[Any, Any, Any]]:
+        """None."""
+        return ()
+
+    @property
+    def bounds(self) -> Sequence[BoundMethod[Any]]:
+        """None."""
+        return ()
+
+    @property
+    def baselines(self) -> Sequence[Solver[Any, Any, Any]]:
+        """None."""
+        return ()
+
+    @property
+    def model(self) -> FromModel[Any] | None:
+        """Models do not become such problems."""
+        return None
+
+    changes: type[msgspec.Struct] = NoChanges
 
     def change(self, problem: Any, changes: Any) -> Any:
         """Replace the fields that are stated."""
@@ -353,29 +390,35 @@ class Defaults:
         return None
 
     @property
-    def files(self) -> Any:
+    def generators(self) -> Sequence[Generator]:
+        """None."""
+        return ()
+
+    @property
+    def converter(self) -> Converter | None:
+        """None."""
+        return None
+
+    @property
+    def files(self) -> Files[Any, Any, Any]:
         """Plans as they are."""
-        from partita.problems.facets import PlainFiles
+        from partita.problems.facets.files import PlainFiles
 
         return PlainFiles(self)
 
     @property
-    def report(self) -> Any:
+    def report(self) -> Report[Any, Any, Any]:
         """Objective, bound and gap."""
-        from partita.problems.facets import PlainReport
+        from partita.problems.facets.report import PlainReport
 
         return PlainReport()
 
     @property
-    def sweep(self) -> Any:
+    def sweep(self) -> Sweep[Any, Any]:
         """The numbers that may be changed."""
-        from partita.problems.facets import PlainSweep
+        from partita.problems.facets.sweep import PlainSweep
 
         return PlainSweep(self)
-
-
-class NoChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nothing that may be changed."""
 
 
 AnyKind = Kind[Any, Any, Any]
