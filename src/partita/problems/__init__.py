@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from partita.errors import InputError
@@ -10,7 +12,7 @@ from partita.errors import InputError
 if TYPE_CHECKING:
     from partita.problems.kind import AnyKind
 
-__all__ = ["PROBLEMS", "find_kind", "kind_of", "kinds", "register"]
+__all__ = ["PROBLEMS", "find_kind", "kind_of", "kinds", "register", "registered"]
 
 #: Where the descriptor of each problem is. The order is that of listings; a format's first problem is its default.
 PROBLEMS: dict[str, str] = {
@@ -67,3 +69,13 @@ def register(kind: AnyKind) -> None:
     if kind.name in PROBLEMS or _LOADED.get(kind.name, kind) is not kind:
         raise InputError(f"there already is a problem {kind.name!r}; give this one another name")
     _LOADED[kind.name] = kind
+
+
+@contextlib.contextmanager
+def registered(kind: AnyKind) -> Iterator[None]:
+    """``register`` for as long as a block runs."""
+    register(kind)
+    try:
+        yield
+    finally:
+        del _LOADED[kind.name]
