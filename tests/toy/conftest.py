@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy.descriptor import TASKS
-from toy.problem import TaskProblem
 
 from partita.cli import main
 from partita.documents.stated import write_problem
 from partita.problems import registered
+from toy.descriptor import TASKS
+from toy.problem import TaskProblem
 
 SIX = TaskProblem(name="six", machines=3, times=(3.0, 3.0, 2.0, 2.0, 2.0, 5.0))
 

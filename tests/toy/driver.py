@@ -8,11 +8,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from toy.components import Branching
-from toy.descriptor import Tasks
-
 from partita.cli import main
 from partita.problems import register
+from toy.components import Branching
+from toy.descriptor import Tasks
 
 
 class Telling(Branching):

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from partita.documents.stated import write_problem
 from toy.conftest import Run
 from toy.problem import TaskProblem
 from toy.test_python import MANY
-
-from partita.documents.stated import write_problem
 
 DRIVER = Path(__file__).parent / "driver.py"
 

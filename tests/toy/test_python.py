@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from toy.descriptor import TASKS, Tasks
-from toy.problem import Options, Schedule, TaskProblem
 
 import partita as pt
 from partita.conductor.documents import result_document
 from partita.conductor.sweep import grid, sweep
 from partita.documents.document import write_json
 from partita.problems import find_kind, kind_of, kinds, register, registered
+from toy.descriptor import TASKS, Tasks
+from toy.problem import Options, Schedule, TaskProblem
 
 #: Odd times on an even number of machines: the mean is not reached, so that the proof takes for ever.
 MANY = TaskProblem(name="many", machines=8, times=tuple(7.0 + 2 * (5 * k % 37) for k in range(60)))
