@@ -13,7 +13,7 @@ from typing import Any
 
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
-from partita.problems.settings import settings_of
+from partita.problems.settings import read_settings, settings_of
 from partita.run.monitor import Monitor
 
 __all__ = ["main"]
@@ -28,7 +28,7 @@ def _options(kind: AnyKind) -> Iterator[Any]:
     for name, entry in settings_of(kind.options).items():
         for choice in entry.choices:
             if choice != entry.default:
-                yield kind.options(**{name: choice})
+                yield read_settings(kind.options, {name: choice}, kind.name)
 
 
 def _run(problems: Sequence[Any]) -> None:

@@ -119,7 +119,7 @@ class Output:
             emit_json(document)
 
     def show(self, parts: Iterable[Any], *, always: bool = False) -> None:
-        """Tables and sentences: on stdout; on stderr where that has the document; with ``--json`` only if ``always``."""
+        """Tables and sentences: on stdout, or on stderr beside a document; with ``--json`` only if ``always``."""
         if always or not self.as_json:
             show(parts, stream=sys.stderr if self.as_json or self.path == STDOUT else sys.stdout)
 
