@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.mip.model import Callbacks, ProgramStatus
-from partita.mip.solve import BACKENDS, available, solve_program
+from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.annealing import finish, free_only, start
 from partita.problems.throughput.free.instance import FreeInstance
 from partita.problems.throughput.free.program import assignment, part
@@ -125,10 +125,7 @@ class _Backend:
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Free splits whose memory does not depend on a stage's position, where the backend is installed."""
-        reason = free_only(problem, options)
-        if reason is None and not available(self.name):
-            return f"it needs {BACKENDS[self.name]}; install it with: pip install 'partita[solvers]'"
-        return reason
+        return free_only(problem, options) or missing(self.name)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """A short annealing, then the backend until it is done or told to stop."""
