@@ -12,7 +12,11 @@ from partita.errors import InputError
 if TYPE_CHECKING:
     from partita.problems.kind import AnyKind
 
+<<<<<<< HEAD
 __all__ = ["PROBLEMS", "find_kind", "kind_of", "kinds", "register", "registered"]
+=======
+__all__ = ["PROBLEMS", "find_kind", "kind_of", "kinds", "register", "unregister"]
+>>>>>>> c08a7486ebcce1a42d3f207b6aa813a45ecae3ce
 
 #: Where the descriptor of each problem is. The order is that of listings; a format's first problem is its default.
 PROBLEMS: dict[str, str] = {
@@ -71,6 +75,7 @@ def register(kind: AnyKind) -> None:
     _LOADED[kind.name] = kind
 
 
+<<<<<<< HEAD
 @contextlib.contextmanager
 def registered(kind: AnyKind) -> Iterator[None]:
     """``register`` for as long as a block runs."""
@@ -79,3 +84,9 @@ def registered(kind: AnyKind) -> Iterator[None]:
         yield
     finally:
         del _LOADED[kind.name]
+=======
+def unregister(name: str) -> None:
+    """Take back ``register``; listed problems stay."""
+    if name not in PROBLEMS:
+        _LOADED.pop(name, None)
+>>>>>>> c08a7486ebcce1a42d3f207b6aa813a45ecae3ce
