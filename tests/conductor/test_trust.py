@@ -10,7 +10,6 @@ import partita as pt
 from partita.conductor.bound import proof
 from partita.conductor.judge import adopt_better, judge_plan
 from partita.conductor.sweep import grid, sweep
-from partita.problems import registered
 from partita.problems.facets.sweep import Sweep
 from partita.problems.kind import Outcome
 from partita.run.monitor import Monitor
@@ -18,6 +17,7 @@ from partita.run.result import Bound
 from toy.components import Branching, ListOrder
 from toy.descriptor import Tasks
 from toy.problem import Options, Schedule, TaskProblem
+from toy.registered import registered
 
 #: Best is 6 s: {5}, {3, 3}, {2, 2, 2}.
 SIX = TaskProblem(name="six", machines=3, times=(3.0, 3.0, 2.0, 2.0, 2.0, 5.0))

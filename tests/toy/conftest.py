@@ -12,9 +12,9 @@ import pytest
 
 from partita.cli import main
 from partita.documents.stated import write_problem
-from partita.problems import registered
 from toy.descriptor import TASKS
 from toy.problem import TaskProblem
+from toy.registered import registered
 
 SIX = TaskProblem(name="six", machines=3, times=(3.0, 3.0, 2.0, 2.0, 2.0, 5.0))
 

@@ -10,9 +10,10 @@ import partita as pt
 from partita.conductor.documents import result_document
 from partita.conductor.sweep import grid, sweep
 from partita.documents.document import write_json
-from partita.problems import find_kind, kind_of, kinds, register, registered
+from partita.problems import find_kind, kind_of, kinds, register
 from toy.descriptor import TASKS, Tasks
 from toy.problem import Options, Schedule, TaskProblem
+from toy.registered import registered
 
 #: Odd times on an even number of machines: the mean is not reached, so that the proof takes for ever.
 MANY = TaskProblem(name="many", machines=8, times=tuple(7.0 + 2 * (5 * k % 37) for k in range(60)))

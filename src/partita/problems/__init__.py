@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from partita.errors import InputError
@@ -12,11 +10,7 @@ from partita.errors import InputError
 if TYPE_CHECKING:
     from partita.problems.kind import AnyKind
 
-<<<<<<< HEAD
-__all__ = ["PROBLEMS", "find_kind", "kind_of", "kinds", "register", "registered"]
-=======
 __all__ = ["PROBLEMS", "find_kind", "kind_of", "kinds", "register", "unregister"]
->>>>>>> c08a7486ebcce1a42d3f207b6aa813a45ecae3ce
 
 #: Where the descriptor of each problem is. The order is that of listings; a format's first problem is its default.
 PROBLEMS: dict[str, str] = {
@@ -75,18 +69,7 @@ def register(kind: AnyKind) -> None:
     _LOADED[kind.name] = kind
 
 
-<<<<<<< HEAD
-@contextlib.contextmanager
-def registered(kind: AnyKind) -> Iterator[None]:
-    """``register`` for as long as a block runs."""
-    register(kind)
-    try:
-        yield
-    finally:
-        del _LOADED[kind.name]
-=======
 def unregister(name: str) -> None:
     """Take back ``register``; listed problems stay."""
     if name not in PROBLEMS:
         _LOADED.pop(name, None)
->>>>>>> c08a7486ebcce1a42d3f207b6aa813a45ecae3ce

@@ -1,14 +1,1 @@
-<<<<<<< HEAD
-"""Menus of layers: what every layer of a model costs at every tensor-parallel degree, with every way to save memory.
-
-docs/menus.md says how splits are found and what every number means.
-"""
-
-from __future__ import annotations
-
-from partita.costs.menus.entries import Collective, LayerMenu, MenuEntry
-
-__all__ = ["Collective", "LayerMenu", "MenuEntry"]
-=======
 """Menus of layers: what every layer of a model costs at every tensor-parallel degree, with every way to save memory."""
->>>>>>> c08a7486ebcce1a42d3f207b6aa813a45ecae3ce
