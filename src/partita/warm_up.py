@@ -16,10 +16,10 @@ from partita.problems.throughput.baselines import DEFAULT_BASELINES
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound
 from partita.problems.throughput.bounds.node import NodeBound
+from partita.problems.throughput.components import SOLVERS
 from partita.problems.throughput.plan import Contiguity
 from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
-from partita.problems.throughput.solvers import DEFAULT_SOLVERS
-from partita.problems.throughput.solvers.protocol import Options, Solver
+from partita.problems.throughput.protocol import Options, Solver
 from partita.run.monitor import Monitor
 
 __all__ = ["main"]
@@ -102,12 +102,12 @@ def main(arguments: list[str]) -> int:
     """Run every solver and baseline that takes them on over the small problems, the variants in a second process."""
     problems = _problems()
     if arguments == ["variants"]:
-        _run(DEFAULT_SOLVERS[:1], problems[3:])
+        _run(SOLVERS[:1], problems[3:])
         _run_hybrid()
         return 0
     started = time.perf_counter()
     with subprocess.Popen([sys.executable, "-m", "partita.warm_up", "variants"]) as other:
-        _run((*DEFAULT_SOLVERS, *DEFAULT_BASELINES), problems[:3])
+        _run((*SOLVERS, *DEFAULT_BASELINES), problems[:3])
         _run_bounds()
         code = other.wait()
     print(f"kernels ready after {time.perf_counter() - started:.0f} s")

@@ -35,18 +35,18 @@ def _components(key: str, components: Iterable[Any], as_json: bool) -> int:
 @_json_option
 def solvers(as_json: bool) -> int:
     """List the solvers."""
-    from partita.problems.throughput.solvers import DEFAULT_SOLVERS
+    from partita.problems.throughput.components import SOLVERS
 
-    return _components("solvers", DEFAULT_SOLVERS, as_json)
+    return _components("solvers", SOLVERS, as_json)
 
 
 @click.command()
 @_json_option
 def bounds(as_json: bool) -> int:
     """List the bounds."""
-    from partita.problems.throughput.proving import ALL_BOUNDS
+    from partita.problems.throughput.components import BOUNDS
 
-    return _components("bounds", ALL_BOUNDS, as_json)
+    return _components("bounds", BOUNDS, as_json)
 
 
 @click.command()

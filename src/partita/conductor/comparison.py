@@ -13,8 +13,8 @@ from partita.problems.throughput.baselines import DEFAULT_BASELINES
 from partita.problems.throughput.evaluate import Evaluation, evaluate
 from partita.problems.throughput.plan import Contiguity, Plan
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.sample_latency import Pipeline, pipeline_of
-from partita.problems.throughput.solvers.protocol import Options
 from partita.problems.throughput.working_memory import ordered_plan
 from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor

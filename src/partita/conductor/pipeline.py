@@ -12,14 +12,15 @@ from partita.conductor.comparison import Comparison, adopt_better, compare
 from partita.conductor.hybrid_pipeline import HybridResult, bound_hybrid, solve_hybrid
 from partita.errors import DisagreementError, InputError, UnsupportedError
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.kind import Proof
 from partita.problems.throughput.baselines import DEFAULT_BASELINES
+from partita.problems.throughput.components import BOUNDS, DEFAULT_FOR, SOLVERS
 from partita.problems.throughput.evaluate import Evaluation, evaluate
 from partita.problems.throughput.explain import explain_infeasible
 from partita.problems.throughput.plan import Contiguity, Plan
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.proving import ALL_BOUNDS, Proof, prove
-from partita.problems.throughput.solvers import DEFAULT_FOR, DEFAULT_SOLVERS
-from partita.problems.throughput.solvers.protocol import Options, Outcome, Solver
+from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.proving import prove
 from partita.problems.throughput.working_memory import ordered_plan
 from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
@@ -58,7 +59,7 @@ def find_solver(name: str | None, contiguity: Contiguity = "acyclic") -> Solver:
     """
     if name is None:
         name = DEFAULT_FOR[contiguity]
-    known = {solver.name: solver for solver in (*DEFAULT_SOLVERS, *DEFAULT_BASELINES)}
+    known = {solver.name: solver for solver in (*SOLVERS, *DEFAULT_BASELINES)}
     if name not in known:
         raise InputError(f"there is no solver {name!r}; known are {', '.join(known)}")
     return known[name]
@@ -257,7 +258,7 @@ def bound(
     if method is None:
         return proof(problem, time_limit_s=time_limit_s).best
     started = time.perf_counter()
-    methods = {component.name: component for component in ALL_BOUNDS}
+    methods = {component.name: component for component in BOUNDS}
     monitor = Monitor(time_limit_s)
     with interruptible(monitor):
         if method in methods:
@@ -266,7 +267,7 @@ def bound(
             if refusal is not None:
                 raise UnsupportedError(f"bound {component.name}: {refusal}")
             return component.bound(problem, monitor)
-        solvers = {solver.name: solver for solver in DEFAULT_SOLVERS}
+        solvers = {solver.name: solver for solver in SOLVERS}
         if method not in solvers:
             raise InputError(f"there is no bound {method!r}; known are {', '.join([*methods, *solvers])}")
         chosen = find_solver(method)

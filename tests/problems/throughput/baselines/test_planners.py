@@ -21,9 +21,8 @@ from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.dpl import Dpl, fixed_orders
-from partita.problems.throughput.solvers.prepared import prepare
-from partita.problems.throughput.solvers.protocol import Options
 from partita.run.monitor import Monitor
 from partita.run.result import Bound, Status
 from strategies import examples, throughput_problems

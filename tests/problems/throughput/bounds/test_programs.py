@@ -32,7 +32,9 @@ small = throughput_problems(
 
 def proven(member: ProgramMember, one: Uniform, value: float = math.inf) -> float:
     """What a member proves by itself."""
-    knowledge = Knowledge(one, value=value)
+    knowledge = Knowledge(one)
+    if math.isfinite(value):
+        knowledge.incumbent.offer(value, None)
     member.improve(knowledge, None)
     return knowledge.bound
 

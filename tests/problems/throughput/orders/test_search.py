@@ -21,7 +21,7 @@ from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Solver
+from partita.problems.throughput.protocol import Options, Solver
 from partita.run.monitor import Monitor
 from strategies import examples, throughput_problems
 

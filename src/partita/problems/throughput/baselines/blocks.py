@@ -19,7 +19,7 @@ import numpy as np
 from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, item_layers, plan_from_cuts
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
 __all__ = ["BlockLayout", "Blocks", "find_blocks"]

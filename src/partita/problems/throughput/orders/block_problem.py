@@ -10,10 +10,11 @@ from partita.kernels.throughput.arrays import Floats, Ints
 from partita.kernels.throughput.orders import BlockArrays
 from partita.problems.throughput.bounds.uniform import Uniform
 from partita.problems.throughput.contraction.instance import Instance, build_instance
+from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.contraction.sole_readers import absorb, memory_is_ample
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.variants import Variant, refuse_variants
 from partita.units import TOLERANCE
 
@@ -83,11 +84,8 @@ class Blocks:
     def plan(self, problem: ThroughputProblem, label: Ints) -> Plan:
         """The plan of a partition; empty blocks get no stage."""
         names = [(name, problem.kinds[kind].name) for name, kind in problem.device_names()]
-        members: list[list[int]] = [[] for _ in range(self.devices)]
-        for op, item in zip(problem.operators, self.group, strict=True):
-            members[label[item]].append(op.id)
-        rows = [row for row in members if row]
-        stages = [Stage(device=d, kind=k, operators=tuple(row)) for (d, k), row in zip(names, rows, strict=False)]
+        rows = [row for row in operators_at(problem, self.group, label, self.devices) if row]
+        stages = [Stage(device=d, kind=k, operators=row) for (d, k), row in zip(names, rows, strict=False)]
         return Plan(stages=tuple(stages), contiguity="acyclic")
 
 

@@ -76,7 +76,7 @@ class PartitionSearch:
         seed: int = 0,
         stop: Longs | None = None,
         low: float = 0.0,
-        report: Callable[[float, Ints], None] | None = None,
+        report: Callable[[float, Ints], object] | None = None,
     ) -> None:
         self.blocks, self.report = blocks, report
         self.stop = np.zeros(1, dtype=np.int64) if stop is None else stop

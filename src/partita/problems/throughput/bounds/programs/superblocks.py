@@ -47,9 +47,9 @@ class BottleneckBound(ProgramMember):
             program,
             knowledge,
             time_s=remaining(began, deadline_s),
-            on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
+            on_bound=lambda bound: knowledge.prove(bound, self.name),
         )
-        knowledge.raise_bound(proven, self.name)
+        knowledge.prove(proven, self.name)
 
 
 def _fill(program: Program, block: int, knowledge: Knowledge) -> None:
@@ -101,7 +101,7 @@ class GuessBound(ProgramMember):
             share_s = remaining(began, deadline_s) / min(2, len(guesses) - number)
             proven = run(program, knowledge, time_s=share_s, enough=partial(operator.le, least))
             least = min(least, max(proven, low))
-        knowledge.raise_bound(least, self.name)
+        knowledge.prove(least, self.name)
 
 
 class NodeProgramBound(ProgramMember):
@@ -159,9 +159,9 @@ class NodeProgramBound(ProgramMember):
                 knowledge,
                 time_s=remaining(began, deadline_s),
                 enough=weak,
-                on_bound=lambda bound: knowledge.raise_bound(min(bound, known), self.name),  # noqa: B023 - as above
+                on_bound=lambda bound: knowledge.prove(min(bound, known), self.name),  # noqa: B023 - as above
                 on_point=learn,
             )
-            knowledge.raise_bound(min(proven, known), self.name)
+            knowledge.prove(min(proven, known), self.name)
             # Proven, or known to be too weak: not again.
             most[v] = min(most[v], knowledge.bound)
