@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.orders.block_problem import Blocks, blocks_refusal
+from partita.problems.throughput.orders.block_problem import BlockProblem, blocks_refusal
 from partita.problems.throughput.orders.order_run import run_over_blocks
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
@@ -33,7 +33,7 @@ class PartitionAnnealing:
         """Round after round until ``monitor.stopping``; a fixed number of them without a time limit, and of small
         problems."""
 
-        def search(blocks: Blocks, incumbent: Incumbent[Ints]) -> dict[str, float]:
+        def search(blocks: BlockProblem, incumbent: Incumbent[Ints]) -> dict[str, float]:
             engine = PartitionSearch(blocks, seed=options.seed, stop=incumbent.stop, report=incumbent.offer)
             small = blocks.items * blocks.devices <= SMALL
             endless = monitor.time_limit_s is not None and not small

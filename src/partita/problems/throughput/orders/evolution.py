@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.orders.block_problem import Blocks, blocks_refusal
+from partita.problems.throughput.orders.block_problem import BlockProblem, blocks_refusal
 from partita.problems.throughput.orders.genetic import GENERATIONS, POPULATION, Genetic
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import run_over_blocks
@@ -16,7 +16,7 @@ __all__ = ["Arrangement", "Evolution"]
 
 
 def _evolve(problem: ThroughputProblem, options: Options, monitor: Monitor, *, arrange: bool) -> Outcome:
-    def search(blocks: Blocks, incumbent: Incumbent[Ints]) -> dict[str, float]:
+    def search(blocks: BlockProblem, incumbent: Incumbent[Ints]) -> dict[str, float]:
         genetic = Genetic(blocks, options.seed, incumbent.stop, arrange=arrange)
         cutter = Cutter(blocks, incumbent.stop)
         while genetic.generations < GENERATIONS and not incumbent.done:

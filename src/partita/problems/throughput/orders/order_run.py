@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.orders.block_problem import Blocks, make_blocks
+from partita.problems.throughput.orders.block_problem import BlockProblem, make_blocks
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Outcome
 from partita.problems.throughput.search_run import run_search
@@ -17,7 +17,7 @@ from partita.run.monitor import Monitor
 __all__ = ["Search", "run_over_blocks"]
 
 #: A search: it offers partitions (the block of every item) and returns its counters.
-Search = Callable[[Blocks, Incumbent[Ints]], dict[str, float]]
+Search = Callable[[BlockProblem, Incumbent[Ints]], dict[str, float]]
 
 #: Relative distance of value and bound at which nothing better can exist, up to rounding.
 CLOSE = 1e-9
@@ -38,7 +38,7 @@ def run_over_blocks(problem: ThroughputProblem, monitor: Monitor, search: Search
         Ends when the incumbent is ``done``.
     """
     incumbent: Incumbent[Ints] = Incumbent(closeness=CLOSE)
-    made: list[Blocks] = []
+    made: list[BlockProblem] = []
 
     def work() -> None:
         started = time.perf_counter()

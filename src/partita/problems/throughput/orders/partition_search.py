@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from partita.kernels.throughput.arrays import Ints, Longs
-from partita.problems.throughput.orders.block_problem import Blocks
+from partita.problems.throughput.orders.block_problem import BlockProblem
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 
 __all__ = ["PartitionSearch"]
@@ -71,7 +71,7 @@ class PartitionSearch:
 
     def __init__(
         self,
-        blocks: Blocks,
+        blocks: BlockProblem,
         *,
         seed: int = 0,
         stop: Longs | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.orders.block_problem import Blocks, blocks_refusal
+from partita.problems.throughput.orders.block_problem import BlockProblem, blocks_refusal
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import run_over_blocks
 from partita.problems.throughput.problem import ThroughputProblem
@@ -35,7 +35,7 @@ class RandomOrders:
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Cut order after order until all are done, or until ``monitor.stopping``."""
 
-        def search(blocks: Blocks, incumbent: Incumbent[Ints]) -> dict[str, float]:
+        def search(blocks: BlockProblem, incumbent: Incumbent[Ints]) -> dict[str, float]:
             random, cutter = np.random.default_rng(options.seed), Cutter(blocks, incumbent.stop)
             while cutter.orders < ORDERS and not incumbent.done:
                 found = cutter.best(cutter.order(random.random(blocks.items)), incumbent.value)

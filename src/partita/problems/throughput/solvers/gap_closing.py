@@ -151,7 +151,7 @@ class GapCloser:
     def _proved(self) -> bool:
         value = self.incumbent.value
         if self.low >= value * (1 - 2 * CLOSE):
-            self.incumbent.prove(value, self.by)
+            self.incumbent.prove(max(self.low, value), self.by)
             return True
         return False
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from partita.mip.model import Floats
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.programs.block_rows import Blocks
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.programs.implied_by_target import Facts, add_distances, facts_at
 from partita.problems.throughput.bounds.programs.minmax_program import Program, granularity, race, remaining, round_up
-from partita.problems.throughput.bounds.programs.order_tables import Order, order_of
+from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember, cutoff_of, settled
 from partita.problems.throughput.bounds.protocol import suits_programs
 from partita.problems.throughput.bounds.uniform import Uniform
@@ -43,14 +43,14 @@ def split_program(
     cutoff: float,
     grain: float,
     *,
-    order: Order | None = None,
+    order: OrderTables | None = None,
     facts: Facts | None = None,
 ) -> Program:
     """Minimise the largest average load of superblocks with so many blocks each.
 
     With sizes of 1 this is the exact program. Otherwise a superblock costs at most what its blocks cost together.
     """
-    blocks = Blocks(uniform, len(sizes), order)
+    blocks = BlockProgram(uniform, len(sizes), order)
     program = Program.over(blocks, low, cutoff, grain)
     whole = max(sizes) == 1
     if facts is not None:
