@@ -65,6 +65,10 @@ class FromModel:
         """There is one."""
         return 0
 
+    def search_options(self, priced: Priced[Any], options: Any) -> Any:
+        """The cluster says nothing about them."""
+        return options
+
     def refine(
         self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
     ) -> Refinement:
