@@ -83,7 +83,7 @@ class GroupedCommand(click.Command):
         """Write every group that has options."""
         rows: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
                 rows.setdefault(getattr(parameter, "group", ""), []).append(record)
         general = rows.pop("", [])

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-__all__ = ["Files", "PlainFiles", "PlanWriter"]
+__all__ = ["Files", "PlanWriter"]
 
-ContraP = TypeVar("ContraP", contravariant=True)
-L = TypeVar("L", bound=Any)
-ContraE = TypeVar("ContraE", contravariant=True)
+P = TypeVar("P")
+L = TypeVar("L")
+E = TypeVar("E")
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,31 @@ class PlanWriter:
     write: Callable[[str, Any, Any, Any], None]
 
 
-class Files(Protocol[ContraP, L, ContraE]):
-    """How plans are written and read."""
+class Files(Generic[P, L, E]):
+    """Plans in result files; by default written field by field.
 
-    @property
-    def writers(self) -> Sequence[PlanWriter]:
-        """Formats beside the result file."""
-        ...
+    Parameters
+    ----------
+    plan
+        Their type.
 
-    def plan_document(self, problem: ContraP, plan: L, evaluation: ContraE) -> dict[str, Any]:
+    Attributes
+    ----------
+    writers
+        Formats beside the result file.
+    """
+
+    writers: Sequence[PlanWriter] = ()
+
+    def __init__(self, plan: type[L]) -> None:
+        self.plan = plan
+
+    def plan_document(self, problem: P, plan: L, evaluation: E) -> dict[str, Any]:
         """The ``plan`` of a result file."""
-        ...
+        document: dict[str, Any] = msgspec.to_builtins(plan, str_keys=True)
+        return document
 
-    def read_plan(self, path: str | Path, problem: ContraP) -> L:
+    def read_plan(self, path: str | Path, problem: P) -> L:
         """The plan of a result file, or of another format that plans of the problem are written in.
 
         Raises
@@ -56,25 +68,7 @@ class Files(Protocol[ContraP, L, ContraE]):
         InputError
             If it is not a plan of this problem.
         """
-        ...
-
-
-class PlainFiles:
-    """Plans written field by field."""
-
-    writers: Sequence[PlanWriter] = ()
-
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
-
-    def plan_document(self, problem: Any, plan: Any, evaluation: Any) -> dict[str, Any]:
-        """The plan's fields."""
-        document: dict[str, Any] = msgspec.to_builtins(plan, str_keys=True)
-        return document
-
-    def read_plan(self, path: str | Path, problem: Any) -> Any:
-        """The plan of a result file."""
         from partita.documents.document import decode
         from partita.documents.result_file import read_plan_bytes
 
-        return decode(read_plan_bytes(path), self.kind.plan, f"{path}: plan")
+        return decode(read_plan_bytes(path), self.plan, f"{path}: plan")

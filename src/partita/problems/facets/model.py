@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -105,35 +106,37 @@ class Answer(Generic[P]):
         return self.priced.cluster
 
 
-class FromModel(Protocol[P]):
-    """How a model on a cluster becomes a problem."""
+class FromModel(Generic[P]):
+    """How a model on a cluster becomes a problem.
 
-    @property
-    def objective(self) -> str:
-        """What planning models so is called: the value of ``--objective``."""
-        ...
+    Attributes
+    ----------
+    objective
+        What planning models so is called: the value of ``--objective``.
+    pricing
+        What the pricing may be asked for: a declaration of settings.
+    """
 
-    @property
-    def pricing(self) -> type[msgspec.Struct]:
-        """What the pricing may be asked for: a declaration of settings."""
-        ...
+    objective: str
+    pricing: type[msgspec.Struct]
 
     def refusal(self, cluster: Cluster) -> str | None:
         """What about a cluster the problem does not know, as the rest of a sentence; None if it knows all of it."""
-        ...
+        return None
 
     def suits(self, training: bool) -> bool:
         """Whether the problem is about such models."""
-        ...
+        return True
 
     def preferred(self, training: bool) -> bool:
         """Whether such models are planned so unless something else is asked for."""
-        ...
+        return False
 
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
         """Settings of the pricing that a plan takes where they are not given, and that depend on model and cluster."""
-        ...
+        return {}
 
+    @abstractmethod
     def price(
         self, graph: Graph, cluster: Cluster, settings: Any, change: Callable[[P], P] | None = None
     ) -> Sequence[Priced[P]]:
@@ -144,18 +147,17 @@ class FromModel(Protocol[P]):
         InputError
             If a setting does not fit the model or the cluster.
         """
-        ...
 
     def choose(self, answers: Sequence[tuple[Priced[P], Result[P, Any, Any]]]) -> int:
         """Number of the best of several candidates."""
-        ...
+        return 0
 
     def search_options(self, priced: Priced[P], options: Any) -> Any:
         """The options of a search with what the cluster says about those that were not given."""
-        ...
+        return options
 
     def refine(
         self, priced: Priced[P], result: Result[P, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
     ) -> Refinement:
         """What is better than the answer in a way that the objective does not see; takes some seconds."""
-        ...
+        return Refinement()

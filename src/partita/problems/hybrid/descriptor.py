@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from partita.problems.hybrid.options import Changes, Options, change
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.kind import Defaults, Solver
+from partita.problems.kind import Kind, Solver
 
 if TYPE_CHECKING:
     from partita.problems.facets.files import Files
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from partita.problems.facets.report import Report
     from partita.problems.facets.sweep import Sweep
     from partita.problems.hybrid.evaluate import HybridEvaluation
-    from partita.problems.kind import Kind
 
 __all__ = ["HYBRID"]
 
@@ -25,7 +24,7 @@ __all__ = ["HYBRID"]
 NEARLY_FULL = 0.8
 
 
-class Hybrid(Defaults):
+class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     """Stages with degrees of data and tensor parallelism, and ways to save memory for every layer."""
 
     name = "hybrid"
@@ -78,16 +77,16 @@ class Hybrid(Defaults):
     @property
     def model(self) -> FromModel[HybridProblem]:
         """Training on devices of one kind."""
-        from partita.problems.hybrid.from_model import FromModel
+        from partita.problems.hybrid.from_model import HybridFromModel
 
-        return FromModel()
+        return HybridFromModel()
 
     @property
     def files(self) -> Files[HybridProblem, HybridPlan, HybridEvaluation]:
         """Result files."""
         from partita.problems.hybrid.files.plans import PlanFiles
 
-        return PlanFiles()
+        return PlanFiles(self.plan)
 
     @property
     def report(self) -> Report[HybridProblem, HybridPlan, HybridEvaluation]:
@@ -101,7 +100,7 @@ class Hybrid(Defaults):
         """Devices, memory, bandwidth."""
         from partita.problems.hybrid.sweep import HybridSweep
 
-        return HybridSweep()
+        return HybridSweep(self)
 
 
-HYBRID: Kind[HybridProblem, HybridPlan, HybridEvaluation] = Hybrid()
+HYBRID = Hybrid()

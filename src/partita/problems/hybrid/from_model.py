@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.errors import InputError
-from partita.problems.facets.model import Priced, Refinement
+from partita.problems.facets.model import FromModel, Priced, Refinement
 from partita.problems.hybrid.options import Options, Pricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step_time import step_time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
 
-__all__ = ["FromModel"]
+__all__ = ["HybridFromModel"]
 
 Change = Callable[[HybridProblem], HybridProblem]
 Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Any, Any]]
@@ -29,7 +29,7 @@ Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Any, Any]]
 PER_DEVICE = 4
 
 
-class FromModel:
+class HybridFromModel(FromModel[HybridProblem]):
     """Training on devices of one kind."""
 
     objective = "hybrid"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from partita.problems.facets.model import Answer
-from partita.problems.facets.sweep import Axis, common_axes
+from partita.problems.facets.sweep import Axis, Sweep, common_axes
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.degrees import degrees_text, stage_degrees
@@ -18,10 +18,13 @@ from partita.units import format_time
 __all__ = ["HybridSweep"]
 
 
-class HybridSweep:
+class HybridSweep(Sweep[HybridProblem, HybridPlan]):
     """Devices, their memory, and factors on every bandwidth; no point relaxes another."""
 
-    axes: Sequence[Axis] = common_axes()
+    @property
+    def axes(self) -> Sequence[Axis]:
+        """Devices, memory, bandwidth."""
+        return common_axes()
 
     def at(self, problem: HybridProblem, point: Mapping[str, Any]) -> HybridProblem:
         """With the point's devices and memory, and its bandwidth on every link."""
@@ -36,14 +39,6 @@ class HybridSweep:
             "memory_bytes": problem.memory_bytes,
             "bandwidth": point.get("bandwidth", 1.0),
         }
-
-    def relaxes(self, easier: HybridProblem, harder: HybridProblem) -> bool:
-        """More devices in more machines are other problems, not easier ones."""
-        return False
-
-    def transfer(self, plan: HybridPlan, problem: HybridProblem) -> HybridPlan | None:
-        """Nothing is handed on."""
-        return None
 
     def figures(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import BoundMethod, Defaults, Proof, Solver
+from partita.problems.kind import BoundMethod, Kind, Proof, Solver
 from partita.problems.throughput.options import Changes, Options, change
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from partita.problems.facets.model import FromModel
     from partita.problems.facets.report import Report
     from partita.problems.facets.sweep import Sweep
-    from partita.problems.kind import Kind
     from partita.problems.throughput.evaluation import Evaluation
 
 __all__ = ["THROUGHPUT"]
@@ -26,7 +25,7 @@ __all__ = ["THROUGHPUT"]
 NEARLY_FULL = 0.8
 
 
-class Throughput(Defaults):
+class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     """Split a DAG of operators over devices so that the most loaded one is least loaded."""
 
     name = "throughput"
@@ -129,9 +128,9 @@ class Throughput(Defaults):
     @property
     def model(self) -> FromModel[ThroughputProblem]:
         """Every model on every cluster."""
-        from partita.problems.throughput.from_model import FromModel
+        from partita.problems.throughput.from_model import ThroughputFromModel
 
-        return FromModel()
+        return ThroughputFromModel()
 
     @property
     def generators(self) -> Sequence[Generator]:
@@ -152,7 +151,7 @@ class Throughput(Defaults):
         """Result files, and the published split format."""
         from partita.problems.throughput.files.plans import PlanFiles
 
-        return PlanFiles()
+        return PlanFiles(self.plan)
 
     @property
     def report(self) -> Report[ThroughputProblem, Plan, Evaluation]:
@@ -166,7 +165,7 @@ class Throughput(Defaults):
         """Devices, memory, bandwidth."""
         from partita.problems.throughput.sweep import ThroughputSweep
 
-        return ThroughputSweep()
+        return ThroughputSweep(self)
 
 
-THROUGHPUT: Kind[ThroughputProblem, Plan, Evaluation] = Throughput()
+THROUGHPUT = Throughput()

@@ -7,39 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.problems.facets.model import Priced, Refinement
+from partita.problems.facets.model import FromModel, Priced
 from partita.problems.throughput.options import Pricing
 from partita.problems.throughput.pricing import price
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.run.monitor import Monitor
-from partita.run.result import Result, Row
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
 
-__all__ = ["FromModel"]
+__all__ = ["ThroughputFromModel"]
 
 Change = Callable[[ThroughputProblem], ThroughputProblem]
-Answered = tuple[Priced[ThroughputProblem], Result[ThroughputProblem, Any, Any]]
 
 #: Microbatches per device that are usual for small pipeline bubbles.
 PER_DEVICE = 4
 
 
-class FromModel:
+class ThroughputFromModel(FromModel[ThroughputProblem]):
     """Every model on every cluster is one problem."""
 
     objective = "throughput"
     pricing = Pricing
-
-    def refusal(self, cluster: Cluster) -> str | None:
-        """Every cluster."""
-        return None
-
-    def suits(self, training: bool) -> bool:
-        """Inference and training."""
-        return True
 
     def preferred(self, training: bool) -> bool:
         """Inference."""
@@ -60,17 +49,3 @@ class FromModel:
             arguments["costs"] = read_cost_table(settings.costs)
         problem = price(graph, cluster, **{**arguments, "microbatches": settings.microbatches or 1})
         return [Priced(problem if change is None else change(problem), graph, cluster, settings)]
-
-    def choose(self, answers: Sequence[Answered]) -> int:
-        """There is one."""
-        return 0
-
-    def search_options(self, priced: Priced[Any], options: Any) -> Any:
-        """The cluster says nothing about them."""
-        return options
-
-    def refine(
-        self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
-    ) -> Refinement:
-        """The objective sees everything."""
-        return Refinement()

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from partita.problems.facets.sweep import Axis, common_axes
+from partita.problems.facets.sweep import Axis, Sweep, common_axes
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import TRANSFER_TIMES, ThroughputProblem
 from partita.problems.throughput.sample_latency import pipeline_of
@@ -27,10 +27,13 @@ from partita.units import format_time
 __all__ = ["ThroughputSweep", "relaxes", "transfer"]
 
 
-class ThroughputSweep:
+class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
     """Accelerators, their memory, and factors on every bandwidth."""
 
-    axes: Sequence[Axis] = common_axes()
+    @property
+    def axes(self) -> Sequence[Axis]:
+        """Devices, memory, bandwidth."""
+        return common_axes()
 
     def at(self, problem: ThroughputProblem, point: Mapping[str, Any]) -> ThroughputProblem:
         """With the point's devices and memory, and its bandwidth on every link."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 
 from partita.documents.document import decode
 from partita.documents.result_file import read_plan_bytes
-from partita.problems.facets.files import PlanWriter
+from partita.problems.facets.files import Files
 from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
@@ -89,10 +88,8 @@ def hybrid_plan_document(plan: HybridPlan, evaluation: HybridEvaluation) -> dict
     }
 
 
-class PlanFiles:
+class PlanFiles(Files[HybridProblem, HybridPlan, HybridEvaluation]):
     """Result files."""
-
-    writers: Sequence[PlanWriter] = ()
 
     def plan_document(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> dict[str, Any]:
         """One entry per stage, first stage first."""

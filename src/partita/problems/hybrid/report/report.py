@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from partita.problems.facets.report import Report
 from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
@@ -50,23 +51,11 @@ def step_document(problem: HybridProblem, plan: HybridPlan | None, evaluation: A
     }
 
 
-class HybridReport:
+class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
     """Stages with their degrees, the step they make, and where devices spend their time."""
 
     doing = "planning"
     per = " per sample"
-
-    def scope(self, scope: str) -> str:
-        """There is one scope."""
-        return "plan"
-
-    def sentences(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Sequence[str]:
-        """Nothing more."""
-        return ()
-
-    def verdict(self, evaluation: HybridEvaluation) -> dict[str, Any]:
-        """Nothing more."""
-        return {}
 
     def tables(
         self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation

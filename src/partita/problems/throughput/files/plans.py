@@ -10,7 +10,7 @@ import msgspec
 from partita.documents.document import decode, document_keys, read_bytes, write_json
 from partita.documents.result_file import read_plan_bytes
 from partita.errors import InputError
-from partita.problems.facets.files import PlanWriter
+from partita.problems.facets.files import Files, PlanWriter
 from partita.problems.throughput.evaluate import Evaluation, StageEvaluation
 from partita.problems.throughput.files.dnn_partitioning import read_split, split_document
 from partita.problems.throughput.plan import Contiguity, Plan, Stage
@@ -111,7 +111,7 @@ def _write_split(path: str, problem: ThroughputProblem, plan: Plan, evaluation: 
     write_json(path, split_document(problem, plan, evaluation))
 
 
-class PlanFiles:
+class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
     """Result files, and the published split format."""
 
     writers = (PlanWriter("--split-output", "SPLIT.json", "Write the published split format.", _write_split),)

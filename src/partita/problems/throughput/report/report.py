@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from partita.problems.facets.report import Report
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
@@ -28,7 +29,7 @@ __all__ = ["ThroughputReport"]
 ThroughputResult = Result[ThroughputProblem, Plan, Evaluation]
 
 
-class ThroughputReport:
+class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
     """Stages, their memory, the pipeline they make, and what limits it."""
 
     doing = "splitting"
@@ -66,20 +67,12 @@ class ThroughputReport:
         """The latency of one sample through the full pipeline."""
         return {"latency": format_time(pipeline_of(problem, plan, evaluation).latency, problem.unit)}
 
-    def why(self, result: ThroughputResult, row: Row) -> str:
-        """What it does."""
-        return row.summary
-
     def row_document(self, result: ThroughputResult, row: Row) -> dict[str, Any]:
         """The largest load, feasible or not, and the pipeline."""
         if row.evaluation is None:
             return {"load": None, "pipeline": None}
         pipeline = pipeline_of(result.problem, row.plan, row.evaluation)
         return {"load": row.evaluation.objective, "pipeline": msgspec.structs.asdict(pipeline)}
-
-    def result_document(self, result: ThroughputResult) -> dict[str, Any]:
-        """Nothing more."""
-        return {}
 
     def answer_document(self, answer: Answer[ThroughputProblem], document: dict[str, Any]) -> None:
         """Modules of every stage, the schedule, and what limits the plan."""
