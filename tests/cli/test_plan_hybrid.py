@@ -141,11 +141,14 @@ def test_throughput_stays_there(partita: Callable[..., Any], small: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--contiguity", "free"), "--contiguity is an option of objective throughput"),
-        (("--recompute",), "--recompute is an option of objective throughput"),
+        (("--contiguity", "free"), "objective hybrid; add --objective throughput, or leave it out"),
+        (("--recompute",), "--recompute means nothing for a plan with objective hybrid; add --objective throughput"),
         (("--max-replicas", "2"), "--objective throughput"),
-        (("--solver", "free"), "solver 'free' does not make hybrid plans"),
-        (("--objective", "throughput", "--minimise", "step"), "--minimise is an option of objective hybrid"),
+        (("--solver", "free"), "(it is one for throughput problems)"),
+        (
+            ("--objective", "throughput", "--minimise", "step"),
+            "--minimise means nothing for a plan with objective throughput; add",
+        ),
         (("--objective", "throughput", "--microbatches", "4,8"), "takes one"),
         (("--microbatches", "9:3"), "low end"),
         (("--microbatches", "0"), "at least 1"),

@@ -88,10 +88,10 @@ def test_plot_names_its_extra(partita: Call, chain: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--devices", "2,x"), "not a valid integer"),
+        (("--devices", "2,x"), "'x' is not a whole number"),
         (("--devices", "2,2"), "twice"),
         (("--devices", "0"), "range"),
-        (("--bandwidth", "-1"), "positive"),
+        (("--bandwidth", "-1"), "range"),
         (("--memory", "nan"), "range"),
         (("--csv", "/no/such/folder/x.csv"), "does not exist"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,11 +117,11 @@ def test_recipes_beside_the_plan_of_a_file(partita: Callable[..., Any], row: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("sweep", "--minimise", "step"), "--minimise means nothing for a file"),
-        (("sweep", "--contiguity", "free"), "--contiguity means nothing for a file of a hybrid problem"),
+        (("sweep", "--minimise", "step"), "--minimise means nothing for .*row.json, which states a hybrid"),
+        (("sweep", "--contiguity", "free"), "--contiguity means nothing for .*row.json, which states a hybrid"),
         (("sweep", "--objective", "hybrid"), "leave --objective out"),
-        (("sweep", "--solver", "free"), "does not make hybrid plans"),
-        (("compare", "--max-replicas", "2"), "knows no --max-replicas"),
+        (("sweep", "--solver", "free"), "no solver 'free' for hybrid problems"),
+        (("compare", "--max-replicas", "2"), "--max-replicas means nothing for .*row.json, which states a hybrid"),
     ],
 )
 def test_options_that_mean_nothing(
@@ -129,7 +130,7 @@ def test_options_that_mean_nothing(
     command, *options = arguments
     run = partita(command, row, *options)
     assert run.code == 2
-    assert message in run.err
+    assert re.search(message, run.err)
     assert "Traceback" not in run.err
 
 
