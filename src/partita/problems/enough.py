@@ -44,10 +44,12 @@ def smallest_count(
         return bool(answer)
 
     low, high = present, present + 1
-    while clock.remaining_s > 0 and high <= most and not enough(high):
-        low, high = high, max(high + 1, min(most, 2 * high))
-    if clock.remaining_s <= 0 or high > most:
+    if high > most or clock.remaining_s <= 0:
         return ""
+    while not enough(high):
+        if high >= most or clock.remaining_s <= 0:
+            return ""
+        low, high = high, min(most, 2 * high)
     while high - low > 1 and clock.remaining_s > (clock.time_limit_s or 0.0) / 3:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
