@@ -221,6 +221,7 @@ class TestWriting:
 
         def replaced(source: str, target: Path) -> None:
             assert Path(source).parent == tmp_path
+            assert Path(source).name.startswith(".r.json."), "hidden, and it says what it is for"
             seen.append(("replace", Path(source).read_bytes()))
             replace(source, target)
 

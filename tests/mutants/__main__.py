@@ -112,6 +112,7 @@ def _forget() -> None:
 def _try(module: _Module, mutant: Mutant, usual: _Usual, folder: str) -> NoReturn:
     """In a process of its own: exit with 0 if no test notices the mutant."""
     os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     cpu = int(10 + 4 * usual.cpu_s)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE_BYTES, _ADDRESS_SPACE_BYTES))
@@ -227,6 +228,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
+    # Ended from outside it still ends its children, and takes its folder away.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     names = [name for name in MODULES if not arguments.modules or any(part in name for part in arguments.modules)]
     rows = tomllib.loads((_HERE / "equivalent.toml").read_text()).get("mutant", [])
     equivalent = {(row["module"], row["where"], row["line"], row["change"]) for row in rows}

@@ -15,8 +15,6 @@ _EVALUATE = (
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_every_plan_of_tiny_problems",
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_variants",
 )
-_FILES = ("tests/cli/test_bad_input.py", "tests/cli/test_solve.py")
-_HYBRID_FILES = (f"{_HYBRID}/test_files.py",)
 
 #: The module, and the tests that are run on its mutants, quick ones first.
 MODULES: dict[str, tuple[str, ...]] = {
@@ -27,10 +25,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "partita.run.incumbent": ("tests/run/test_incumbent.py",),
     "partita.documents.document": ("tests/documents/test_document.py",),
     "partita.documents.result_file": ("tests/documents/test_result_file.py",),
-    "partita.problems.throughput.files.dnn_partitioning": _FILES,
-    "partita.problems.throughput.files.native": _FILES,
+    "partita.problems.throughput.files.dnn_partitioning": (f"{_THROUGHPUT}/files/test_dnn_partitioning.py",),
+    "partita.problems.throughput.files.native": (f"{_THROUGHPUT}/files/test_native.py",),
     "partita.problems.throughput.files.cost_graph": (f"{_THROUGHPUT}/files/test_cost_graph.py",),
-    "partita.problems.hybrid.files.piper": _HYBRID_FILES,
-    "partita.problems.hybrid.files.native": _HYBRID_FILES,
-    "partita.problems.importers": _FILES,
+    "partita.problems.hybrid.files.piper": (f"{_HYBRID}/files/test_piper.py",),
+    "partita.problems.hybrid.files.native": (f"{_HYBRID}/files/test_native.py",),
+    "partita.problems.importers": ("tests/problems/test_importers.py",),
 }

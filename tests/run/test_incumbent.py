@@ -64,6 +64,7 @@ class TestStart:
         assert not best.closed
         assert not best.done
         assert best.stop.tolist() == [0]
+        assert best.stop.dtype == "int64", "kernels are compiled for that"
 
 
 class TestOffer:
@@ -156,6 +157,10 @@ class TestProve:
         assert best.prove(0.5e-3, "b") is False, "0 is what was known"
         with pytest.raises(DisagreementError):
             best.prove(2e-3, "b")
+        exact: Incumbent[str] = Incumbent()
+        exact.offer(0.0, "x")
+        with pytest.raises(DisagreementError):
+            exact.prove(0.5e-6, "b")
 
 
 class TestEnd:
