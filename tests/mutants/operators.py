@@ -1,7 +1,7 @@
 """Small wrong versions of a module, one change each: what a test suite should notice.
 
 Left alone are annotations, decorators, imports, what a message says (the arguments of ``raise`` and formatted strings),
-and strings other than keys of a dictionary and what is compared.
+strings other than keys of a dictionary and what is compared, and the ``strict`` of ``zip``, which only claims a length.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def mutants_of(source: str) -> list[Mutant]:
             return
         for new in _changes(node, parent, where):
             line: int = node.lineno  # type: ignore[attr-defined]
-            change = f"{_short(node)} → {_short(new)}"
+            change = _described(node, new)
             found.append(Mutant(where or "<module>", line, lines[line - 1].strip(), change, path, new))
         if isinstance(node, _SKIPPED_NODES):
             return
@@ -102,6 +102,8 @@ def mutants_of(source: str) -> list[Mutant]:
             where = f"{where}.{node.name}" if where else node.name
         for field, value in ast.iter_fields(node):
             if field in _SKIPPED_FIELDS or (isinstance(node, ast.ClassDef) and field != "body"):
+                continue
+            if isinstance(node, ast.keyword) and node.arg == "strict":
                 continue
             if isinstance(value, ast.AST):
                 visit(value, (*path, (field, None)), where, node)
@@ -171,7 +173,7 @@ def _changed_expressions(node: ast.expr, parent: ast.AST) -> Iterator[ast.AST]:
         if _name(node.func) in _TWINS:
             yield _with(node, func=ast.Name(id=_TWINS[_name(node.func)], ctx=ast.Load()))
         for place, keyword in enumerate(node.keywords):
-            if keyword.arg is not None and _name(node.func) != "field":
+            if keyword.arg not in (None, "strict") and _name(node.func) != "field":
                 yield _with(node, keywords=[*node.keywords[:place], *node.keywords[place + 1 :]])
     if isinstance(parent, ast.comprehension) and any(node is test for test in parent.ifs) and _is_plain(node):
         yield _negated(node)
@@ -223,6 +225,13 @@ def _is_text(node: ast.expr) -> bool:
 
 def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _described(node: ast.AST, new: ast.AST) -> str:
+    if isinstance(node, ast.Call) and isinstance(new, ast.Call) and len(new.keywords) < len(node.keywords):
+        (left_out,) = set(node.keywords) - set(new.keywords)
+        return f"{_short(node.func)}(… {_short(left_out)}) → {_short(node.func)}(…)"
+    return f"{_short(node)} → {_short(new)}"
 
 
 def _short(node: ast.AST) -> str:
