@@ -1,98 +1,99 @@
-"""partita solve: split the problem of a file."""
+"""partita solve: plan the problem of a file."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from partita.cli.common import (
+    STDOUT,
     check_writable,
-    console,
     emit_json,
     exit_code,
-    file_options,
+    output_options,
     progress_line,
-    read_file,
     run_options,
-    summary_lines,
-    weight_sync_option,
-    write_result,
+    show,
+    write_document,
 )
-from partita.cli.variants import schedule_option, variant_options
+from partita.cli.flags import GroupedCommand, grouped, take_flags
+from partita.cli.source import file_options, read_file, settings_of_files
 from partita.errors import InputError
+from partita.problems import kinds
 
-if TYPE_CHECKING:
-    from partita.problems.throughput.plan import Contiguity
-
-__all__ = ["solve"]
+__all__ = ["command"]
 
 
-@click.command()
-@click.argument("file", type=click.Path())
-@file_options
-@run_options
-@variant_options
-@schedule_option
-@weight_sync_option
-@click.option("--split-output", type=click.Path(), metavar="SPLIT.json", help="Write the published split format.")
-def solve(
-    file: str,
-    contiguity: Contiguity,
-    solver: str | None,
-    time_limit: float,
-    seed: int,
-    threads: int,
-    output: str | None,
-    split_output: str | None,
-    as_json: bool,
-    **reading: Any,
-) -> int:
-    """Split the problem in FILE over its devices."""
-    from partita.cli.hybrid import solve_hybrid_file
-    from partita.conductor.pipeline import solve as run
-    from partita.documents.document import write_json
-    from partita.problems.hybrid.problem import HybridProblem
-    from partita.problems.throughput.files.dnn_partitioning import split_document
-    from partita.problems.throughput.files.native import result_document
-    from partita.problems.throughput.report.modules import stage_modules
-    from partita.problems.throughput.report.tables import memory_table, stage_table
+def command() -> click.Command:
+    """The command, with a flag for every setting and every format of a plan that some problem has."""
+    writers = {writer.flag: writer for kind in kinds() for writer in kind.files.writers}
+    extra = grouped(
+        "output",
+        *(
+            ((flag,), {"type": click.Path(), "metavar": writer.metavar, "help": writer.help})
+            for flag, writer in writers.items()
+        ),
+    )
 
-    check_writable(output)
-    check_writable(split_output)
-    problem = read_file(file, **reading)
-    if isinstance(problem, HybridProblem):
-        if split_output is not None:
-            raise InputError(
-                "--split-output writes devices, not stages with degrees; use --output for a hybrid problem"
+    @click.command("solve", cls=GroupedCommand)
+    @click.argument("file", type=click.Path())
+    @file_options
+    @settings_of_files
+    @run_options
+    @output_options
+    @extra
+    def solve(
+        file: str,
+        file_format: str | None,
+        problem_kind: str | None,
+        scale_communication: float,
+        solver: str | None,
+        time_limit: float,
+        seed: int,
+        threads: int,
+        output: str | None,
+        as_json: bool,
+        **parameters: Any,
+    ) -> int:
+        """Find the best plan for the problem in FILE, and prove how good it is."""
+        from partita.conductor.documents import result_document
+        from partita.conductor.solve import solve as run
+        from partita.tables.summary import summary_lines
+
+        given = take_flags(parameters)
+        asked = {"--" + name.replace("_", "-"): path for name, path in parameters.items() if path is not None}
+        check_writable(output, *asked.values())
+        stated = read_file(file, file_format, problem_kind, scale_communication, given)
+        own = {writer.flag: writer for writer in stated.kind.files.writers}
+        for flag in asked:
+            if flag not in own:
+                raise InputError(f"{flag} does not write {stated.kind.name} plans; use --output")
+        report = stated.kind.report
+        with progress_line(stated.problem.unit, report.doing) as progress:
+            result = run(
+                stated.problem,
+                time_limit_s=time_limit,
+                seed=seed,
+                solver=solver,
+                threads=threads,
+                progress=progress,
+                **stated.options,
             )
-        return solve_hybrid_file(
-            problem, solver=solver, time_limit=time_limit, seed=seed, threads=threads, output=output, as_json=as_json
-        )
-    with progress_line(problem.unit, "splitting") as progress:
-        result = run(
-            problem,
-            time_limit_s=time_limit,
-            seed=seed,
-            contiguity=contiguity,
-            solver=solver,
-            threads=threads,
-            progress=progress,
-        )
-    document = result_document(result)
-    write_result(output, document)
-    if split_output is not None and result.plan is not None and result.evaluation is not None:
-        write_json(split_output, split_document(problem, result.plan, result.evaluation))
-    if as_json:
-        emit_json(document)
-    if not as_json or result.plan is None:
-        screen = console()
-        if result.plan is not None and result.evaluation is not None:
-            counts = [len(stage.operators) for stage in result.plan.stages]
-            screen.print(stage_table(problem, result.evaluation, counts, stage_modules(problem, result.plan)))
-            if any(stage.memory.total for stage in result.evaluation.stages):
-                screen.print(memory_table(result.evaluation))
-        for line in summary_lines(result):
-            print(line, file=sys.stdout if result.plan is not None and sys.stdout.isatty() else sys.stderr)
-    return exit_code(result)
+        document = result_document(result)
+        write_document(output, document)
+        if result.plan is not None:
+            for flag, path in asked.items():
+                own[flag].write(path, stated.problem, result.plan, result.evaluation)
+        if as_json and output != STDOUT:
+            emit_json(document)
+        shown = [] if result.plan is None else report.tables(stated.problem, result.plan, result.evaluation)
+        if not as_json:
+            to_stdout = output != STDOUT
+            show([*shown, *summary_lines(report, result)], stream=None if to_stdout else sys.stderr)
+        elif result.plan is None:
+            show(summary_lines(report, result), stream=sys.stderr)
+        return exit_code(result)
+
+    return solve

@@ -6,10 +6,10 @@ Plain problems over identical devices get the combined solver, of which only the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from partita.problems.kind import Proof
 from partita.problems.throughput.bounds import DEFAULT_BOUNDS, HIERARCHY, STREAMING
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import BoundMethod
@@ -27,35 +27,13 @@ from partita.problems.throughput.solvers.protocol import Options, Outcome, Solve
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["ALL_BOUNDS", "Proof", "prove"]
+__all__ = ["ALL_BOUNDS", "prove"]
 
 #: Every bound that can be asked for by name.
 ALL_BOUNDS: tuple[BoundMethod, ...] = (*DEFAULT_BOUNDS, IdealsBound())
 
 #: Share of the time for a first search, and most seconds of it: it tells the bounds when to stop.
 FIRST_SHARE, FIRST_S = 0.2, 3.0
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What was proven, and by whom.
-
-    Attributes
-    ----------
-    best
-        The largest bound.
-    methods
-        What was proven by the end of each method (its own bound, for the search), with the time of the method alone.
-    objective
-        Of the best split that was met, None for none.
-    infeasible
-        Whether there is no plan at all; then ``best`` is infinite.
-    """
-
-    best: Bound
-    methods: tuple[Bound, ...]
-    objective: float | None = None
-    infeasible: bool = False
 
 
 def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof:
