@@ -1,25 +1,40 @@
-"""Result files: every field of the envelope, and reading the plan back."""
+"""Result files: what all of them hold, and reading the plan back."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
-from partita.documents.result_file import read_plan_bytes, result_envelope
+from partita.documents.result_file import read_plan_bytes, result_document
 from partita.errors import FormatError, InputError
 from partita.run.result import Bound, Event, Result, Statistics, Status, StopReason
 
-PROBLEM = SimpleNamespace(name="toy", unit="ms", notes=("assumed",))
+
+class Toy(msgspec.Struct, frozen=True):
+    """A problem with a dictionary whose keys are numbers."""
+
+    format: ClassVar[str] = "test.toy"
+    version: ClassVar[int] = 4
+    name: str = "toy"
+    unit: str = "ms"
+    notes: tuple[str, ...] = ("assumed",)
+    times: dict[int, float] = msgspec.field(default_factory=lambda: {7: 0.5})
+
+
+#: Compact, keys in order, the fields behind format and version.
+CANONICAL = b'{"format":"test.toy","name":"toy","notes":["assumed"],"times":{"7":0.5},"unit":"ms","version":4}'
 
 
 def result(**changes: Any) -> Result[Any, Any, Any]:
     """A plan of value 8 beside a bound of 6."""
     fields: dict[str, Any] = {
-        "problem": PROBLEM,
+        "problem": Toy(),
         "plan": "a plan",
         "evaluation": SimpleNamespace(objective=8.0, feasible=True),
         "bound": Bound(6.0, "relaxation"),
@@ -33,9 +48,9 @@ def result(**changes: Any) -> Result[Any, Any, Any]:
     return Result(**(fields | changes))
 
 
-def test_every_field_of_the_envelope() -> None:
+def test_every_field() -> None:
     """The gap is (8 - 6) / 8."""
-    assert result_envelope(result(), "0123", {"stages": []}, cluster="two") == {
+    assert result_document(result(), {"stages": []}, cluster="two") == {
         "format": "partita.result",
         "version": 1,
         "objective": 8.0,
@@ -48,7 +63,7 @@ def test_every_field_of_the_envelope() -> None:
         "solver": "search",
         "seed": 3,
         "reason": None,
-        "problem": {"name": "toy", "sha256": "0123"},
+        "problem": {"name": "toy", "sha256": hashlib.sha256(CANONICAL).hexdigest()},
         "plan": {"stages": []},
         "bound_method": "relaxation",
         "notes": ["assumed"],
@@ -60,16 +75,16 @@ def test_every_field_of_the_envelope() -> None:
     }
 
 
-def test_the_envelope_without_a_plan() -> None:
-    found = result_envelope(
-        result(plan=None, evaluation=None, bound=None, status=Status.INFEASIBLE, reason="too small"), "0", None
+def test_without_a_plan() -> None:
+    found = result_document(
+        result(plan=None, evaluation=None, bound=None, status=Status.INFEASIBLE, reason="too small"), None
     )
     assert (found["objective"], found["bound"], found["gap"], found["plan"], found["bound_method"]) == (None,) * 5
     assert (found["status"], found["reason"]) == ("infeasible", "too small")
 
 
 def test_statuses_are_plain_text() -> None:
-    found = result_envelope(result(), "0", None)
+    found = result_document(result(), None)
     assert type(found["status"]) is str
     assert type(found["stop_reason"]) is str
 
@@ -81,7 +96,7 @@ def written(tmp_path: Path, document: Any) -> Path:
 
 
 def test_the_plan_is_read_back(tmp_path: Path) -> None:
-    path = written(tmp_path, result_envelope(result(), "0", {"stages": [1, 2]}))
+    path = written(tmp_path, result_document(result(), {"stages": [1, 2]}))
     assert json.loads(read_plan_bytes(path)) == {"stages": [1, 2]}
 
 

@@ -12,7 +12,7 @@ from tests.cli.conftest import workload
 import partita as pt
 from partita.errors import FormatError, InputError, UnsupportedError
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Tensor, ThroughputProblem
 
 NATIVE = ThroughputProblem(
     name="native",
@@ -126,9 +126,15 @@ def test_problems_that_are_not_known(tmp_path: Path) -> None:
         pt.read_problem(write(tmp_path, workload()), problem="knapsack")
 
 
-def test_files_without_degrees_state_no_hybrid_problem(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="hybrid"):
-        pt.read_problem(write(tmp_path, COST_GRAPH), problem="hybrid")
+@pytest.mark.parametrize("document", [COST_GRAPH, workload()], ids=["cost-graph", "dnn-partitioning"])
+def test_files_without_degrees_state_no_hybrid_problem(tmp_path: Path, document: Any) -> None:
+    with pytest.raises(UnsupportedError, match="does not state a hybrid problem; it states the throughput problem"):
+        pt.read_problem(write(tmp_path, document), problem="hybrid")
+
+
+def test_piper_files_state_no_throughput_problem(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="does not state a throughput problem; it states the hybrid problem"):
+        pt.read_problem(write(tmp_path, PIPER), problem="throughput")
 
 
 def test_own_files_state_what_they_are(tmp_path: Path) -> None:
@@ -167,6 +173,18 @@ def test_every_transfer_is_scaled(tmp_path: Path) -> None:
     found = pt.read_problem(write(tmp_path, COST_GRAPH), scale_communication=0.25)
     assert isinstance(found, ThroughputProblem)
     assert found.kinds[0].transfer_time_per_unit == 0.25
+
+
+def test_links_of_groups_are_scaled(tmp_path: Path) -> None:
+    """A group's link is a transfer, too: 0.5 per unit and 2 per transfer, times 3."""
+    groups = tuple(
+        DeviceGroup(name=name, counts=(1,), transfer_time_per_unit=0.5, transfer_latency=2.0) for name in ("l", "r")
+    )
+    path = tmp_path / "file.json"
+    pt.write_problem(path, NATIVE.replace(groups=groups))
+    found = pt.read_problem(path, scale_communication=3.0)
+    assert isinstance(found, ThroughputProblem)
+    assert [(group.transfer_time_per_unit, group.transfer_latency) for group in found.groups] == [(1.5, 6.0)] * 2
 
 
 def test_a_format_that_is_not_read_yet(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import partita as pt
 from partita.errors import FormatError, InputError
-from partita.problems.importers import read_any_plan
+from partita.problems import find_kind
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.files.dnn_partitioning import split_document
 from partita.problems.throughput.plan import Plan, Stage
@@ -168,7 +168,9 @@ class TestUnits:
 def split(tmp_path: Path, problem: ThroughputProblem, **fields: Any) -> Plan:
     path = tmp_path / "split.json"
     path.write_text(json.dumps(fields))
-    return read_any_plan(path, problem)
+    found = find_kind("throughput").files.read_plan(path, problem)
+    assert isinstance(found, Plan)
+    return found
 
 
 class TestReadingSplits:

@@ -1,4 +1,4 @@
-"""partita's own files: graphs, throughput problems and plans, every field of them."""
+"""partita's own files of throughput problems and their plans, every field of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.cli.conftest import Run
 from tests.cli.conftest import partita as partita
 
 import partita as pt
-from partita import graph as graphs
 from partita.documents.document import sha256, tagged
 from partita.errors import FormatError
 from partita.problems.throughput.problem import (
@@ -24,16 +23,6 @@ from partita.problems.throughput.problem import (
     Schedule,
     Tensor,
     ThroughputProblem,
-)
-
-GRAPH = graphs.Graph(
-    name="net",
-    operators=(
-        graphs.Operator(name="a", target="aten.mm", flops=8, bytes_read=4),
-        graphs.Operator(name="b", target="aten.add", module="m"),
-    ),
-    tensors=(graphs.Tensor(name="t", producer=0, consumers=(1,), shape=(2, 3), bytes=24),),
-    notes=("a note",),
 )
 
 PROBLEM = ThroughputProblem(
@@ -61,17 +50,6 @@ PROBLEM = ThroughputProblem(
 
 FIRST = {"name": "gpu:0", "operators": [5], "replica_devices": ["gpu:0", "gpu:1"]}
 SECOND = {"name": "host:0", "operators": [7]}
-
-
-def test_graphs_there_and_back(tmp_path: Path) -> None:
-    path = tmp_path / "g.json"
-    pt.write_graph(path, GRAPH)
-    assert pt.read_graph(path) == GRAPH
-    document = json.loads(path.read_text())
-    assert (document["format"], document["version"]) == ("partita.graph", 1)
-    path.write_text(json.dumps(document | {"version": 2}))
-    with pytest.raises(FormatError, match=r"version 2 of partita\.graph"):
-        pt.read_graph(path)
 
 
 def test_problems_there_and_back(tmp_path: Path) -> None:
