@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 import partita as pt
-from partita.costs.menus import LayerMenus, layer_menus, model_flops
+from partita.problems.hybrid.pricing import LayerMenus, layer_menus, model_flops
 from partita.graph import Graph
 
 pytest.importorskip("torch", reason="menus are made from traced models")

@@ -147,6 +147,13 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
         return CONVERTER
 
     @property
+    def samples(self) -> Sequence[Sequence[ThroughputProblem]]:
+        """See the function."""
+        from partita.problems.throughput.samples import samples
+
+        return samples()
+
+    @property
     def files(self) -> Files[ThroughputProblem, Plan, Evaluation]:
         """Result files, and the published split format."""
         from partita.problems.throughput.files.plans import PlanFiles

@@ -62,7 +62,9 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
         best = bound or Bound(0.0, search.name, "acyclic", monitor.elapsed_s)
         return Proof(best, (best,), _objective(problem, found.plan), found.infeasible)
     value = _objective(problem, found.plan)
-    knowledge = Knowledge(uniform(problem), stop=lambda: monitor.stopping)
+    knowledge = Knowledge(
+        uniform(problem), stop=lambda: monitor.stopping, on_note=lambda note: monitor.report(note=note)
+    )
     if found.plan is not None and value is not None:
         knowledge.value = value
         knowledge.label = _labels(problem, found.plan, knowledge)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from partita.errors import SolverCrashError
 from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["Charged", "Knowledge"]
@@ -66,6 +67,10 @@ class Knowledge:
         (method, value, seconds) of every method's own best, in order of time.
     on_bound, on_split
         Called with every better bound and its method, and with every better split.
+    on_note
+        Called with what the history of the run should say beside that.
+    threads
+        Most threads and processes that a method may use at once.
     """
 
     uniform: Uniform
@@ -78,6 +83,8 @@ class Knowledge:
     proven: list[tuple[str, float, float]] = field(default_factory=list)
     on_bound: Callable[[float, str], None] | None = None
     on_split: Callable[[Ints, float], None] | None = None
+    on_note: Callable[[str], None] | None = None
+    threads: int = 2
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -102,6 +109,12 @@ class Knowledge:
             self.bound, self.method = bound, method
         if self.on_bound is not None:
             self.on_bound(bound, method)
+
+    def lose(self, error: SolverCrashError, goes_on: str) -> None:
+        """Note that a backend crashed, and what goes on without it; where nobody takes notes it is raised."""
+        if self.on_note is None:
+            raise error
+        self.on_note(f"{error}; {goes_on}")
 
     def offer(self, label: Ints, value: float) -> None:
         """Report a split, with blocks that do not fall along the order, and its objective."""

@@ -116,7 +116,12 @@ class StreamingBound:
         """
         relaxed, extra = with_reloading(problem) if streams(problem) else (problem, 0.0)
         # The split known costs at most this much there.
-        knowledge = Knowledge(uniform(relaxed), stop=lambda: monitor.stopping, value=max(0.0, value + extra))
+        knowledge = Knowledge(
+            uniform(relaxed),
+            stop=lambda: monitor.stopping,
+            value=max(0.0, value + extra),
+            on_note=lambda note: monitor.report(note=note),
+        )
         if time_limit_s is None and monitor.time_limit_s is not None:
             time_limit_s = monitor.remaining_s
         run_hierarchy(knowledge, self.methods, time_limit_s)

@@ -187,6 +187,8 @@ class Combined(Driver):
             stop=lambda: self.done,
             on_bound=self._prove,
             on_split=lambda label, _: self._take_labels(label, "programs"),
+            on_note=lambda note: self.monitor.report(note=note),
+            threads=self.options.threads,
         )
         knowledge.raise_bound(self.bound, "simple")
         knowledge.proven.append(("simple", self.bound, 0.0))
