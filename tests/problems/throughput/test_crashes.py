@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import broken_backend as broken
-from partita.conductor.pipeline import bound, solve
+from partita import bound, solve
 from partita.errors import SolverCrashError
 from partita.mip import child as children
 from partita.mip.backend import BACKENDS, Backend
