@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from partita.conductor.pipeline import bound, solve
-from partita.problems.throughput.bounds.scheduler import run_hierarchy
+from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 
 import broken_backend as broken
 from partita.errors import SolverCrashError
