@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from partita.conductor.pipeline import bound, solve
+from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 
 import broken_backend as broken
-from partita.conductor.pipeline import bound, solve
 from partita.errors import SolverCrashError
 from partita.mip import child as children
 from partita.mip.backend import BACKENDS, Backend
@@ -22,7 +23,6 @@ from partita.problems.throughput.bounds.node import NodeBound
 from partita.problems.throughput.bounds.programs import minmax_program
 from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound
 from partita.problems.throughput.bounds.programs.superblocks import GuessBound
-from partita.problems.throughput.bounds.scheduler import run_hierarchy
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.proving import prove
