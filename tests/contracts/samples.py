@@ -48,7 +48,7 @@ class Samples:
     Attributes
     ----------
     families
-        Between them they show every feature.
+        Between them they show every feature; the first ones have none that a component may refuse.
     optimum
         The best objective for a problem and options by trying everything; None if there is no plan.
     check
