@@ -118,25 +118,25 @@ def bound_cases() -> list[Case]:
     return [case for kind in all_kinds() for bound in kind.bounds for case in _cases(kind, bound, [None])]
 
 
-def over_examples(case: Case, count: int, check: Callable[[Any], bool]) -> int:
-    """Check problems that a component takes on; how many of them had something to check, as ``check`` says.
+def over_examples(problems: st.SearchStrategy[Any], count: int, check: Callable[[Any], bool]) -> int:
+    """Check some problems; how many of them had something to check, as ``check`` says.
 
     Raises
     ------
     AssertionError
-        If the component takes on far fewer problems than were asked for: that would be no test.
+        If there were far fewer problems than asked for: that would be no test.
     """
-    accepted: list[bool] = []
+    checked: list[bool] = []
 
     @examples(count)
-    @given(problem=case.problems)
+    @given(problem=problems)
     def run(problem: Any) -> None:
-        accepted.append(check(problem))
+        checked.append(check(problem))
 
     run()
     least = max(1, count // 2)
-    assert len(accepted) >= least, f"{case.id} took on {len(accepted)} problems, and {least} are the least for a test"
-    return sum(accepted)
+    assert len(checked) >= least, f"there were {len(checked)} problems, and {least} are the least for a test"
+    return sum(checked)
 
 
 def equal(left: float, right: float) -> bool:

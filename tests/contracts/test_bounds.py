@@ -79,7 +79,9 @@ def test_no_bound_is_left_out(kind: Any, component: Any) -> None:
 @every_bound
 def test_never_above_the_optimum(case: Case) -> None:
     """On tiny problems with every feature that it takes on."""
-    assert over_examples(case, 120, lambda problem: check(case, problem, Monitor(5.0))), "it never proved anything"
+    assert over_examples(case.problems, 120, lambda problem: check(case, problem, Monitor(5.0))), (
+        "it never proved anything"
+    )
 
 
 @every_bound
@@ -92,7 +94,7 @@ def test_never_above_the_optimum_without_time(case: Case) -> None:
         check(case, problem, Monitor(1e-9))
         return check(case, problem, stopped)
 
-    over_examples(case, 20, without_time)
+    over_examples(case.problems, 20, without_time)
 
 
 @every_bound

@@ -141,7 +141,7 @@ def test_claims_hold(case: Case) -> None:
     def check(problem: Any) -> bool:
         return check_against_optimum(case, problem, Monitor(TINY_S)).plan is not None
 
-    planned = over_examples(case, 40, check)
+    planned = over_examples(case.problems, 40, check)
     assert planned, f"{case.id} made no plan for any of the problems"
 
 
@@ -153,7 +153,7 @@ def test_claims_hold_without_time(case: Case) -> None:
         check_against_optimum(case, problem, Monitor(NO_TIME_S))
         return True
 
-    over_examples(case, 15, check)
+    over_examples(case.problems, 15, check)
 
 
 @every_default
@@ -167,7 +167,7 @@ def test_the_default_proves_tiny_problems(case: Case) -> None:
         assert result.stop_reason is StopReason.PROVED
         return result.status is Status.OPTIMAL
 
-    assert over_examples(case, 20, check)
+    assert over_examples(case.problems, 20, check)
 
 
 @every_solver
@@ -197,7 +197,7 @@ def test_same_seed_same_plan(case: Case) -> None:
             return True
         return False
 
-    assert over_examples(case, 8, check), "the clock stopped it every time"
+    assert over_examples(case.problems, 8, check), "the clock stopped it every time"
 
 
 @every_case
