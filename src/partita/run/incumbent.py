@@ -157,4 +157,7 @@ class Incumbent(Generic[AnswerT]):
         DisagreementError
             If one is known: a defect.
         """
+        value, answer, _ = self.snapshot()
+        if answer is not None:
+            raise DisagreementError(f"{by or 'a proof'} claims that there is no plan, and one has {value!r}")
         self.prove(math.inf, by)

@@ -168,7 +168,7 @@ def test_the_other_backend_of_a_race_goes_on(lost: str, crashing: list[str], mon
     crashing[:] = []
     ExactBound().improve(whole, 30.0)
     assert knowledge.bound == pytest.approx(whole.bound, rel=1e-5)
-    assert whole.closed
+    assert whole.incumbent.closed
 
 
 @pytest.mark.parametrize("at", ["highs", "scip"])
