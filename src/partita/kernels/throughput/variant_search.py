@@ -2,7 +2,7 @@
 
 Breadth-first over ideals, one stage per step, as ``kernels.throughput.search`` for the plain problem, with loads of
 several lines, replicas, groups and reloading. The pruning rules are stated and proved in
-``partita.problems.throughput.solvers.variants.decision``.
+``partita.problems.throughput.solvers.variant_decision``.
 """
 
 from __future__ import annotations

@@ -71,12 +71,16 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     weight_bytes
         Weights of the whole layer, which machines synchronise with each other; None for the smallest over the degrees t
         of t times the largest weights that a device holds. Only problems with a hierarchy read it.
+    update_times
+        By degree, the time of the optimizer's step for the layer on one device, once per batch; 0 if absent. It is part
+        of a step (``partita.problems.hybrid.step_time``), not of the objective.
     """
 
     id: int
     configurations: dict[int, tuple[Configuration, ...]]
     name: str = ""
     weight_bytes: float | None = None
+    update_times: dict[int, float] = {}
 
     @property
     def whole_weight_bytes(self) -> float:
@@ -143,6 +147,8 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     hierarchy
         Machines of several devices; None if all devices are linked alike. Devices must fill whole machines, or all be
         in one.
+    update_shared
+        Whether the replicas of a stage share out the optimizer's step.
     notes
         What a reader should know about how the problem was made.
 
@@ -152,6 +158,7 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         If a value is not finite or negative, an id repeats or is unknown, a list is empty, or the graph has a cycle.
     """
 
+    kind: ClassVar[str] = "hybrid"
     format: ClassVar[str] = "partita.hybrid"
     version: ClassVar[int] = 1
 
@@ -165,6 +172,7 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     unit: str = "s"
     weight_sync_per_batch: bool = False
     hierarchy: Hierarchy | None = None
+    update_shared: bool = False
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -290,6 +298,8 @@ def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) ->
         raise InputError(f"{owner} has no configurations; give at least one for some tensor-parallel degree")
     if layer.weight_bytes is not None:
         _check_number(owner, "weight_bytes", layer.weight_bytes)
+    for degree, time in layer.update_times.items():
+        _check_number(owner, f"update time at degree {degree}", time)
     for degree, configurations in layer.configurations.items():
         if degree < 1:
             raise InputError(f"{owner}: tensor-parallel degree {degree} must be at least 1")

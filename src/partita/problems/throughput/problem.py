@@ -18,6 +18,7 @@ from partita.errors import InputError
 from partita.problems.throughput.devices import DeviceGroup, DeviceKind, check_groups, check_kinds, check_number
 
 __all__ = [
+    "TRANSFER_TIMES",
     "Communication",
     "DeviceGroup",
     "DeviceKind",
@@ -29,6 +30,9 @@ __all__ = [
     "ThroughputProblem",
     "WorkingMemory",
 ]
+
+#: Fields of a device kind that are times of transfers.
+TRANSFER_TIMES = ("transfer_time_per_unit", "transfer_latency", "sync_time_per_byte", "reload_time_per_byte")
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
 Communication = Literal["sum", "overlap", "duplex"]
@@ -211,6 +215,7 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         If a value is not finite or negative, an id repeats or is unknown, the graph has a cycle, or nothing can run.
     """
 
+    kind: ClassVar[str] = "throughput"
     format: ClassVar[str] = "partita.problem"
     version: ClassVar[int] = 1
 
@@ -272,6 +277,14 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             limit = None if math.isinf(memory_bytes) and memory_bytes > 0 else memory_bytes
             kinds = [msgspec.structs.replace(k, memory_bytes=limit) if k.accelerator else k for k in kinds]
         return msgspec.structs.replace(self, kinds=tuple(kinds), **changes)
+
+    def scale_communication(self, factor: float) -> ThroughputProblem:
+        """A copy in which every transfer on a device's own link takes ``factor`` times as long."""
+        kinds = (
+            msgspec.structs.replace(kind, **{name: getattr(kind, name) * factor for name in TRANSFER_TIMES})
+            for kind in self.kinds
+        )
+        return self if factor == 1.0 else self.replace(kinds=tuple(kinds))
 
     @property
     def device_count(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from partita.documents.document import decode, read_bytes
+from partita.documents.document import decode
 from partita.errors import FormatError
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 
@@ -49,13 +49,13 @@ class _Document(msgspec.Struct):
     maxBatchSize: int | None = None
 
 
-def read_piper(path: str | Path, *, scale_communication: float = 1.0) -> HybridProblem:
+def read_piper(data: bytes, path: str | Path, *, scale_communication: float = 1.0) -> HybridProblem:
     """Read a hybrid workload. Keys beside the known ones are ignored.
 
     Parameters
     ----------
-    path
-        The JSON file.
+    data, path
+        The JSON file's content, and its name for messages.
     scale_communication
         Factor on every transfer time: the bandwidth is divided by it. A file with times in milliseconds and a bandwidth
         in bytes per second needs 1000.
@@ -65,9 +65,9 @@ def read_piper(path: str | Path, *, scale_communication: float = 1.0) -> HybridP
     FormatError
         If the file is malformed; the message names the file, the object and the value.
     InputError
-        If the file cannot be read, or the problem is invalid.
+        If the problem is invalid.
     """
-    document = decode(read_bytes(path), _Document, path)
+    document = decode(data, _Document, path)
     microbatches = document.mbsInBatch if document.mbsInBatch is not None else document.maxBatchSize
     if microbatches is None:
         raise FormatError(

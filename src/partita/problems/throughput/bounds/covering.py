@@ -282,4 +282,4 @@ class CoveringBound(HierarchyMember):
         if not uniform.work.sum() > 0:
             return
         knowledge.prove(simple_bound(uniform), self.name)
-        Covering(knowledge, deadline_s, threads=min(2, os.cpu_count() or 1)).run()
+        Covering(knowledge, deadline_s, threads=min(knowledge.threads, 2, os.cpu_count() or 1)).run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from partita.errors import SolverCrashError
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound
 from partita.problems.throughput.bounds.knowledge import Knowledge
@@ -56,5 +57,8 @@ def run_hierarchy(knowledge: Knowledge, methods: Sequence[HierarchyBound], time_
         left = None if time_limit_s is None else time_limit_s - (started - began)
         if knowledge.done or (left is not None and left <= 0 and place > 0):
             return
-        method.improve(knowledge, None if left is None else max(0.0, left) * shares[place] / sum(shares[place:]))
+        try:
+            method.improve(knowledge, None if left is None else max(0.0, left) * shares[place] / sum(shares[place:]))
+        except SolverCrashError as error:
+            knowledge.lose(error, f"{method.name} ends, the other bounds go on")
         knowledge.proven.append((method.name, knowledge.bound, time.perf_counter() - started))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from partita.errors import DisagreementError
+from partita.errors import DisagreementError, SolverCrashError
 from partita.problems.throughput.bounds.uniform import Uniform
 from partita.run.incumbent import Incumbent
 
@@ -65,6 +65,10 @@ class Knowledge:
     from_label
         The incumbent's answer for blocks of the items, with its value; None where it is none, because the relaxation
         leaves out what forbids it or what it costs.
+    on_note
+        Called with what the history of the run should say beside that.
+    threads
+        Most threads and processes that a method may use at once.
 
     Attributes
     ----------
@@ -82,8 +86,10 @@ class Knowledge:
         incumbent: Incumbent[Any] | None = None,
         to_label: Callable[[Any], Ints | None] = lambda answer: answer,
         from_label: Callable[[Ints, float], tuple[float, Any] | None] = lambda label, value: (value, label.copy()),
+        on_note: Callable[[str], None] | None = None,
+        threads: int = 2,
     ) -> None:
-        self.uniform, self.stop = uniform, stop
+        self.uniform, self.stop, self.on_note, self.threads = uniform, stop, on_note, threads
         self.incumbent = Incumbent(closeness=CLOSED) if incumbent is None else incumbent
         self.to_label, self.from_label = to_label, from_label
         self.charged: Charged | None = None
@@ -132,3 +138,9 @@ class Knowledge:
             found = self.from_label(label, value)
             if found is not None:
                 self.incumbent.offer(*found, by)
+
+    def lose(self, error: SolverCrashError, goes_on: str) -> None:
+        """Note that a backend crashed, and what goes on without it; where nobody takes notes it is raised."""
+        if self.on_note is None:
+            raise error
+        self.on_note(f"{error}; {goes_on}")

@@ -91,8 +91,18 @@ class HierarchyMember:
         return 1.0
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
-        """What this member proves by itself; infinite if an operator can run nowhere."""
-        knowledge = Knowledge(uniform(problem, free=self.scope == "free"), stop=lambda: monitor.stopping)
+        """What this member proves by itself; infinite if an operator can run nowhere.
+
+        Raises
+        ------
+        SolverCrashError
+            If the backends that it needs crash.
+        """
+        knowledge = Knowledge(
+            uniform(problem, free=self.scope == "free"),
+            stop=lambda: monitor.stopping,
+            on_note=lambda note: monitor.report(note=note),
+        )
         if knowledge.uniform.runs:
             self.improve(knowledge, None if monitor.time_limit_s is None else monitor.remaining_s)
         else:

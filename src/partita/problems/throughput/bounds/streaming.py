@@ -116,7 +116,9 @@ class StreamingBound:
             Seconds; None takes what the monitor leaves.
         """
         relaxed, extra = with_reloading(problem) if streams(problem) else (problem, 0.0)
-        knowledge = Knowledge(uniform(relaxed), stop=lambda: monitor.stopping)
+        knowledge = Knowledge(
+            uniform(relaxed), stop=lambda: monitor.stopping, on_note=lambda note: monitor.report(note=note)
+        )
         if math.isfinite(value):
             # The split known costs at most this much there; its blocks do not matter.
             knowledge.incumbent.offer(max(0.0, value + extra), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -69,13 +70,20 @@ class Annealing:
         # Threads share their best split, so only one of them gives the same answer every time.
         threads = 1 if last is not None else options.threads
 
+        failed = threading.Event()
+
         def stop() -> bool:
-            return monitor.stopping or best.closed
+            return monitor.stopping or best.closed or failed.is_set()
+
+        def work(number: int) -> int:
+            try:
+                seed = options.seed + 1000 * number
+                return search(free, best, seed, stop, first_round=4 * number, last_round=last)
+            except BaseException:
+                failed.set()
+                raise
 
         with ThreadPoolExecutor(threads) as pool:
-            runs = [
-                pool.submit(search, free, best, options.seed + 1000 * i, stop, first_round=4 * i, last_round=last)
-                for i in range(threads)
-            ]
+            runs = [pool.submit(work, i) for i in range(threads)]
             monitor.statistics.counters["annealing_trials"] = float(sum(run.result() for run in runs))
         return outcome_of(best, free.plan)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays, anneal, empty_state, reset
 from partita.mip.model import Callbacks, Model
-from partita.mip.solve import available, solve_program
+from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.covering_program import knapsack, representatives
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
 from partita.problems.throughput.free.search import FreeIncumbent, search
@@ -270,9 +270,7 @@ class FreeCoveringBound:
 
     def supports(self, problem: ThroughputProblem) -> str | None:
         """What free splits are searched for, where HiGHS is installed."""
-        if not available("highs"):
-            return "it needs highspy; install it with: pip install 'partita[solvers]'"
-        return refusal(problem)
+        return missing("highs") or refusal(problem)
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """The bound; a short annealing gives it something to aim at."""

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from partita.errors import SolverCrashError
 from partita.mip.model import Callbacks, ProgramStatus
-from partita.mip.solve import BACKENDS, available, solve_program
+from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.annealing import free_only, start
 from partita.problems.throughput.free.instance import FreeInstance
 from partita.problems.throughput.free.program import assignment, part
@@ -133,13 +134,16 @@ class _Backend:
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Free splits whose memory does not depend on a stage's position, where the backend is installed."""
-        reason = free_only(problem, options)
-        if reason is None and not available(self.name):
-            return f"it needs {BACKENDS[self.name]}; install it with: pip install 'partita[solvers]'"
-        return reason
+        return free_only(problem, options) or missing(self.name)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """A short annealing, then the backend until it is done or told to stop."""
+        """A short annealing, then the backend until it is done or told to stop.
+
+        Raises
+        ------
+        SolverCrashError
+            If it crashes before there is a split; later ones are noted in the run's history.
+        """
         free, best = start(problem, monitor)
 
         def stop() -> bool:
@@ -148,15 +152,13 @@ class _Backend:
         if not best.infeasible:
             search(free, best, options.seed, stop, last_round=6)
         if not stop():
-            prove(
-                free,
-                best,
-                self.name,
-                stop,
-                time_s=monitor.remaining_s,
-                threads=options.threads,
-                seed=options.seed,
-            )
+            time_s, threads = monitor.remaining_s, options.threads
+            try:
+                prove(free, best, self.name, stop, time_s=time_s, threads=threads, seed=options.seed)
+            except SolverCrashError as error:
+                if best.answer is None:
+                    raise
+                monitor.report(note=f"{error}; the best split so far stands")
         return outcome_of(best, free.plan)
 
 

@@ -141,6 +141,8 @@ class Combined(ContiguousRun):
             incumbent=incumbent,
             to_label=self._labels,
             from_label=self._found,
+            on_note=lambda note: self.monitor.report(note=note),
+            threads=self.options.threads,
         )
         knowledge.proven.append(("simple", incumbent.bound, 0.0))
         if blocks_refusal(self.problem, self.options) is None:

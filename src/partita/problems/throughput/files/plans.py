@@ -1,4 +1,4 @@
-"""partita's own documents: graphs, problems, and results."""
+"""Plans of throughput problems in result files."""
 
 from __future__ import annotations
 
@@ -7,61 +7,17 @@ from typing import Any
 
 import msgspec
 
-from partita.documents.document import decode, read_bytes, read_tagged, sha256, tagged, write_json
-from partita.documents.result_file import read_plan_bytes, result_envelope
+from partita.documents.document import decode, document_keys, read_bytes, write_json
+from partita.documents.result_file import read_plan_bytes
 from partita.errors import InputError
-from partita.graph import Graph
-from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.facets.files import Files, PlanWriter
 from partita.problems.throughput.evaluate import Evaluation, StageEvaluation
+from partita.problems.throughput.files.dnn_partitioning import read_split, split_document
 from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.sample_latency import pipeline_of
-from partita.run.result import Result
 
-__all__ = [
-    "plan_document",
-    "read_graph",
-    "read_native_problem",
-    "read_plan",
-    "result_document",
-    "write_graph",
-    "write_problem",
-]
-
-GRAPH_FORMAT = "partita.graph"
-GRAPH_VERSION = 1
-
-
-def read_graph(path: str | Path) -> Graph:
-    """Read a ``partita.graph`` file.
-
-    Raises
-    ------
-    FormatError
-        If it is malformed, has an unknown key, or another version.
-    """
-    return read_tagged(read_bytes(path), Graph, GRAPH_FORMAT, GRAPH_VERSION, path)
-
-
-def write_graph(path: str | Path, graph: Graph) -> None:
-    """Write a ``partita.graph`` file, atomically."""
-    write_json(path, tagged(graph, GRAPH_FORMAT, GRAPH_VERSION))
-
-
-def read_native_problem(path: str | Path) -> ThroughputProblem:
-    """Read a ``partita.problem`` file.
-
-    Raises
-    ------
-    FormatError
-        If it is malformed, has an unknown key, or another version.
-    """
-    return read_tagged(read_bytes(path), ThroughputProblem, ThroughputProblem.format, ThroughputProblem.version, path)
-
-
-def write_problem(path: str | Path, problem: ThroughputProblem | HybridProblem) -> None:
-    """Write a ``partita.problem`` or ``partita.hybrid`` file, atomically."""
-    write_json(path, tagged(problem, problem.format, problem.version))
+__all__ = ["PlanFiles", "plan_document", "read_plan"]
 
 
 class _PlanDevice(msgspec.Struct):
@@ -151,19 +107,22 @@ def plan_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation
     }
 
 
-def result_document(result: Result[ThroughputProblem, Plan, Evaluation], **extra: Any) -> dict[str, Any]:
-    """A ``partita.result`` document.
+def _write_split(path: str, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> None:
+    write_json(path, split_document(problem, plan, evaluation))
 
-    Parameters
-    ----------
-    result
-        What a run answered.
-    extra
-        Further top-level keys, such as the cluster.
-    """
-    problem = result.problem
-    plan = None
-    if result.plan is not None and result.evaluation is not None:
-        plan = plan_document(problem, result.plan, result.evaluation)
-    digest = sha256(tagged(problem, ThroughputProblem.format, ThroughputProblem.version))
-    return result_envelope(result, digest, plan, **extra)
+
+class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
+    """Result files, and the published split format."""
+
+    writers = (PlanWriter("--split-output", "SPLIT.json", "Write the published split format.", _write_split),)
+
+    def plan_document(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:
+        """One entry per device in use, in pipeline order."""
+        return plan_document(problem, plan, evaluation)
+
+    def read_plan(self, path: str | Path, problem: ThroughputProblem) -> Plan:
+        """Of a result file or a split file."""
+        data = read_bytes(path)
+        if "fpgas" in document_keys(data, path):
+            return read_split(data, path, problem)
+        return read_plan(path, problem)

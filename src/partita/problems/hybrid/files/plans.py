@@ -1,4 +1,4 @@
-"""partita's own documents of the hybrid problem: problems, plans and results."""
+"""Plans of hybrid problems in result files."""
 
 from __future__ import annotations
 
@@ -7,25 +7,14 @@ from typing import Any
 
 import msgspec
 
-from partita.documents.document import decode, read_bytes, read_tagged, sha256, tagged
-from partita.documents.result_file import read_plan_bytes, result_envelope
+from partita.documents.document import decode
+from partita.documents.result_file import read_plan_bytes
+from partita.problems.facets.files import Files
 from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
-from partita.run.result import Result
 
-__all__ = ["hybrid_plan_document", "hybrid_result_document", "read_hybrid_plan", "read_hybrid_problem"]
-
-
-def read_hybrid_problem(path: str | Path) -> HybridProblem:
-    """Read a ``partita.hybrid`` file.
-
-    Raises
-    ------
-    FormatError
-        If it is malformed, has an unknown key, or another version.
-    """
-    return read_tagged(read_bytes(path), HybridProblem, HybridProblem.format, HybridProblem.version, path)
+__all__ = ["PlanFiles", "hybrid_plan_document", "read_hybrid_plan"]
 
 
 class _StageDocument(msgspec.Struct):
@@ -99,11 +88,13 @@ def hybrid_plan_document(plan: HybridPlan, evaluation: HybridEvaluation) -> dict
     }
 
 
-def hybrid_result_document(result: Result[HybridProblem, HybridPlan, HybridEvaluation], **extra: Any) -> dict[str, Any]:
-    """A ``partita.result`` document; ``extra`` are further top-level keys."""
-    problem = result.problem
-    plan = None
-    if result.plan is not None and result.evaluation is not None:
-        plan = hybrid_plan_document(result.plan, result.evaluation)
-    digest = sha256(msgspec.to_builtins(tagged(problem, problem.format, problem.version), str_keys=True))
-    return result_envelope(result, digest, plan, **extra)
+class PlanFiles(Files[HybridProblem, HybridPlan, HybridEvaluation]):
+    """Result files."""
+
+    def plan_document(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> dict[str, Any]:
+        """One entry per stage, first stage first."""
+        return hybrid_plan_document(plan, evaluation)
+
+    def read_plan(self, path: str | Path, problem: HybridProblem) -> HybridPlan:
+        """Of a result file."""
+        return read_hybrid_plan(path)
