@@ -59,9 +59,9 @@ def main() -> int:
     if not files:
         print(f"no files in {arguments.data}; give the folder with the published throughput files as an argument")
         return 2
-    from partita.kernels import warm_up
+    from partita.warm_up import main as warm_up
 
-    warm_up()
+    warm_up([])
     print(
         f"{'instance':32} {'objective':>10} {'bound':>10} {'gap':>8} {'solver s':>8} {'wall s':>6} {'MB':>5} published"
     )

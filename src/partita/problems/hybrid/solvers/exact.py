@@ -7,7 +7,6 @@ configurations, and the pruning by what the remaining devices can do are describ
 from __future__ import annotations
 
 import math
-import os
 import random
 import threading
 from collections.abc import Iterable
@@ -162,6 +161,9 @@ class _Search:
 
 def _run(search: _Search, monitor: Monitor) -> Outcome:
     """Run the search in a thread; watch the clock and report from this one, so that Ctrl-C and progress stay alive."""
+    from partita.kernels.compiled import is_compiled
+    from partita.kernels.hybrid.decide import decide
+
     failure: list[BaseException] = []
     done = threading.Event()
 
@@ -173,7 +175,7 @@ def _run(search: _Search, monitor: Monitor) -> Outcome:
         finally:
             done.set()
 
-    if not _compiled_before():
+    if not is_compiled(decide):
         monitor.report(note="compiling the kernels of hybrid plans, once on this machine: half a minute or so")
     thread = threading.Thread(target=target, name="partita-hybrid", daemon=True)
     thread.start()
@@ -192,14 +194,6 @@ def _run(search: _Search, monitor: Monitor) -> Outcome:
     monitor.statistics.counters.update(search.counters)
     bound = None if search.infeasible or search.bound <= 0 else search.bound
     return Outcome(plan=search.plan, bound=bound, infeasible=search.infeasible)
-
-
-def _compiled_before() -> bool:
-    """Whether the machine code of the decisions is on disk."""
-    from partita.kernels.hybrid.decide import decide
-
-    folder = str(decide.stats.cache_path)  # type: ignore[attr-defined]
-    return os.path.isdir(folder) and any(name.startswith("decide.decide-") for name in os.listdir(folder))
 
 
 def _report(search: _Search, monitor: Monitor) -> None:

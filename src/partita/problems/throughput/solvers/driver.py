@@ -8,7 +8,6 @@ from typing import Protocol
 
 import numpy as np
 
-from partita.kernels import cached
 from partita.kernels.throughput.arrays import Longs
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
@@ -120,6 +119,9 @@ class Driver:
 
 def run_in_background(driver: Running, monitor: Monitor, work: Callable[[], None]) -> Outcome:
     """Run ``work`` in a thread; watch the clock and report from this one, so that Ctrl-C and progress stay alive."""
+    from partita.kernels.compiled import is_compiled
+    from partita.kernels.throughput.search import search
+
     failure: list[BaseException] = []
     done = threading.Event()
 
@@ -131,7 +133,7 @@ def run_in_background(driver: Running, monitor: Monitor, work: Callable[[], None
         finally:
             done.set()
 
-    if not cached():
+    if not is_compiled(search):
         monitor.report(note="compiling the search kernels, once on this machine: half a minute or so")
     thread = threading.Thread(target=target, name="partita-search", daemon=True)
     thread.start()
