@@ -1,4 +1,4 @@
-"""The one decorator of the compiled kernels, and whether a kernel has been compiled before.
+"""The decorators of the compiled kernels and of their steps, and whether a kernel has been compiled before.
 
 numba keeps machine code on disk and marks it with the file that defines the kernel, but the code also holds what the
 kernel calls in other files. Here the mark is a digest of all sources of the package: an edit anywhere makes every
@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-__all__ = ["compiled", "is_compiled"]
+__all__ = ["allocating_nothing", "compiled", "inlined", "is_compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -48,7 +48,25 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]
 
 def compiled(function: Function) -> Function:
     """Compile on first use, keep the machine code on disk, and run without the interpreter lock."""
-    kernel = numba.njit(nogil=True)(function)
+    return _kept(function, {})
+
+
+def allocating_nothing(function: Function) -> Function:
+    """As ``compiled``, for kernels that make no arrays: those they are given are then not counted on every access.
+
+    What it returns must be numbers, unless the caller allocates nothing either.
+    """
+    return _kept(function, {"_nrt": False})
+
+
+def inlined(function: Function) -> Function:
+    """A step of a kernel that allocates nothing, compiled into it: a call would pass all arrays of its tuples."""
+    options = {"_nrt": False, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast("Function", numba.njit(**options)(function))
+
+
+def _kept(function: Function, options: dict[str, bool]) -> Function:
+    kernel = numba.njit(nogil=True, **options)(function)
     if kernel is not function:  # numba leaves functions as they are where it is switched off
         kernel._cache = _PackageCache(function)
     return cast("Function", kernel)

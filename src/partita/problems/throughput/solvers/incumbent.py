@@ -190,7 +190,7 @@ class Incumbent:
         from partita.kernels.throughput.anneal_acyclic import anneal
 
         a = self.prepared.arrays
-        if self.split is None or self.done or (a.limits[0] and (a.limits[1] or self.prepared.backwards)):
+        if self.split is None or self.done or (a.limited and (a.recompute or self.prepared.backwards)):
             return False
         stages, m = len(self.split), a.net_ptr.shape[0] - 1
         if stages < 2 or stages * m > 20_000_000:

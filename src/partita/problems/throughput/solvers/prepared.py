@@ -193,6 +193,7 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None, instan
     with np.errstate(invalid="ignore"):
         memory = np.where(np.isinf(memory), np.inf, memory + TOLERANCE * np.maximum(1.0, memory))
     arrays = as_arrays(
+        Arrays,
         {
             "work": instance.work[original][:, first].T,
             "net_ptr": net_ptr,
@@ -216,9 +217,9 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None, instan
             "memory": memory,
             "devices": np.array(count),
             "in_flight": instance.in_flight,
-            "limits": np.array(
-                [int(bool(np.isfinite(memory).any())), int(instance.recompute), int(back), len(instance.cover_fixed)]
-            ),
-        }
+            "limited": np.isfinite(memory).any(),
+            "recompute": instance.recompute,
+            "backwards": back,
+        },
     )
     return Prepared(problem, instance, arrays, original, kept, devices, back, *_codes(count))

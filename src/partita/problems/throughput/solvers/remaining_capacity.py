@@ -81,7 +81,7 @@ def _candidates(arrays: Arrays, kinds: list[int]) -> list[Multipliers]:
 
 def least_bytes(arrays: Arrays) -> Floats:
     """Bytes every device needs at least for an item."""
-    return np.asarray(arrays.fixed + (1 if arrays.limits[1] else arrays.in_flight[1:].min()) * arrays.active)
+    return np.asarray(arrays.fixed + (1 if arrays.recompute else arrays.in_flight[1:].min()) * arrays.active)
 
 
 def _least(values: Floats, y: Floats, extra: Floats | None = None, size: Floats | None = None) -> Floats:

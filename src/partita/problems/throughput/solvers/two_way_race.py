@@ -53,7 +53,7 @@ class Race:
 
     def run(self, effort: int) -> int:
         """Up to about ``effort`` more nodes per direction; a status of ``kernels.throughput.search`` or FULL."""
-        from partita.kernels.throughput.search import FOUND, LIMIT, REFUTED, STOPPED
+        from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED, STOPPED
 
         while effort > 0:
             if self.stop[0] != 0:
@@ -79,7 +79,7 @@ class Race:
 
     def _leg(self, running: list[int], leg: int, halt: Longs) -> list[int]:
         """One leg of each direction; a refutation ends the others, because nothing else can change the answer."""
-        from partita.kernels.throughput.search import REFUTED
+        from partita.kernels.throughput.search_state import REFUTED
 
         flags = [self.stop, halt]
 
@@ -167,7 +167,7 @@ class Proof:
 
     def start(self) -> bool:
         """Look for a split where there is none yet; whether there can be none."""
-        from partita.kernels.throughput.search import FOUND, REFUTED
+        from partita.kernels.throughput.search_state import FOUND, REFUTED
 
         if self.incumbent.split is not None:
             return False
@@ -227,7 +227,7 @@ class Proof:
 
     def _answer(self, race: Race, effort: int) -> int:
         """Push a race and use its answer; 0 if it has none yet."""
-        from partita.kernels.throughput.search import FOUND, REFUTED
+        from partita.kernels.throughput.search_state import FOUND, REFUTED
 
         before = race.nodes
         status = race.run(effort)

@@ -26,14 +26,32 @@ of v left in R would make v's tensor enter R.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Longs
-from partita.kernels.throughput.variant_arrays import VariantWeights
+from partita.kernels.throughput.arrays import Codes, Longs
+from partita.kernels.throughput.search_memory import (
+    enlarged,
+    new_line_scratch,
+    new_scratch,
+    new_store,
+    new_tally,
+    random_words,
+    stages_found,
+)
+from partita.kernels.throughput.search_state import (
+    CURSOR,
+    GROW,
+    LINE_COLUMNS,
+    NODES,
+    LineQuestion,
+    LineWeights,
+    Until,
+)
 from partita.problems.throughput.solvers.variants.group_cuts import find_group_cuts
 from partita.problems.throughput.solvers.variants.prepared import Split, VariantPrepared
 from partita.problems.throughput.solvers.variants.remaining_capacity import variant_capacity
-from partita.problems.throughput.solvers.variants.search_memory import enlarged, new_scratch, new_store
 
 __all__ = ["FULL", "VariantDecision", "VariantSearcher"]
 
@@ -60,10 +78,9 @@ class VariantSearcher:
     def __init__(self, prepared: VariantPrepared, top: float, max_bytes: float) -> None:
         self.prepared, self.max_bytes = prepared, max_bytes
         self.capacity = variant_capacity(prepared, top)
-        self.dominance = not (prepared.instance.recompute and bool(prepared.arrays.limits[0]))
-        words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * prepared.items, dtype=np.uint64)
-        self.zobrist = words[::2] ^ (words[1::2] << np.uint64(1))
-        self.cuts = find_group_cuts(prepared, self.zobrist, top) if prepared.lines.switches[4] else None
+        self.dominance = not (prepared.instance.recompute and prepared.arrays.limited)
+        self.zobrist = random_words(prepared.items)
+        self.cuts = find_group_cuts(prepared, self.zobrist, top) if prepared.lines.grouped else None
         if self.cuts is not None:
             self.beyond = self.cuts.beyond(prepared, self.capacity.item, self.capacity.net)
 
@@ -84,18 +101,21 @@ class VariantDecision:
         from partita.kernels.throughput.working_memory import peak_scratch
 
         self.searcher = searcher
-        prepared, cap = searcher.prepared, searcher.capacity
-        self.limits: Floats = prepared.shape.limits(*limits)
-        self.store = new_store(prepared)
-        self.scratch = new_scratch(prepared, searcher.zobrist, len(cap.place))
-        k = prepared.peak_arrays
-        self.peak_scratch = peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch))
-        self.cuts = np.zeros((0, self.store.words.shape[1]), dtype=np.uint64)
-        beyond = np.zeros((cap.item.shape[0], 0))
+        p, cap = searcher.prepared, searcher.capacity
+        line_limits = p.shape.limits(*limits)
+        k, words = p.peak_arrays, math.ceil(p.items / 64)
+        cuts, beyond = np.zeros((0, words), dtype=np.uint64), np.zeros((cap.item.shape[0], 0))
         if searcher.cuts is not None:
-            chosen = searcher.cuts.within(self.limits * (1 + SLACK))
-            self.cuts, beyond = np.ascontiguousarray(searcher.cuts.words[chosen]), searcher.beyond[:, chosen].copy()
-        self.weights = VariantWeights(
+            chosen = searcher.cuts.within(line_limits * (1 + SLACK))
+            cuts, beyond = np.ascontiguousarray(searcher.cuts.words[chosen]), searcher.beyond[:, chosen].copy()
+        self.question = LineQuestion(
+            limits=line_limits * (1 + SLACK),
+            # Smaller by more than rounding, so that what replaces a stage is surely kept.
+            inner=line_limits * (1 - 1e-12),
+            dominance=searcher.dominance,
+            cuts=cuts,
+        )
+        self.weights = LineWeights(
             item=cap.item,
             net=cap.net,
             choice=cap.choice,
@@ -104,65 +124,35 @@ class VariantDecision:
             beyond=beyond * (1 + SLACK),
             radix=cap.radix,
         )
+        self.tally = new_tally(cap.item[:0], cap.net[:0])
+        self.store = new_store(p.codes, 1 << 10, 1 << 11, words << 10, levels=int(p.arrays.devices.sum()) + 1)
+        self.store.counters[CURSOR] = -1
+        self.scratch = new_scratch(p.arrays, searcher.zobrist, LINE_COLUMNS)
+        peaks = peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch))
+        self.line_scratch = new_line_scratch(p.items, len(p.shape.limit), len(cap.place), k, peaks)
 
     @property
     def nodes(self) -> int:
         """Decisions made so far: the deterministic measure of effort."""
-        from partita.kernels.throughput.variant_ideals import NODES
-
         return int(self.store.counters[NODES])
 
     def run(self, node_limit: int, stop: Longs, halt: Longs) -> int:
         """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
-        from partita.kernels.throughput.variant_ideals import GROW
         from partita.kernels.throughput.variant_search import search_variant
 
         p = self.searcher.prepared
+        codes = Codes(p.stride, p.digits, p.digit_sum, p.phases)
+        until = Until(node_limit, stop, halt)
         while True:
-            status = int(
-                search_variant(
-                    p.arrays,
-                    p.lines,
-                    self.weights,
-                    self.store,
-                    self.scratch,
-                    p.peak_arrays,
-                    self.peak_scratch,
-                    self.limits * (1 + SLACK),
-                    # Smaller by more than rounding, so that what replaces a stage is surely kept.
-                    self.limits * (1 - 1e-12),
-                    self.searcher.dominance,
-                    self.cuts,
-                    p.stride,
-                    p.digits,
-                    p.digit_sum,
-                    p.phases,
-                    node_limit,
-                    stop,
-                    halt,
-                )
-            )
+            state = (self.weights, self.tally, self.store, self.scratch, self.line_scratch)
+            status = int(search_variant(p.arrays, p.lines, *state, codes, self.question, until))
             if status != GROW:
                 return status
-            grown = enlarged(self.store, self.searcher.max_bytes)
+            grown = enlarged(self.store, self.scratch.words.shape[0], self.searcher.max_bytes)
             if grown is None:
                 return FULL
             self.store = grown
 
     def split(self) -> Split:
         """The stages of a found split, in search order."""
-        from partita.kernels.throughput.variant_ideals import LAST_KIND, LAST_PARENT, LAST_REPLICAS
-
-        s, n = self.store, self.searcher.prepared.items
-        inside = np.ones(n, dtype=bool)
-        stages: Split = []
-        state = int(s.counters[LAST_PARENT])
-        kind, replicas = int(s.counters[LAST_KIND]), int(s.counters[LAST_REPLICAS])
-        while state >= 0:
-            words = s.words[int(s.state_ideal[state])]
-            before = np.unpackbits(words.view(np.uint8), bitorder="little")[:n].astype(bool)
-            stages.append((kind, replicas, np.flatnonzero(inside & ~before).astype(np.int32)))
-            inside = before
-            kind, replicas = int(s.state_kind[state]), int(s.state_replicas[state])
-            state = int(s.state_parent[state])
-        return stages[::-1]
+        return stages_found(self.store, self.searcher.prepared.items)

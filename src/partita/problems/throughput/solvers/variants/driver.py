@@ -145,7 +145,7 @@ class _Proof:
 
     def run(self) -> None:
         """Until proved, stopped or out of memory."""
-        from partita.kernels.throughput.variant_ideals import FOUND, REFUTED
+        from partita.kernels.throughput.search_state import FOUND, REFUTED
 
         incumbent, driver = self.incumbent, self.driver
         if incumbent.best is None:
@@ -196,7 +196,7 @@ class _Proof:
 
     def _answer(self, target: Target, effort: int) -> bool | None:
         """Push a target and use its answer: whether it has one, None if it ran out of memory."""
-        from partita.kernels.throughput.variant_ideals import FOUND, REFUTED
+        from partita.kernels.throughput.search_state import FOUND, REFUTED
 
         before, driver = target.nodes, self.driver
         status = target.run(effort)

@@ -75,7 +75,7 @@ class Target:
 
     def run(self, effort: int) -> int:
         """Up to about ``effort`` more nodes per direction; a status of the kernel or FULL."""
-        from partita.kernels.throughput.variant_ideals import FOUND, LIMIT, REFUTED, STOPPED
+        from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED, STOPPED
 
         while self.boxes:
             box = self.boxes[-1]
@@ -103,7 +103,7 @@ class Target:
 
     def _leg(self, box: _Box, nodes: int) -> tuple[int, VariantDecision | None]:
         """One leg of each direction of a box: status, and who found a split. A refutation ends the others."""
-        from partita.kernels.throughput.variant_ideals import FOUND, LIMIT, REFUTED, STOPPED
+        from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED, STOPPED
 
         assert box.decisions is not None
         halt = np.zeros(1, dtype=np.int64)

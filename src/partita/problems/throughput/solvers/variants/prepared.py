@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs, as_arrays
-from partita.kernels.throughput.variant_arrays import Lines, as_lines
+from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Lines, Longs, as_arrays
 from partita.kernels.throughput.working_memory import PeakArrays
 from partita.problems.throughput.contraction.instance import Instance, build_instance, csr
 from partita.problems.throughput.contraction.sole_readers import absorb
@@ -113,7 +112,7 @@ class VariantPrepared:
     @property
     def ordered(self) -> bool:
         """Whether memory depends on the order of operators."""
-        return bool(self.lines.switches[5] != 0)
+        return self.lines.peak
 
     def _places(self, items: Ints) -> Ints:
         """Places of the operators of items, in an order in which they can run."""
@@ -293,6 +292,7 @@ def _arrays(
         with np.errstate(invalid="ignore"):
             memory = np.where(np.isinf(memory), np.inf, memory + TOLERANCE * np.maximum(1.0, memory))
     return as_arrays(
+        Arrays,
         {
             "work": instance.work[original][:, kinds].T,
             "net_ptr": net_ptr,
@@ -316,8 +316,10 @@ def _arrays(
             "memory": memory,
             "devices": np.array(count),
             "in_flight": instance.in_flight,
-            "limits": np.array([int(np.isfinite(memory).any()), int(instance.recompute), int(back), 0]),
-        }
+            "limited": np.isfinite(memory).any(),
+            "recompute": instance.recompute,
+            "backwards": back,
+        },
     )
 
 
@@ -331,7 +333,6 @@ def _lines(
     phase: list[int],
     count: list[int],
 ) -> Lines:
-    limited = bool(np.isfinite(arrays.memory).any())
     work = instance.work[original][:, kinds].T
     can = np.isfinite(work)
     second = np.where(can, instance.work_backward[original][:, kinds].T, 0.0)
@@ -348,10 +349,13 @@ def _lines(
     flights += [[0, *(problem.schedule.in_flight(j, r) for j in range(1, devices + 1))] for r in range(1, most + 1)]
     batch = problem.schedule.microbatches if problem.weight_sync_per_batch else 1
     lines = len(shape.limit)
-    return as_lines(
+    work_lines = shape.combine(_only(forward, 0), _only(second, 0))
+    return as_arrays(
+        Lines,
         {
             "can": can,
-            "work": shape.combine(_only(forward, 0), _only(second, 0)),
+            "work": work_lines,
+            "chain": np.where(can, work_lines[:, :, 0], np.inf),
             "cost_in": shape.combine(_only(early, 1), _only(late, 1)),
             "cost_out": shape.combine(_only(early, 2), _only(late, 2)),
             "maker": maker,
@@ -366,17 +370,11 @@ def _lines(
             "group_out": np.zeros((2, instance.nets, lines)),
             "replicas": np.array(replicas),
             "flights": np.array(flights),
-            "switches": np.array(
-                [
-                    int(limited and not problem.streaming),
-                    int(instance.recompute),
-                    int(bool(arrays.limits[2])),
-                    int(most > 1 and not shape.with_sync.any()),
-                    int(len(set(phase)) > 1),
-                    int(problem.working_memory == "peak"),
-                ]
-            ),
-        }
+            "hard": arrays.limited and not problem.streaming,
+            "sync_apart": most > 1 and not shape.with_sync.any(),
+            "grouped": len(set(phase)) > 1,
+            "peak": problem.working_memory == "peak",
+        },
     )
 
 

@@ -45,7 +45,7 @@ class _Rule:
 
 @dataclass(frozen=True)
 class VariantCapacity:
-    """Rules by remaining-count code; see ``partita.kernels.throughput.variant_arrays.VariantWeights``."""
+    """Rules by remaining-count code; see ``partita.kernels.throughput.search_state.LineWeights``."""
 
     item: Floats
     net: Floats
@@ -90,7 +90,7 @@ def _rules(prepared: VariantPrepared) -> list[_Rule]:
         if shape.limit[line] == BOTH and prepared.problem.streaming and rate.any():
             more = rate[:, None] * bytes_each[None, :]
             rules.append(_Rule(item + more, net, BOTH, rate * np.where(limited, a.memory, 0.0)))
-    if lines.switches[0] != 0 and limited.all() and bytes_each.any():
+    if lines.hard and limited.all() and bytes_each.any():
         item = np.where(lines.can != 0, bytes_each[None, :], np.inf)
         rules.append(_Rule(item, np.zeros((kinds, a.net_entering.shape[0])), None, a.memory))
     return rules
