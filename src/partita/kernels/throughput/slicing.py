@@ -35,7 +35,7 @@ def slice_order(
     of stages already placed.
     """
     n, kinds, codes = order.shape[0], a.work.shape[0], digit_sum.shape[0]
-    limited, recompute, backwards = a.limits[0] != 0, a.limits[1] != 0, a.limits[2] != 0
+    limited, recompute, backwards = a.limited, a.recompute, a.backwards
     m, none = a.net_ptr.shape[0] - 1, np.int32(1 << 30)
     covers = a.cover_fixed.shape[0]
     last = np.full(m, -1, np.int32)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Arrays, Bytes, Floats, Ints, Longs
-from partita.kernels.throughput.variant_arrays import Lines
+from partita.kernels.throughput.arrays import Arrays, Bytes, Floats, Ints, Lines, Longs
 from partita.kernels.throughput.working_memory import PeakArrays
 
 __all__ = ["slice_variant", "stage_values"]
@@ -96,8 +95,8 @@ def slice_variant(
     the other kinds.
     """
     n, kinds, codes, lines = order.shape[0], a.devices.shape[0], digit_sum.shape[0], limits.shape[0] - 1
-    hard, recompute, backwards = b.switches[0] != 0, b.switches[1] != 0, b.switches[2] != 0
-    grouped, apart = b.switches[4] != 0, b.switches[3] != 0
+    hard, recompute, backwards = b.hard, a.recompute, a.backwards
+    grouped, apart = b.grouped, b.sync_apart
     m, none, covers = a.net_ptr.shape[0] - 1, np.int32(1 << 30), a.cover_fixed.shape[0]
     cut_fits = np.ones(n + 1, np.int8)
     if grouped:
@@ -115,7 +114,7 @@ def slice_variant(
     alive = np.zeros(kinds, np.bool_)
     reached = np.zeros(n + 1, np.bool_)
     reached[0] = True
-    is_peak = b.switches[5] != 0
+    is_peak = b.peak
     near, met = np.zeros(peaks.size.shape[0], np.int32), np.full(peaks.size.shape[0], -1, np.int32)
     peak_held = np.zeros(peaks.scratch.shape[0])
     for r in range(n):
@@ -264,7 +263,7 @@ def stage_values(
     """
     stages = values.shape[0]
     n, m = label.shape[0], a.net_ptr.shape[0] - 1
-    recompute = b.switches[1] != 0
+    recompute = a.recompute
     values[:] = 0.0
     extra[:] = 0.0
     links[:] = 0.0
