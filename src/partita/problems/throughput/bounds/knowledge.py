@@ -65,10 +65,6 @@ class Knowledge:
     from_label
         The incumbent's answer for blocks of the items, with its value; None where it is none, because the relaxation
         leaves out what forbids it or what it costs.
-    on_note
-        Called with what the history of the run should say beside that.
-    threads
-        Most threads and processes that a method may use at once.
 
     Attributes
     ----------
@@ -76,6 +72,10 @@ class Knowledge:
         The charged work of the largest target so far refuted or tried, None before.
     proven
         (method, value, seconds) of every method's own best, in order of time.
+    on_note
+        Called with what the history of the run should say beside plans and bounds.
+    threads
+        Most threads and processes that a method may use at once.
     """
 
     def __init__(
@@ -89,9 +89,10 @@ class Knowledge:
         on_note: Callable[[str], None] | None = None,
         threads: int = 2,
     ) -> None:
-        self.uniform, self.stop, self.on_note, self.threads = uniform, stop, on_note, threads
+        self.uniform, self.stop = uniform, stop
         self.incumbent = Incumbent(closeness=CLOSED) if incumbent is None else incumbent
         self.to_label, self.from_label = to_label, from_label
+        self.on_note, self.threads = on_note, threads
         self.charged: Charged | None = None
         self.proven: list[tuple[str, float, float]] = []
 
@@ -132,15 +133,15 @@ class Knowledge:
             raise DisagreementError(f"{method} refutes {target!r}, and a split is known with {self.value!r}")
         self.prove(target, method)
 
+    def lose(self, error: SolverCrashError, goes_on: str) -> None:
+        """Note that a backend crashed, and what goes on without it; where nobody takes notes it is raised."""
+        if self.on_note is None:
+            raise error
+        self.on_note(f"{error}; {goes_on}")
+
     def offer(self, label: Ints, value: float, by: str) -> None:
         """Report a split, with blocks that do not fall along the order, and its objective in the relaxation."""
         if value < self.value:
             found = self.from_label(label, value)
             if found is not None:
                 self.incumbent.offer(*found, by)
-
-    def lose(self, error: SolverCrashError, goes_on: str) -> None:
-        """Note that a backend crashed, and what goes on without it; where nobody takes notes it is raised."""
-        if self.on_note is None:
-            raise error
-        self.on_note(f"{error}; {goes_on}")

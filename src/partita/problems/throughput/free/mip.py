@@ -152,9 +152,16 @@ class _Backend:
         if not best.infeasible:
             search(free, best, options.seed, stop, last_round=6)
         if not stop():
-            time_s, threads = monitor.remaining_s, options.threads
             try:
-                prove(free, best, self.name, stop, time_s=time_s, threads=threads, seed=options.seed)
+                prove(
+                    free,
+                    best,
+                    self.name,
+                    stop,
+                    time_s=monitor.remaining_s,
+                    threads=options.threads,
+                    seed=options.seed,
+                )
             except SolverCrashError as error:
                 if best.answer is None:
                     raise
