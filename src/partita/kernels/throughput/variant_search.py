@@ -11,6 +11,8 @@ instead of in arrays of lines, and takes states from a queue instead of from lis
 
 from __future__ import annotations
 
+import numpy as np
+
 from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.throughput.arrays import Arrays, Codes, Lines, Longs
 from partita.kernels.throughput.decisions import (
@@ -271,7 +273,7 @@ def _expand(
     question: LineQuestion,
     until: Until,
     g: VariantStage,
-    code: int,
+    code: np.uint64,
 ) -> int:
     """Emit every stage worth keeping after the current ideal, whose hash is ``code``; an answer if that ends early."""
     items_left = x.in_ideal.shape[0] - x.places[INSIDE]

@@ -8,6 +8,7 @@ import numpy as np
 
 from partita.kernels.compiled import inlined
 from partita.kernels.throughput.arrays import Arrays, Floats, Lines, Longs
+from partita.kernels.throughput.bits import has
 from partita.kernels.throughput.decisions import CHOSEN, EXCLUDED, LISTED, OPEN
 from partita.kernels.throughput.search_state import LineQuestion, LineScratch, LineWeights, Scratch
 from partita.kernels.throughput.working_memory import FITS, OVER, fit
@@ -132,7 +133,7 @@ def reaches(
     """
     cuts = question.cuts
     for c in range(cuts.shape[0]):
-        if but >= 0 and (cuts[c, but // 64] >> np.uint64(but % 64)) & np.uint64(1) != 0:
+        if but >= 0 and has(cuts[c], but):
             continue
         possible = True
         for i in range(cuts.shape[1]):
