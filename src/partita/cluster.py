@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -199,6 +200,16 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 place[name] = same
             members[place[name]].append(index)
         return [DeviceGroup(spec=s, indices=tuple(m)) for s, m in zip(specs, members, strict=True)]
+
+    def workers(self) -> list[DeviceGroup]:
+        """The groups of accelerators, or all groups where there are none."""
+        groups = self.groups()
+        return [group for group in groups if group.spec.accelerator] or groups
+
+    def per_machine(self, group: DeviceGroup) -> list[int]:
+        """Devices of a group in each machine that has any."""
+        machine = self.machine_of()
+        return list(Counter(machine[device] for device in group.indices).values())
 
     def bandwidth_bytes_per_s(self) -> Floats:
         """Achievable bandwidth between every two devices: the smallest on the way; infinite from a device to itself.

@@ -74,29 +74,26 @@ def find_machines(cluster: Cluster) -> Machines:
         If there are several kinds of accelerators, or several machines with different numbers of them.
     """
     group = _group(cluster)
-    machine = cluster.machine_of()
-    counts: dict[int, int] = {}
-    for device in group.indices:
-        counts[machine[device]] = counts.get(machine[device], 0) + 1
+    counts = cluster.per_machine(group)
     sample = _sample(cluster)
     members = _group(sample)
     (inside,), outside = inside_paths(sample, [members]), sample.slowest_path(members)
     hierarchy = None
     if len(counts) > 1 and inside is not None and outside is not None:
-        if len(set(counts.values())) > 1:
+        if len(set(counts)) > 1:
             raise UnsupportedError(
-                f"machines of cluster {cluster.name} have {min(counts.values())} to {max(counts.values())} "
-                f"{group.spec.name}; hybrid plans need machines that are alike"
+                f"machines of cluster {cluster.name} have {min(counts)} to {max(counts)} {group.spec.name}; hybrid "
+                "plans need machines that are alike"
             )
-        per_machine, bandwidth = min(counts.values()), outside.bandwidth_bytes_per_s
-        hierarchy = Hierarchy(devices_per_machine=per_machine, machine_bandwidth_bytes_per_unit=bandwidth)
+        bandwidth = outside.bandwidth_bytes_per_s
+        hierarchy = Hierarchy(devices_per_machine=counts[0], machine_bandwidth_bytes_per_unit=bandwidth)
     path = inside or outside
     # A single device never transfers; its own link keeps the problem meaningful when the count is raised.
     link = cluster.links[group.spec.link].achievable_bytes_per_s
     return Machines(
         device=group.spec,
         count=len(group.indices),
-        per_machine=min(counts.values()),
+        per_machine=min(counts),
         inside=inside,
         outside=outside,
         bandwidth_bytes_per_s=link if path is None else path.bandwidth_bytes_per_s,
@@ -106,8 +103,7 @@ def find_machines(cluster: Cluster) -> Machines:
 
 def _group(cluster: Cluster) -> DeviceGroup:
     """The devices to train on: accelerators, where there are any."""
-    groups = cluster.groups()
-    usable = [group for group in groups if group.spec.accelerator] or groups
+    usable = cluster.workers()
     if len(usable) > 1:
         kinds = ", ".join(group.spec.name for group in usable)
         raise UnsupportedError(

@@ -34,17 +34,15 @@ class HybridFromModel(FromModel[HybridProblem]):
 
     def refusal(self, cluster: Cluster) -> str | None:
         """Several kinds of devices, or machines that differ."""
-        groups = [group for group in cluster.groups() if group.spec.accelerator] or cluster.groups()
+        groups = cluster.workers()
         if len(groups) > 1:
             names = ", ".join(group.spec.name for group in groups)
             return f"has several kinds of devices ({names}), and hybrid plans need one kind"
-        machine = cluster.machine_of()
-        counts: dict[int, int] = {}
-        for device in groups[0].indices:
-            counts[machine[device]] = counts.get(machine[device], 0) + 1
-        if len(set(counts.values())) > 1:
-            low, high = min(counts.values()), max(counts.values())
-            return f"has machines of {low} to {high} devices, and hybrid plans need machines that are alike"
+        counts = cluster.per_machine(groups[0])
+        if len(set(counts)) > 1:
+            return (
+                f"has machines of {min(counts)} to {max(counts)} devices, and hybrid plans need machines that are alike"
+            )
         return None
 
     def suits(self, training: bool) -> bool:
