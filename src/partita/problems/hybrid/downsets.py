@@ -29,16 +29,24 @@ def all_suffix_sets(after: Masks, before: Masks, limit: int) -> set[int] | None:
     while pending:
         held = pending.pop()
         candidates = ready[held]
-        for v in members_of(candidates):
-            bigger = held | 1 << v
+        # The loops over members are written out: this runs once for each of very many sets.
+        left = candidates
+        while left:
+            bit = left & -left
+            left ^= bit
+            bigger = held | bit
             if bigger in ready:
                 continue
             if len(ready) >= limit:
                 return None
-            ready[bigger] = candidates ^ 1 << v
-            for u in members_of(before[v]):
-                if after[u] & ~bigger == 0:
-                    ready[bigger] |= 1 << u
+            grown = candidates ^ bit
+            nodes = before[bit.bit_length() - 1]
+            while nodes:
+                other = nodes & -nodes
+                nodes ^= other
+                if after[other.bit_length() - 1] & ~bigger == 0:
+                    grown |= other
+            ready[bigger] = grown
             pending.append(bigger)
     return set(ready)
 

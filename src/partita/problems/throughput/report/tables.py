@@ -54,8 +54,8 @@ def memory_table(evaluation: Evaluation) -> Table:
     for column in (*shown, *several, "total", "limit"):
         table.add_column(column, justify="right", no_wrap=True)
     for number, stage in enumerate(evaluation.stages):
-        parts = (format_bytes(getattr(stage.memory, part)) for part in (*shown, "total", "limit"))
-        cells = [str(number), stage.device, *parts]
+        sizes = (format_bytes(getattr(stage.memory, part)) for part in (*shown, "total", "limit"))
+        cells = [str(number), stage.device, *sizes]
         cells[-2:-2] = [str(stage.in_flight)] if several else []
         table.add_row(*cells)
     return table
