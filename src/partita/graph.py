@@ -15,9 +15,12 @@ import msgspec
 from partita.checks import check_fields
 from partita.errors import InputError
 
-__all__ = ["Graph", "Operator", "Parameter", "Phase", "Tensor"]
+__all__ = ["GRADIENT_PREFIX", "Graph", "Operator", "Parameter", "Phase", "Tensor"]
 
 Phase = Literal["forward", "backward"]
+
+#: The tensor that holds the gradient of parameter ``w`` is named ``grad:w``.
+GRADIENT_PREFIX = "grad:"
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from partita.catalogue.specs import DeviceSpec
-from partita.cluster import Cluster, DeviceGroup, LinkPath, Machine
+from partita.cluster import Cluster, DeviceGroup, LinkPath
 from partita.errors import InputError, UnsupportedError
 from partita.problems.hybrid.problem import Hierarchy
 from partita.problems.throughput.machine_groups import inside_paths
@@ -116,10 +117,5 @@ def _sample(cluster: Cluster) -> Cluster:
     """Two machines of each make, which stand for all: ways between thousands of devices need not be looked at."""
     if cluster.matrix_bytes_per_s is not None:
         return cluster
-    seen: dict[Machine, int] = {}
-    kept = []
-    for machine in cluster.machines:
-        seen[machine] = seen.get(machine, 0) + 1
-        if seen[machine] <= 2:
-            kept.append(machine)
-    return msgspec.structs.replace(cluster, machines=tuple(kept))
+    kept = tuple(itertools.compress(cluster.machines, cluster.two_of_each_make()))
+    return msgspec.structs.replace(cluster, machines=kept)

@@ -62,13 +62,9 @@ class HybridFromModel(FromModel[HybridProblem]):
         self, graph: Graph, cluster: Cluster, settings: Pricing, change: Change | None = None
     ) -> Sequence[Priced[HybridProblem]]:
         """One problem for each number of microbatches; the layers are priced once."""
+        from partita.costs.table import cost_source
         from partita.problems.hybrid.pricing import MEMORY_OPTIONS, layer_menus
 
-        costs = settings.costs
-        if isinstance(costs, str):
-            from partita.costs.table import read_cost_table
-
-            costs = read_cost_table(costs)
         if not settings.microbatches:
             raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")
         menus = layer_menus(
@@ -83,7 +79,7 @@ class HybridFromModel(FromModel[HybridProblem]):
             degrees=settings.tensor_parallel_degrees or None,
             memory_options=settings.recompute_options or MEMORY_OPTIONS,
             offload=settings.offload,
-            costs=costs,
+            costs=cost_source(settings.costs),
             name=settings.name,
         )
         found = []
