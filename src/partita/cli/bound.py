@@ -9,7 +9,7 @@ import click
 
 from partita.cli.common import emit_json, json_option, show
 from partita.cli.flags import GroupedCommand, grouped, positive, take_flags
-from partita.cli.source import file_options, read_file, settings_of_files
+from partita.cli.source import file_options, read_file, settings_of_files, take_reading
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,21 +33,13 @@ def command() -> click.Command:
         (("--time-limit",), {"type": positive, "default": 60.0, "show_default": True, "help": "Seconds."}),
     )
     @json_option
-    def bound(
-        file: str,
-        file_format: str | None,
-        problem_kind: str | None,
-        scale_communication: float,
-        method: str | None,
-        time_limit: float,
-        as_json: bool,
-        **parameters: Any,
-    ) -> int:
+    def bound(file: str, method: str | None, time_limit: float, as_json: bool, **parameters: Any) -> int:
         """Prove a lower bound on the best objective of the problem in FILE."""
         from partita.conductor.bound import proof
         from partita.units import format_time
 
-        stated = read_file(file, file_format, problem_kind, scale_communication, take_flags(parameters))
+        reading = take_reading(parameters)
+        stated = read_file(file, *reading, take_flags(parameters))
         problem, report = stated.problem, stated.kind.report
         proven = proof(problem, method, time_limit_s=time_limit)
         found = proven.best

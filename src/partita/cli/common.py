@@ -6,8 +6,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 
@@ -16,12 +17,10 @@ from partita.errors import InputError
 from partita.run.result import Event, Progress, Result, Status, StopReason, relative_gap
 from partita.units import format_time
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 __all__ = [
     "EXIT_INTERRUPTED",
-    "STDOUT",
+    "Output",
+    "Search",
     "check_writable",
     "emit_json",
     "exit_code",
@@ -32,7 +31,6 @@ __all__ = [
     "run_options",
     "show",
     "warn",
-    "write_document",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -49,7 +47,7 @@ json_option = grouped("output", (("--json", "as_json"), {"is_flag": True, "help"
 
 
 def run_options(command: Command) -> Command:
-    """Options of every command that searches."""
+    """Options of every command that searches; see ``Search``."""
     return grouped(
         "search",
         (("--solver",), {"metavar": "NAME", "help": "See `partita solvers`."}),
@@ -62,10 +60,68 @@ def run_options(command: Command) -> Command:
     )(command)
 
 
+@dataclass(frozen=True)
+class Search:
+    """What ``run_options`` gave: solver, seconds, seed and threads."""
+
+    solver: str | None
+    time_limit: float
+    seed: int
+    threads: int
+
+    @classmethod
+    def take(cls, parameters: dict[str, Any]) -> Search:
+        """Take them out of a command's parameters."""
+        return cls(*(parameters.pop(name) for name in ("solver", "time_limit", "seed", "threads")))
+
+
 def output_options(command: Command) -> Command:
-    """Where the result goes."""
+    """Where the result goes; see ``Output``."""
     path = {"type": click.Path(), "metavar": "R.json", "help": "Write the result file; - is standard output."}
     return grouped("output", (("--output",), path))(json_option(command))
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a command's answer goes: a document to a file, stdout or both, tables and sentences to people.
+
+    Attributes
+    ----------
+    path
+        Of the document; ``-`` is stdout, None nowhere.
+    as_json
+        Whether stdout gets the document instead of tables.
+    """
+
+    path: str | None
+    as_json: bool
+
+    @classmethod
+    def take(cls, parameters: dict[str, Any], *others: str | None) -> Output:
+        """What ``output_options`` gave, out of a command's parameters.
+
+        Raises
+        ------
+        InputError
+            If it, or one of the ``others``, cannot be written: before the search, not after it.
+        """
+        found = cls(parameters.pop("output"), parameters.pop("as_json"))
+        check_writable(found.path, *others)
+        return found
+
+    def document(self, document: dict[str, Any]) -> None:
+        """Write the document where it goes."""
+        if self.path not in (None, STDOUT):
+            from partita.documents.document import write_json
+
+            write_json(str(self.path), document)
+        if self.as_json or self.path == STDOUT:
+            emit_json(document)
+
+    def show(self, parts: Iterable[Any], *, always: bool = False) -> None:
+        """Tables and sentences: on stdout, or on stderr beside a document; with ``--json`` only if ``always``."""
+        if always or not self.as_json:
+            show(parts, stream=sys.stderr if self.as_json or self.path == STDOUT else sys.stdout)
 
 
 def check_writable(*paths: str | None) -> None:
@@ -78,16 +134,6 @@ def check_writable(*paths: str | None) -> None:
             raise InputError(f"{path}: the folder {folder} does not exist; create it first")
 
 
-def write_document(path: str | None, document: dict[str, Any]) -> None:
-    """Write a JSON document, if a path was given."""
-    if path == STDOUT:
-        emit_json(document)
-    elif path is not None:
-        from partita.documents.document import write_json
-
-        write_json(path, document)
-
-
 def emit_json(document: dict[str, Any]) -> None:
     """Print one JSON object on stdout."""
     import msgspec
@@ -96,13 +142,13 @@ def emit_json(document: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def show(parts: Iterable[Any], *, stream: Any = None) -> None:
+def show(parts: Iterable[Any], *, stream: TextIO | None = None) -> None:
     """Print tables and sentences on stdout, or another stream."""
     from rich.console import Console
 
     target = sys.stdout if stream is None else stream
     # Piped tables still need room; a terminal's own width is kept.
-    screen: Console = Console(file=target, width=None if target.isatty() else WIDE)
+    screen = Console(file=target, width=None if target.isatty() else WIDE)
     for part in parts:
         if part != "":
             screen.print(part, soft_wrap=isinstance(part, str), highlight=False, markup=False)

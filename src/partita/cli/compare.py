@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from partita.cli.common import (
-    STDOUT,
-    check_writable,
-    emit_json,
-    exit_code,
-    output_options,
-    progress_line,
-    run_options,
-    show,
-    warn,
-    write_document,
-)
-from partita.cli.flags import GroupedCommand, grouped, take_flags
+from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
+from partita.cli.flags import GroupedCommand, grouped
 from partita.cli.source import (
+    Model,
     all_settings,
     cluster_options,
     file_options,
-    is_model,
     model_options,
-    read_file,
-    read_model,
-    refuse_model_options,
-    take_reading,
+    read_source,
 )
 from partita.run.result import StopReason
 
@@ -57,17 +42,7 @@ def command() -> click.Command:
     @run_options
     @output_options
     def compare(
-        what: str,
-        cluster: str | None,
-        objective: str | None,
-        experts: tuple[str, ...],
-        solver: str | None,
-        time_limit: float,
-        seed: int,
-        threads: int,
-        output: str | None,
-        as_json: bool,
-        **parameters: Any,
+        what: str, cluster: str | None, objective: str | None, experts: tuple[str, ...], **parameters: Any
     ) -> int:
         """Put every baseline beside the plan for a problem file or a model.
 
@@ -83,44 +58,34 @@ def command() -> click.Command:
         from partita.tables.comparison import comparison_table
         from partita.tables.summary import summary_lines
 
-        check_writable(output)
-        given, reading = take_flags(parameters), take_reading(parameters)
-        notes: tuple[str, ...] = ()
-        answer, candidates = None, []
-        if is_model(what):
-            found = read_model(what, cluster, objective, given, parameters, solver=solver)
-            notes, candidates = found.notes, found.price()
-            kind, options, problem = found.kind, found.options, candidates[0].problem
-        else:
-            refuse_model_options(what)
-            stated = read_file(what, *reading, given)
-            kind, options, problem = stated.kind, stated.options, stated.problem
-        for note in notes:
-            warn(f"note: {note}")
-        report, asked = kind.report, options_of(kind, seed, threads, options)
+        output, search = Output.take(parameters), Search.take(parameters)
+        source = read_source(what, cluster, objective, parameters, solver=search.solver)
+        kind, report = source.kind, source.kind.report
+        candidates = source.price() if isinstance(source, Model) else []
+        problem = candidates[0].problem if isinstance(source, Model) else source.problem
+        options = options_of(kind, search.seed, search.threads, source.options)
         # Plans are read first: a mistake there should not cost the time of the search.
         plans = [(path, kind.files.read_plan(path, problem)) for path in experts]
         rows = [judge_plan(problem, f"expert {Path(path).stem}", f"the plan in {path}", plan) for path, plan in plans]
+        answer = None
         with progress_line(problem.unit, report.doing) as progress:
             if candidates:
-                answer = plan_priced(kind, candidates, asked, solver, time_limit_s=time_limit, progress=progress)
+                answer = plan_priced(
+                    kind, candidates, options, search.solver, time_limit_s=search.time_limit, progress=progress
+                )
                 result, baselines = answer.result, list(answer.baselines)
             else:
-                result, baselines = run_solver(problem, solver, asked, Monitor(time_limit, progress)), []
-                if result.stop_reason is not StopReason.INTERRUPTED:
-                    baselines = run_baselines(problem, asked)
+                result = run_solver(problem, search.solver, options, Monitor(search.time_limit, progress))
+                stopped = result.stop_reason is StopReason.INTERRUPTED
+                baselines = [] if stopped else run_baselines(problem, options)
         rows = [*baselines, *rows]
-        result = adopt_better(result, rows, asked)
+        result = adopt_better(result, rows, options)
         if answer is None:
             document = result_document(result, rows)
         else:
-            document = answer_document(dataclasses.replace(answer, result=result, baselines=tuple(rows)), notes)
-        write_document(output, document)
-        if as_json and output != STDOUT:
-            emit_json(document)
-        if not as_json:
-            stream = sys.stderr if output == STDOUT else None
-            show([comparison_table(report, result, rows), *summary_lines(report, result)], stream=stream)
+            document = answer_document(dataclasses.replace(answer, result=result, baselines=tuple(rows)), source.notes)
+        output.document(document)
+        output.show([comparison_table(report, result, rows), *summary_lines(report, result)])
         return exit_code(result)
 
     return compare

@@ -8,7 +8,7 @@ import click
 
 from partita.cli.common import emit_json, json_option, show
 from partita.cli.flags import GroupedCommand, take_flags
-from partita.cli.source import file_options, read_file, settings_of_files
+from partita.cli.source import file_options, read_file, settings_of_files, take_reading
 
 __all__ = ["command"]
 
@@ -22,20 +22,13 @@ def command() -> click.Command:
     @file_options
     @settings_of_files
     @json_option
-    def evaluate(
-        file: str,
-        plan_file: str,
-        file_format: str | None,
-        problem_kind: str | None,
-        scale_communication: float,
-        as_json: bool,
-        **parameters: Any,
-    ) -> int:
+    def evaluate(file: str, plan_file: str, as_json: bool, **parameters: Any) -> int:
         """Evaluate PLAN, a result file or another file that plans are written in, on the problem in FILE."""
         from partita.conductor.documents import evaluation_document
         from partita.tables.summary import verdict_lines
 
-        stated = read_file(file, file_format, problem_kind, scale_communication, take_flags(parameters))
+        reading = take_reading(parameters)
+        stated = read_file(file, *reading, take_flags(parameters))
         problem, report = stated.problem, stated.kind.report
         plan = stated.kind.files.read_plan(plan_file, problem)
         evaluation = stated.kind.evaluate(problem, plan)

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
-from partita.cli.common import (
-    STDOUT,
-    check_writable,
-    emit_json,
-    exit_code,
-    output_options,
-    progress_line,
-    run_options,
-    show,
-    warn,
-    write_document,
-)
+from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options, warn
 from partita.cli.flags import GroupedCommand, grouped, take_flags
 from partita.cli.source import cluster_options, model_options, read_model, settings_of_models
 
@@ -47,14 +35,8 @@ def command() -> click.Command:
         model: str,
         cluster: str | None,
         objective: str | None,
-        solver: str | None,
-        time_limit: float,
-        seed: int,
-        threads: int,
-        output: str | None,
         problem_output: str | None,
         graph_output: str | None,
-        as_json: bool,
         **parameters: Any,
     ) -> int:
         """Split MODEL over CLUSTER.
@@ -71,29 +53,31 @@ def command() -> click.Command:
         from partita.tables.summary import summary_lines
         from partita.tables.text import paragraphs
 
-        check_writable(output, problem_output, graph_output)
-        found = read_model(model, cluster, objective, take_flags(parameters), parameters, solver=solver)
+        output = Output.take(parameters, problem_output, graph_output)
+        search = Search.take(parameters)
+        found = read_model(model, cluster, objective, take_flags(parameters), parameters, solver=search.solver)
         if graph_output is not None:
             write_graph(graph_output, found.graph)
         for note in found.notes:
             warn(f"note: {note}")
-        options = options_of(found.kind, seed, threads, found.options)
-        candidates = found.price()
+        options = options_of(found.kind, search.seed, search.threads, found.options)
         report = found.kind.report
         with progress_line("s", report.doing) as progress:
-            answer = plan_priced(found.kind, candidates, options, solver, time_limit_s=time_limit, progress=progress)
+            answer = plan_priced(
+                found.kind,
+                found.price(),
+                options,
+                search.solver,
+                time_limit_s=search.time_limit,
+                progress=progress,
+            )
         if problem_output is not None:
             write_problem(problem_output, answer.problem)
-        document = answer_document(answer, found.notes)
-        write_document(output, document)
-        result, stream = answer.result, sys.stderr if output == STDOUT else None
-        if as_json and output != STDOUT:
-            emit_json(document)
-        if not as_json:
-            tables = [*report.answer_tables(answer), comparison_table(report, result, answer.baselines)]
-            show([*tables, paragraphs("Notes", document["notes"])], stream=stream)
-        if not as_json or result.plan is None:
-            show(summary_lines(report, result), stream=sys.stderr if as_json else stream)
+        document, result = answer_document(answer, found.notes), answer.result
+        output.document(document)
+        output.show(report.answer_tables(answer))
+        output.show([comparison_table(report, result, answer.baselines), paragraphs("Notes", document["notes"])])
+        output.show(summary_lines(report, result), always=result.plan is None)
         return exit_code(result)
 
     return plan

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from partita.cli.common import quiet_stdout, warn
-from partita.cli.flags import Positive, axis_settings, grouped, read_flags, setting_flags
+from partita.cli.flags import Positive, axis_settings, grouped, read_flags, setting_flags, take_flags
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
@@ -35,7 +35,7 @@ __all__ = [
     "model_options",
     "read_file",
     "read_model",
-    "refuse_model_options",
+    "read_source",
     "settings_beside_axes",
     "settings_of_conversion",
     "settings_of_files",
@@ -147,7 +147,27 @@ def take_reading(parameters: dict[str, Any]) -> tuple[str | None, str | None, fl
     )
 
 
-def refuse_model_options(what: str) -> None:
+def read_source(
+    what: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
+) -> Model | Stated:
+    """A file or a model, from what a command with the options of both was given.
+
+    Raises
+    ------
+    InputError
+        If options do not fit what it is.
+    """
+    given, reading = take_flags(parameters), take_reading(parameters)
+    if not is_model(what):
+        _refuse_model_options(what)
+        return read_file(what, *reading, given)
+    found = read_model(what, cluster, objective, given, parameters, solver=solver)
+    for note in found.notes:
+        warn(f"note: {note}")
+    return found
+
+
+def _refuse_model_options(what: str) -> None:
     """Refuse options of models on the command line of a file.
 
     Raises
@@ -193,6 +213,17 @@ class Stated:
     kind: AnyKind
     problem: Any
     options: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The problem's."""
+        return str(self.problem.name)
+
+    @property
+    def unit(self) -> str:
+        """The problem's."""
+        return str(self.problem.unit)
 
     def at(self, point: Mapping[str, Any]) -> Any:
         """The problem at a point of a grid."""
@@ -269,6 +300,12 @@ class Model:
     pricing: dict[str, Any]
     changes: dict[str, Any]
     notes: tuple[str, ...] = ()
+    unit: str = "s"
+
+    @property
+    def name(self) -> str:
+        """The model's."""
+        return self.graph.name
 
     def price(self, cluster: Cluster | None = None) -> list[Priced[Any]]:
         """The candidate problems, on another cluster if one is given."""

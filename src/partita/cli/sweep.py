@@ -8,29 +8,20 @@ import click
 
 from partita.cli.common import (
     EXIT_INTERRUPTED,
-    STDOUT,
-    check_writable,
-    emit_json,
+    Output,
+    Search,
     output_options,
     progress_line,
     run_options,
-    show,
     warn,
-    write_document,
 )
-from partita.cli.flags import GroupedCommand, axes_of, grouped, sweep_flags, take_axes, take_flags
+from partita.cli.flags import GroupedCommand, axes_of, grouped, sweep_flags, take_axes
 from partita.cli.source import (
-    Model,
-    Stated,
     cluster_options,
     file_options,
-    is_model,
     model_options,
-    read_file,
-    read_model,
-    refuse_model_options,
+    read_source,
     settings_beside_axes,
-    take_reading,
 )
 from partita.errors import MissingExtraError
 
@@ -61,14 +52,8 @@ def command() -> click.Command:
         what: str,
         cluster: str | None,
         objective: str | None,
-        solver: str | None,
-        time_limit: float,
-        seed: int,
-        threads: int,
         csv_path: str | None,
         plot_path: str | None,
-        output: str | None,
-        as_json: bool,
         **parameters: Any,
     ) -> int:
         """Plan FILE or MODEL at every combination of the values given.
@@ -82,35 +67,25 @@ def command() -> click.Command:
         from partita.conductor.sweep import sweep as run
         from partita.tables.sweep import sweep_csv, sweep_document, sweep_table
 
-        check_writable(csv_path, plot_path, output)
+        output = Output.take(parameters, csv_path, plot_path)
+        search, axes = Search.take(parameters), take_axes(parameters)
         if plot_path is not None:
             _check_plotting()
-        given, reading = take_flags(parameters), take_reading(parameters)
-        axes = take_axes(parameters)
-        source: Model | Stated
-        if is_model(what):
-            source = read_model(what, cluster, objective, given, parameters, solver=solver)
-            name, unit = source.graph.name, "s"
-            for note in source.notes:
-                warn(f"note: {note}")
-        else:
-            refuse_model_options(what)
-            source = read_file(what, *reading, given)
-            name, unit = source.problem.name, source.problem.unit
+        source = read_source(what, cluster, objective, parameters, solver=search.solver)
         facet = source.kind.sweep
-        with progress_line(unit, "sweeping") as progress:
+        with progress_line(source.unit, "sweeping") as progress:
             swept = run(
                 grid(axes_of(source.kind, axes)),
                 source.at,
-                time_limit_s=time_limit,
-                seed=seed,
-                solver=solver,
-                threads=threads,
+                time_limit_s=search.time_limit,
+                seed=search.seed,
+                solver=search.solver,
+                threads=search.threads,
                 progress=progress,
                 **source.options,
             )
-        document = sweep_document(name, unit, swept.rows(), interrupted=swept.interrupted)
-        write_document(output, document)
+        document = sweep_document(source.name, source.unit, swept.rows(), interrupted=swept.interrupted)
+        output.document(document)
         if csv_path is not None:
             from partita.documents.document import write_atomic
 
@@ -119,10 +94,8 @@ def command() -> click.Command:
             from partita.tables.plots import save_sweep
 
             save_sweep(plot_path, facet.axes, document)
-        if as_json and output != STDOUT:
-            emit_json(document)
-        elif not as_json and output != STDOUT and swept.points:
-            show([sweep_table(facet, document)])
+        if swept.points:
+            output.show([sweep_table(facet, document)])
         if swept.interrupted:
             warn(f"interrupted after {len(swept.points)} rows")
         return EXIT_INTERRUPTED if swept.interrupted else 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Callbacks", "Model", "ProgramResult", "ProgramStatus"]
+__all__ = ["UNKNOWN", "Callbacks", "Model", "ProgramResult", "ProgramStatus"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -116,6 +116,10 @@ class ProgramResult:
     values: Floats | None
     objective: float
     bound: float
+
+
+#: Nothing found, nothing proven.
+UNKNOWN = ProgramResult(ProgramStatus.UNKNOWN, None, math.inf, -math.inf)
 
 
 def _never() -> bool:

@@ -10,7 +10,7 @@ from partita.errors import InputError
 if TYPE_CHECKING:
     from partita.problems.kind import AnyKind
 
-__all__ = ["PROBLEMS", "find_kind", "kind_of", "kinds", "register"]
+__all__ = ["PROBLEMS", "find_kind", "kind_of", "kinds", "register", "unregister"]
 
 #: Where the descriptor of each problem is. The order is that of listings; a format's first problem is its default.
 PROBLEMS: dict[str, str] = {
@@ -67,3 +67,9 @@ def register(kind: AnyKind) -> None:
     if kind.name in PROBLEMS or _LOADED.get(kind.name, kind) is not kind:
         raise InputError(f"there already is a problem {kind.name!r}; give this one another name")
     _LOADED[kind.name] = kind
+
+
+def unregister(name: str) -> None:
+    """Take back ``register``; listed problems stay."""
+    if name not in PROBLEMS:
+        _LOADED.pop(name, None)

@@ -304,6 +304,11 @@ class Kind(Generic[P, L, E]):
         """A simpler form of any problem; None for none."""
         return None
 
+    @property
+    def samples(self) -> Sequence[Sequence[P]]:
+        """Small problems that between them reach every compiled loop; those of a group reach much the same ones."""
+        return ()
+
     # Files, reports, sweeps.
 
     @property

@@ -86,6 +86,13 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
         return HybridFromModel()
 
     @property
+    def samples(self) -> Sequence[Sequence[HybridProblem]]:
+        """See the function."""
+        from partita.problems.hybrid.samples import samples
+
+        return samples()
+
+    @property
     def files(self) -> Files[HybridProblem, HybridPlan, HybridEvaluation]:
         """Result files."""
         from partita.problems.hybrid.files.plans import PlanFiles

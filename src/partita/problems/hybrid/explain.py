@@ -84,13 +84,13 @@ def _smallest_devices(problem: HybridProblem) -> int | None:
     import numpy as np
 
     from partita.problems.hybrid.downsets import all_suffix_sets
-    from partita.problems.hybrid.instance import build_model
+    from partita.problems.hybrid.instance import build_instance
     from partita.problems.hybrid.solvers.decision import Family
 
     most = max(degree for layer in problem.layers for degree in layer.configurations)
     # One replica for every layer on its own is the longest row that can help; more replicas only share memory.
     width = min(problem.microbatches, 4 * len(problem.layers) + problem.devices)
-    model = build_model(problem.replace(devices=width * most, microbatches=problem.microbatches))
+    model = build_instance(problem.replace(devices=width * most, microbatches=problem.microbatches))
     sets = all_suffix_sets(model.after, model.before, _MOST_ENTRIES // (model.width + 1))
     if sets is None or len(sets) ** 2 > _MOST_ENTRIES:
         return None

@@ -23,9 +23,9 @@ from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.dpl import Dpl, fixed_orders
-from partita.problems.throughput.solvers.prepared import prepare
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.solvers.plain_view import plain_view
 from partita.run.monitor import Monitor
 from partita.run.result import Bound, Status
 from strategies import examples, throughput_problems
@@ -67,7 +67,7 @@ def test_pipedream_ignores_inputs() -> None:
 
 def test_dpl_cuts_more_than_one_order() -> None:
     """File, depth first from either side, breadth first: all topological, none twice."""
-    arrays = prepare(DIAMOND).arrays
+    arrays = plain_view(DIAMOND).arrays
     orders = [order.tolist() for order in fixed_orders(arrays)]
     assert [0, 1, 2, 3, 4] in orders
     assert [0, 2, 1, 3, 4] in orders

@@ -78,7 +78,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         if result.plan is None or result.evaluation is None:
             return row.summary
         mine = device_time(result.problem, result.plan, result.evaluation)
-        return explain_slower(device_time(result.problem, row.plan, row.evaluation), mine)
+        return explain_slower(device_time(result.problem, row.plan, row.evaluation), mine) or row.summary
 
     def row_document(self, result: HybridResult, row: Row) -> dict[str, Any]:
         """Degrees, step, and where device time goes."""
@@ -88,7 +88,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
             "step": step_document(result.problem, row.plan, row.evaluation),
             "device_time": None if spent is None else spent.parts(),
             "binding": None if spent is None else spent.binding,
-            "why": (self.why(result, row) or None) if spent is not None and result.plan is not None else None,
+            "why": self.why(result, row) if spent is not None and result.plan is not None else None,
         }
 
     def result_document(self, result: HybridResult) -> dict[str, Any]:

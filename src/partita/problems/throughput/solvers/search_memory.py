@@ -9,7 +9,7 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Words
 from partita.kernels.throughput.variant_arrays import VariantScratch, VariantStore
-from partita.problems.throughput.solvers.variants.prepared import VariantPrepared
+from partita.problems.throughput.solvers.variant_view import VariantView
 
 __all__ = ["enlarged", "new_scratch", "new_store"]
 
@@ -40,16 +40,16 @@ def enlarged(s: VariantStore, max_bytes: float) -> VariantStore | None:
     return s._replace(**grown)
 
 
-def new_store(prepared: VariantPrepared) -> VariantStore:
+def new_store(view: VariantView) -> VariantStore:
     """An empty store with the empty ideal and state 0 at level 0."""
     from partita.kernels.throughput import variant_ideals as kernel
 
-    ideals, states, devices = 1 << 10, 1 << 11, int(prepared.arrays.devices.sum())
+    ideals, states, devices = 1 << 10, 1 << 11, int(view.arrays.devices.sum())
     store = VariantStore(
         table=np.zeros(4 * ideals, dtype=np.int32),
         ideal_hash=np.zeros(ideals, dtype=np.uint64),
-        words=np.zeros((ideals, math.ceil(prepared.items / 64)), dtype=np.uint64),
-        fewest=np.zeros((ideals, prepared.codes), dtype=np.int32),
+        words=np.zeros((ideals, math.ceil(view.items / 64)), dtype=np.uint64),
+        fewest=np.zeros((ideals, view.codes), dtype=np.int32),
         state_ideal=np.zeros(states, dtype=np.int32),
         state_code=np.zeros(states, dtype=np.int32),
         state_parent=np.full(states, -1, dtype=np.int32),
@@ -66,10 +66,10 @@ def new_store(prepared: VariantPrepared) -> VariantStore:
     return store
 
 
-def new_scratch(prepared: VariantPrepared, zobrist: Words, rules: int) -> VariantScratch:
+def new_scratch(view: VariantView, zobrist: Words, rules: int) -> VariantScratch:
     """Working arrays for a number of capacity rules."""
-    a, n = prepared.arrays, prepared.items
-    m, covers, lines = a.net_ptr.shape[0] - 1, a.cover_fixed.shape[0], len(prepared.shape.limit)
+    a, n = view.arrays, view.items
+    m, covers, lines = a.net_ptr.shape[0] - 1, a.cover_fixed.shape[0], len(view.shape.limit)
     int32, int8 = np.int32, np.int8
     return VariantScratch(
         zobrist=zobrist,

@@ -9,7 +9,7 @@ both are in the same group. (A state in the group filled first would have to cro
 that is surely outside cost by the direction that is known (the cheaper one while it is not), only grow; so does memory,
 and with it reloading, but for what enters under recomputation in a search from the outputs; so does synchronisation.
 
-*Capacity.* See ``capacity``.
+*Capacity.* See ``remaining_capacity``.
 
 *Dominance.* Drop stage S after I if some ready v outside S can join it: (a) S + v is feasible on the same devices, and
 (b) any later stage R that holds v is no worse without it. For (b), on every kind with a device left and on every line:
@@ -30,18 +30,14 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Longs
 from partita.kernels.throughput.variant_arrays import VariantWeights
-from partita.problems.throughput.solvers.variants.group_cuts import find_group_cuts
-from partita.problems.throughput.solvers.variants.prepared import Split, VariantPrepared
-from partita.problems.throughput.solvers.variants.remaining_capacity import variant_capacity
-from partita.problems.throughput.solvers.variants.search_memory import enlarged, new_scratch, new_store
+from partita.problems.throughput.solvers.decision import FULL
+from partita.problems.throughput.solvers.group_cuts import find_group_cuts
+from partita.problems.throughput.solvers.remaining_capacity import capacity
+from partita.problems.throughput.solvers.search_memory import enlarged, new_scratch, new_store
+from partita.problems.throughput.solvers.variant_view import SLACK, VariantView
+from partita.problems.throughput.solvers.view import Limits, Placed, Split
 
-__all__ = ["FULL", "VariantDecision", "VariantSearcher"]
-
-#: Status of a decision that ran out of memory for its states; the others are those of the kernel.
-FULL = 9
-
-#: Relative slack of the comparison with limits: more than rounding, less than any claim.
-SLACK = 1e-11
+__all__ = ["VariantDecision", "VariantSearcher"]
 
 
 class VariantSearcher:
@@ -49,23 +45,23 @@ class VariantSearcher:
 
     Parameters
     ----------
-    prepared
-        The problem.
+    view
+        The problem in one direction.
     top
         No limit will be larger.
     max_bytes
         Most memory for the states of one decision.
     """
 
-    def __init__(self, prepared: VariantPrepared, top: float, max_bytes: float) -> None:
-        self.prepared, self.max_bytes = prepared, max_bytes
-        self.capacity = variant_capacity(prepared, top)
-        self.dominance = not (prepared.instance.recompute and bool(prepared.arrays.limits[0]))
-        words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * prepared.items, dtype=np.uint64)
+    def __init__(self, view: VariantView, top: float, max_bytes: float) -> None:
+        self.view, self.max_bytes = view, max_bytes
+        self.capacity = capacity(view, top)
+        self.dominance = not (view.instance.recompute and bool(view.arrays.limits[0]))
+        words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * view.items, dtype=np.uint64)
         self.zobrist = words[::2] ^ (words[1::2] << np.uint64(1))
-        self.cuts = find_group_cuts(prepared, self.zobrist, top) if prepared.lines.switches[4] else None
+        self.cuts = find_group_cuts(view, self.zobrist, top) if view.lines.switches[4] else None
         if self.cuts is not None:
-            self.beyond = self.cuts.beyond(prepared, self.capacity.item, self.capacity.net)
+            self.beyond = self.cuts.beyond(view, self.capacity.item, self.capacity.net)
 
 
 class VariantDecision:
@@ -79,16 +75,16 @@ class VariantDecision:
         Of the load, of forward loads and of backward loads; the last two matter for GPipe's objective only.
     """
 
-    def __init__(self, searcher: VariantSearcher, limits: tuple[float, float, float]) -> None:
+    def __init__(self, searcher: VariantSearcher, limits: Limits) -> None:
         from partita.kernels.throughput.variant_stage import FIT_NODES
         from partita.kernels.throughput.working_memory import peak_scratch
 
         self.searcher = searcher
-        prepared, cap = searcher.prepared, searcher.capacity
-        self.limits: Floats = prepared.shape.limits(*limits)
-        self.store = new_store(prepared)
-        self.scratch = new_scratch(prepared, searcher.zobrist, len(cap.place))
-        k = prepared.peak_arrays
+        view, cap = searcher.view, searcher.capacity
+        self.limits: Floats = view.shape.limits(limits)
+        self.store = new_store(view)
+        self.scratch = new_scratch(view, searcher.zobrist, len(cap.limit))
+        k = view.peak_arrays
         self.peak_scratch = peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch))
         self.cuts = np.zeros((0, self.store.words.shape[1]), dtype=np.uint64)
         beyond = np.zeros((cap.item.shape[0], 0))
@@ -112,12 +108,17 @@ class VariantDecision:
 
         return int(self.store.counters[NODES])
 
+    @property
+    def expected(self) -> float:
+        """Nodes still needed, as far as one can tell: this search does not go level by level."""
+        return float("inf")
+
     def run(self, node_limit: int, stop: Longs, halt: Longs) -> int:
         """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
         from partita.kernels.throughput.variant_ideals import GROW
         from partita.kernels.throughput.variant_search import search_variant
 
-        p = self.searcher.prepared
+        p = self.searcher.view
         while True:
             status = int(
                 search_variant(
@@ -153,7 +154,7 @@ class VariantDecision:
         """The stages of a found split, in search order."""
         from partita.kernels.throughput.variant_ideals import LAST_KIND, LAST_PARENT, LAST_REPLICAS
 
-        s, n = self.store, self.searcher.prepared.items
+        s, n = self.store, self.searcher.view.items
         inside = np.ones(n, dtype=bool)
         stages: Split = []
         state = int(s.counters[LAST_PARENT])
@@ -161,7 +162,7 @@ class VariantDecision:
         while state >= 0:
             words = s.words[int(s.state_ideal[state])]
             before = np.unpackbits(words.view(np.uint8), bitorder="little")[:n].astype(bool)
-            stages.append((kind, replicas, np.flatnonzero(inside & ~before).astype(np.int32)))
+            stages.append(Placed(kind, replicas, np.flatnonzero(inside & ~before).astype(np.int32)))
             inside = before
             kind, replicas = int(s.state_kind[state]), int(s.state_replicas[state])
             state = int(s.state_parent[state])

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.kernels.throughput.arrays import Floats, Words
-from partita.problems.throughput.solvers.variants.prepared import VariantPrepared
-from partita.problems.throughput.solvers.variants.search_memory import enlarged, new_scratch, new_store
+from partita.problems.throughput.solvers.search_memory import enlarged, new_scratch, new_store
+from partita.problems.throughput.solvers.variant_view import VariantView
+from partita.problems.throughput.solvers.view import Limits
 
 __all__ = ["GroupCuts", "find_group_cuts"]
 
@@ -28,10 +29,10 @@ class GroupCuts:
         """Which are within the limits; the last entry of ``limits`` is not of a line."""
         return np.asarray((self.links <= limits[:-1]).all(axis=(1, 2)))
 
-    def beyond(self, prepared: VariantPrepared, item: Floats, net: Floats) -> Floats:
+    def beyond(self, view: VariantView, item: Floats, net: Floats) -> Floats:
         """(rows, cuts) weight of the items beyond each cut and of the nets that touch them."""
-        outside = ~_bits(self.words, prepared.items)
-        a = prepared.arrays
+        outside = ~_bits(self.words, view.items)
+        a = view.arrays
         touched = np.zeros((len(outside), net.shape[1]), dtype=bool)
         for e in range(net.shape[1]):
             touched[:, e] = outside[:, a.net_pins[a.net_ptr[e] : a.net_ptr[e + 1]]].any(axis=1)
@@ -42,16 +43,16 @@ def _bits(words: Words, items: int) -> npt.NDArray[np.bool_]:
     return np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, :items].astype(bool)
 
 
-def find_group_cuts(prepared: VariantPrepared, zobrist: Words, top: float) -> GroupCuts | None:
+def find_group_cuts(view: VariantView, zobrist: Words, top: float) -> GroupCuts | None:
     """Cuts for limits up to ``top``; None if there are too many ideals or cuts."""
     from partita.kernels.throughput.variant_ideals import CURSOR, GROW, IDEALS, find_cuts
 
-    store, scratch = new_store(prepared), new_scratch(prepared, zobrist, 1)
+    store, scratch = new_store(view), new_scratch(view, zobrist, 1)
     store.counters[CURSOR] = 0
-    limits = prepared.shape.limits(top, top, top)
+    limits = view.shape.limits(Limits(top, top, top))
     fits = np.zeros(store.words.shape[0], dtype=np.int8)
     stop = np.zeros(1, dtype=np.int64)
-    while find_cuts(prepared.arrays, prepared.lines, store, scratch, limits, fits, stop) == GROW:
+    while find_cuts(view.arrays, view.lines, store, scratch, limits, fits, stop) == GROW:
         grown = enlarged(store, 4e8) if store.counters[IDEALS] < MOST_IDEALS else None
         if grown is None:
             return None
@@ -61,12 +62,12 @@ def find_group_cuts(prepared: VariantPrepared, zobrist: Words, top: float) -> Gr
     if len(kept) > MOST_CUTS:
         return None
     words = store.words[kept]
-    return GroupCuts(words, np.stack([_links(prepared, row) for row in _bits(words, prepared.items)]))
+    return GroupCuts(words, np.stack([_links(view, row) for row in _bits(words, view.items)]))
 
 
-def _links(prepared: VariantPrepared, inside: npt.NDArray[np.bool_]) -> Floats:
+def _links(view: VariantView, inside: npt.NDArray[np.bool_]) -> Floats:
     """(2, lines) of the links where the group filled first holds the items ``inside``."""
-    a, b = prepared.arrays, prepared.lines
+    a, b = view.arrays, view.lines
     held = np.add.reduceat(inside[a.net_pins].astype(np.int64), a.net_ptr[:-1]) if len(a.net_ptr) > 1 else np.zeros(0)
     cut = (held > 0) & (held < np.diff(a.net_ptr))
     made = inside[b.maker] & cut
