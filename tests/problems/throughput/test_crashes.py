@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from partita.conductor.pipeline import bound, solve
-from partita.problems.throughput.bounds.scheduler import run_hierarchy
 
 import broken_backend as broken
+from partita.conductor.bound import bound
+from partita.conductor.solve import solve
 from partita.errors import SolverCrashError
 from partita.mip import child as children
 from partita.mip.backend import BACKENDS, Backend
 from partita.mip.model import ProgramResult
 from partita.mip.solve import available
 from partita.problems.throughput.bounds.covering import CoveringBound
+from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.node import NodeBound
 from partita.problems.throughput.bounds.programs import minmax_program

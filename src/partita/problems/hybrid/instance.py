@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import rustworkx
 
+from partita.dags import topological_order
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.units import TOLERANCE
@@ -67,10 +67,7 @@ class HybridInstance:
 def build_instance(problem: HybridProblem) -> HybridInstance:
     """Sort the layers, and leave out configurations that another one beats in every respect."""
     place = {layer.id: number for number, layer in enumerate(problem.layers)}
-    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from(range(len(problem.layers)))
-    graph.add_edges_from_no_data([(place[edge.source], place[edge.target]) for edge in problem.edges])
-    order = tuple(rustworkx.lexicographical_topological_sort(graph, key=lambda number: f"{number:09d}"))
+    order = tuple(topological_order(len(place), ((place[edge.source], place[edge.target]) for edge in problem.edges)))
     rank = {number: v for v, number in enumerate(order)}
     source = tuple(rank[place[edge.source]] for edge in problem.edges)
     target = tuple(rank[place[edge.target]] for edge in problem.edges)

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import rustworkx
-
+from partita.dags import topological_order
 from partita.problems.hybrid.baselines.choices import fastest_choices, least_memory
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
@@ -160,10 +159,7 @@ class Layouts:
 def layer_order(problem: HybridProblem) -> list[Layer]:
     """The layers in topological order, in the problem's own order where that is free."""
     place = {layer.id: number for number, layer in enumerate(problem.layers)}
-    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from(range(len(problem.layers)))
-    graph.add_edges_from_no_data([(place[edge.source], place[edge.target]) for edge in problem.edges])
-    order = rustworkx.lexicographical_topological_sort(graph, key=lambda number: f"{number:09d}")
+    order = topological_order(len(place), ((place[edge.source], place[edge.target]) for edge in problem.edges))
     return [problem.layers[number] for number in order]
 
 
