@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from partita.conductor.pipeline import bound, solve
 
 import broken_backend as broken
-from partita.conductor.pipeline import bound, solve
 from partita.errors import SolverCrashError
 from partita.mip import child as children
 from partita.mip.backend import BACKENDS, Backend
