@@ -203,6 +203,10 @@ class TestProven:
     def test_nothing_known(self) -> None:
         assert proven(5.0, None) == (None, Status.FEASIBLE)
 
+    def test_exactly_a_millionth_is_optimal(self) -> None:
+        """(1000000 - 999999) / 1000000."""
+        assert proven(1e6, Bound(999999.0, "m"))[1] is Status.OPTIMAL
+
     def test_other_fields_stay(self) -> None:
         bound = Bound(5 * (1 + 0.5e-6), "m", "free", 2.5)
         assert proven(5.0, bound) == (Bound(5.0, "m", "free", 2.5), Status.OPTIMAL)
@@ -220,6 +224,7 @@ class TestRows:
         found = judge_plan(PROBLEM, "expert", "by hand", BEST, 1.5, "unused")
         assert found == Row("expert", "by hand", BEST, evaluate(PROBLEM, BEST), 1.5, "")
         assert found.feasible
+        assert judge_plan(PROBLEM, "expert", "by hand", BEST).runtime_s == 0.0
 
     def test_a_plan_that_fails_is_kept_with_the_reason(self) -> None:
         found = judge_plan(TestPlansThatFail.small, "expert", "by hand", ALONE)
@@ -295,7 +300,7 @@ class TestAdoptingTheBest:
     def test_better_by_rounding_is_no_better(self) -> None:
         """A billionth, relative, is no reason to change."""
         known = evaluate(PROBLEM, BEST)
-        for share, taken in ((0.9e-9, False), (1.1e-9, True)):
+        for share, taken in ((0.9e-9, False), (1e-9, False), (1.1e-9, True)):
             before = replace(
                 judged(BEST),
                 evaluation=type(known)(

@@ -28,7 +28,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     "partita.documents.stated": ("tests/documents/test_stated.py", f"{_THROUGHPUT}/files/test_plans.py"),
     "partita.documents.result_file": ("tests/documents/test_result_file.py",),
     "partita.problems.throughput.files.dnn_partitioning": (f"{_THROUGHPUT}/files/test_dnn_partitioning.py",),
-    "partita.problems.throughput.files.plans": (f"{_THROUGHPUT}/files/test_plans.py",),
+    "partita.problems.throughput.files.plans": (
+        f"{_THROUGHPUT}/files/test_dnn_partitioning.py",
+        f"{_THROUGHPUT}/files/test_plans.py",
+    ),
     "partita.problems.throughput.files.cost_graph": (f"{_THROUGHPUT}/files/test_cost_graph.py",),
     "partita.problems.hybrid.files.piper": (f"{_HYBRID}/files/test_piper.py",),
     "partita.problems.hybrid.files.plans": (f"{_HYBRID}/files/test_plans.py",),
