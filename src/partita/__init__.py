@@ -79,45 +79,7 @@ _HOMES = {
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Bound",
-    "Cluster",
-    "DisagreementError",
-    "Evaluation",
-    "Event",
-    "FormatError",
-    "Graph",
-    "HybridPlan",
-    "HybridProblem",
-    "HybridStage",
-    "InputError",
-    "MissingExtraError",
-    "PartitaError",
-    "Plan",
-    "Result",
-    "Stage",
-    "Status",
-    "StopReason",
-    "ThroughputProblem",
-    "TraceError",
-    "UnsupportedError",
-    "__version__",
-    "bound",
-    "compare",
-    "evaluate",
-    "hybrid_problem",
-    "load_model",
-    "plain_problem",
-    "plan",
-    "price",
-    "read_graph",
-    "read_problem",
-    "regal_problem",
-    "solve",
-    "trace",
-    "write_graph",
-    "write_problem",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
