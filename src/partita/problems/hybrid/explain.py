@@ -145,7 +145,7 @@ def _smallest_memory(problem: HybridProblem, clock: Monitor) -> tuple[float, str
     if problem.memory_bytes is None:
         return None
     low, high, exact = problem.memory_bytes, math.inf, True
-    while clock.remaining_s > 0 and (math.isinf(high) or high - low > max(0.5, _MEMORY_PRECISION * high)):
+    while clock.remaining_s > 0 and (math.isinf(high) or high - low > _MEMORY_PRECISION * high):
         size = (low + high) / 2 if math.isfinite(high) else math.inf
         changed = problem.replace(memory_bytes=size)
         monitor = Monitor(max(0.05, clock.remaining_s / 2), target=math.inf)

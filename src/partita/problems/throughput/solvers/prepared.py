@@ -13,7 +13,7 @@ from partita.problems.throughput.contraction.interchangeable import order_twins
 from partita.problems.throughput.contraction.sole_readers import absorb
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.units import TOLERANCE
+from partita.units import up_to
 
 __all__ = ["Prepared", "Split", "prepare"]
 
@@ -189,9 +189,7 @@ def prepare(problem: ThroughputProblem, *, backwards: bool | None = None, instan
     item_net_ptr, item_nets = csr([number[row[matters[row]]].tolist() for row in nets_of])
     item_cover_ptr, item_covers = renumber(instance.item_cover_ptr, instance.item_covers, of_items=False)
     source = instance.net_source[kept]
-    memory = instance.memory[first]
-    with np.errstate(invalid="ignore"):
-        memory = np.where(np.isinf(memory), np.inf, memory + TOLERANCE * np.maximum(1.0, memory))
+    memory = up_to(instance.memory[first])
     arrays = as_arrays(
         {
             "work": instance.work[original][:, first].T,

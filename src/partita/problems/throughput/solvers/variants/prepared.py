@@ -16,7 +16,7 @@ from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import DeviceGroup, ThroughputProblem
 from partita.problems.throughput.solvers.variants.load_lines import Shape, shape_of
 from partita.problems.throughput.working_memory import PeakTable
-from partita.units import TOLERANCE
+from partita.units import up_to
 
 __all__ = ["Split", "VariantPrepared", "prepare_variant"]
 
@@ -290,8 +290,7 @@ def _arrays(
     item_cover_ptr, item_covers = renumber(instance.item_cover_ptr, instance.item_covers, rows=original, of_items=False)
     source, memory = instance.net_source, instance.memory[kinds]
     if not problem.streaming:
-        with np.errstate(invalid="ignore"):
-            memory = np.where(np.isinf(memory), np.inf, memory + TOLERANCE * np.maximum(1.0, memory))
+        memory = up_to(memory)
     return as_arrays(
         {
             "work": instance.work[original][:, kinds].T,
