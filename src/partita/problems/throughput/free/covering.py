@@ -206,14 +206,14 @@ class FreeCovering:
         prices = {kind: model.add_continuous(0.0, 1.0) for kind in self.kinds}
         model.add_row([(prices[k], float(self.number[k])) for k in self.kinds], lower=1.0, upper=1.0)
         for kind in self.knapsacks:
-            # The dual of the relaxed knapsack: π = capacity·µ + Σ ν_v with y_v <= µ·t_v + ν_v.
+            # The dual of the relaxed knapsack: π = capacity·µ + Σ ν_v with y_v <= µ·t_v + ν_v; ``rate`` is capacity·µ.
             times = self.free.arrays.work[:, kind]
             rate = model.add_continuous(0.0, math.inf)
-            price = [(prices[kind], -1.0), (rate, target)]
+            price = [(prices[kind], -1.0), (rate, 1.0)]
             for v in np.flatnonzero(times <= target):
                 extra = model.add_continuous(0.0, 1.0)
                 price.append((extra, 1.0))
-                model.add_row([(y[v], 1.0), (rate, -float(times[v])), (extra, -1.0)], upper=0.0)
+                model.add_row([(y[v], 1.0), (rate, -float(times[v]) / target), (extra, -1.0)], upper=0.0)
             model.add_row(price, upper=0.0)
         for column in self.columns:
             if column.load <= target and column.kind in self.moving:
@@ -235,7 +235,7 @@ class FreeCovering:
         lowest = [math.inf]
 
         def collect(values: Floats, objective: float) -> None:
-            lowest[0] = min(lowest[0], objective)
+            lowest[0] = min(lowest[0], objective / program.scale)
             for kind, variables in zip(program.kinds, program.items, strict=True):
                 items = values[variables] > 0.5
                 self._add(kind, items, self._load(kind, items))
@@ -244,14 +244,17 @@ class FreeCovering:
             # A set below the target shows these charges to be too weak; it will change them.
             return self._done() or (lowest[0] < target and time.monotonic() - began > PATIENCE_S)
 
+        def proven(bound: float) -> None:
+            self.best.prove(min(bound / program.scale, target), "covering-free")
+
         calls = Callbacks(
             stop=enough,
             on_incumbent=collect,
-            on_bound=lambda bound: self.best.prove(min(bound, target), "covering-free"),
+            on_bound=proven,
         )
         answer = solve_program(program.model, "highs", time_limit_s=EXACT_S, seed=self.seed, gap=2e-7, callbacks=calls)
         self.programs += 1
-        self.best.prove(min(answer.bound, target), "covering-free")
+        proven(answer.bound)
 
     def _load(self, kind: int, items: Bools) -> float:
         arrays = self.free.arrays

@@ -9,20 +9,30 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays
-from partita.mip.model import Model
+from partita.mip.model import UNIT, Model
 
-__all__ = ["Representatives", "add_device", "knapsack", "representatives"]
+__all__ = ["Representatives", "add_device", "in_units", "knapsack", "representatives"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Representatives:
-    """The program and its variables: ``items[i][v]`` is whether item v is on the device of kind ``kinds[i]``."""
+    """The program and its variables: ``items[i][v]`` is whether item v is on the device of kind ``kinds[i]``.
+
+    Its loads are ``scale`` times those of the instance.
+    """
 
     model: Model
+    scale: float
     kinds: list[int]
     items: list[list[int]]
+
+
+def in_units(arrays: FreeArrays, upper: float) -> tuple[FreeArrays, float]:
+    """The instance with times in the unit in which ``upper`` is ``UNIT``, and what they were multiplied by."""
+    scale = UNIT / upper if upper > 0 else 1.0
+    return arrays._replace(work=arrays.work * scale, net_cost=arrays.net_cost * scale), scale
 
 
 def add_device(
@@ -88,7 +98,7 @@ def add_device(
 
 
 def _add_memory(model: Model, arrays: FreeArrays, items: list[int], limit: float) -> None:
-    unit = 1.0 / max(limit, 1.0)
+    unit = 1.0 / (limit or max(float(arrays.memory.max()), float(arrays.cover_bytes.max(initial=0.0))) or 1.0)
     memory = [(item, float(b) * unit) for item, b in zip(items, arrays.memory, strict=True) if b > 0]
     held = [model.add_continuous(0.0, 1.0) for _ in range(len(arrays.cover_bytes))]
     memory += [(variable, float(b) * unit) for variable, b in zip(held, arrays.cover_bytes, strict=True)]
@@ -113,8 +123,10 @@ def representatives(arrays: FreeArrays, charge: Floats, lower: float, upper: flo
     For any charges this is a lower bound on every split: of a split with objective T take for each kind the device that
     carries most.
     """
+    arrays, scale = in_units(arrays, upper)
+    upper *= scale
     model = Model()
-    load = model.add_continuous(lower, upper, 1.0)
+    load = model.add_continuous(lower * scale, upper, 1.0)
     present = sorted({int(k) for k in arrays.kind_of})
     kinds = [kind for kind in present if arrays.net_cost[:, kind].any()] or present
     rows: list[list[int]] = []
@@ -131,7 +143,7 @@ def representatives(arrays: FreeArrays, charge: Floats, lower: float, upper: flo
         rows.append(items)
         carried += [(item, len(devices) * float(y)) for item, y in zip(items, charge, strict=True) if y > 0]
     model.add_row(carried, lower=max(0.0, needed - 1e-9 * float(charge.sum())))
-    return Representatives(model, kinds, rows)
+    return Representatives(model, scale, kinds, rows)
 
 
 def knapsack(charge: Floats, work: Floats, capacity: float) -> float:

@@ -37,7 +37,7 @@ def prove(
 
     def better(objective: float) -> Floats | None:
         value, label = best.known()
-        if label is None or not value < min(objective, upper) * (1 - 1e-9):
+        if label is None or not value < min(objective / program.scale, upper) * (1 - 1e-9):
             return None
         return program.point(label, value)
 
@@ -47,7 +47,7 @@ def prove(
     calls = Callbacks(
         stop=stop,
         on_incumbent=found,
-        on_bound=lambda bound: best.prove(bound, backend),
+        on_bound=lambda bound: best.prove(bound / program.scale, backend),
         better=better if backend == "highs" else None,
     )
     answer = solve_program(
@@ -62,7 +62,7 @@ def prove(
     if answer.status is ProgramStatus.INFEASIBLE:
         best.prove(upper, backend)
         return best.label is None
-    best.prove(answer.bound, backend)
+    best.prove(answer.bound / program.scale, backend)
     return False
 
 
@@ -114,7 +114,7 @@ def polish(
         seed=int(rng.integers(1 << 30)),
         callbacks=Callbacks(stop=stop, on_incumbent=take),
     )
-    return answer.objective < value * (1 - 1e-9)
+    return answer.objective < value * program.scale * (1 - 1e-9)
 
 
 class _Backend:
