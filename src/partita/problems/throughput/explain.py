@@ -147,7 +147,7 @@ def _smallest_memory(problem: ThroughputProblem, probe: Probe, clock: Monitor) -
     # Everything on one device shows some size that is enough, also where no probe ends in time.
     low, high, exact = present, _memory_of_one_device(problem), True
     unlimited = True
-    while clock.remaining_s > 0 and (math.isinf(high) or high - low > max(1.0, _MEMORY_PRECISION * high)):
+    while clock.remaining_s > 0 and (math.isinf(high) or high - low > _MEMORY_PRECISION * high):
         size = math.inf if unlimited else (low + high) / 2
         changed = problem.replace(memory_bytes=size)
         answer = probe(changed, clock.remaining_s / 2 if unlimited else min(2.0, clock.remaining_s / 2))
