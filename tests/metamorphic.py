@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
+from partita.problems.hybrid.plan import HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["in_other_bytes", "in_other_time", "renumbered"]
+__all__ = ["in_other_bytes", "in_other_ids", "in_other_time", "renumbered"]
 
 
 def _times(items: Iterable[Any], fields: str, factor: float) -> tuple[Any, ...]:
@@ -104,8 +105,8 @@ def _hybrid_in_other_bytes(problem: HybridProblem, factor: float) -> HybridProbl
     )
 
 
-def renumbered(problem: Any, seed: int) -> Any:
-    """The problem with other ids, and its operators, tensors, layers and edges in another order."""
+def renumbered(problem: Any, seed: int) -> tuple[Any, dict[int, int]]:
+    """The problem with other ids, its operators, tensors, layers and edges in another order; and the new ids."""
     rng = random.Random(seed)
 
     def shuffled(items: Iterable[Any]) -> tuple[Any, ...]:
@@ -119,7 +120,7 @@ def renumbered(problem: Any, seed: int) -> Any:
         def named(table: dict[int, float]) -> dict[int, float]:
             return {number[identity]: value for identity, value in table.items()}
 
-        return problem.replace(
+        changed = problem.replace(
             layers=shuffled(
                 msgspec.structs.replace(
                     layer,
@@ -141,6 +142,7 @@ def renumbered(problem: Any, seed: int) -> Any:
                 for edge in problem.edges
             ),
         )
+        return changed, number
     assert isinstance(problem, ThroughputProblem)
     number = dict(zip((op.id for op in problem.operators), _numbers(len(problem.operators), rng), strict=True))
     classes = sorted({op.colocation for op in problem.operators if op.colocation is not None})
@@ -152,7 +154,7 @@ def renumbered(problem: Any, seed: int) -> Any:
             for item in items
         )
 
-    return problem.replace(
+    changed = problem.replace(
         operators=shuffled(
             msgspec.structs.replace(
                 op, id=number[op.id], colocation=None if op.colocation is None else tie[op.colocation]
@@ -166,6 +168,18 @@ def renumbered(problem: Any, seed: int) -> Any:
         parameters=users(problem.parameters, "users"),
         saved=users(problem.saved, "users"),
     )
+    return changed, number
+
+
+def in_other_ids(plan: Any, number: dict[int, int]) -> Any:
+    """A plan of the problem before as one of the problem after ``renumbered``."""
+    stages = []
+    for stage in plan.stages:
+        changes: dict[str, Any] = {"operators": tuple(number[identity] for identity in stage.operators)}
+        if isinstance(stage, HybridStage):
+            changes["configurations"] = {number[identity]: name for identity, name in stage.configurations.items()}
+        stages.append(msgspec.structs.replace(stage, **changes))
+    return msgspec.structs.replace(plan, stages=tuple(stages))
 
 
 def _numbers(count: int, rng: random.Random) -> list[int]:
