@@ -21,12 +21,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from partita.problems.throughput.bounds import HIERARCHY
+from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
 from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.scheduler import run_hierarchy
 from partita.problems.throughput.bounds.uniform import uniform
+from partita.problems.throughput.components import HIERARCHY
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.orders.block_problem import blocks_of
 from partita.problems.throughput.orders.partition_search import PartitionSearch

@@ -39,7 +39,7 @@ import partita
 from partita.run.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.protocol import Options
 problem = partita.read_problem(sys.argv[1], format="dnn-partitioning")
 monitor = Monitor(60)
 outcome = Exact().solve(problem, Options(), monitor)

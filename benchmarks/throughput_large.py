@@ -24,8 +24,8 @@ import partita
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, SavedTensor, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.protocol import Options
 from partita.run.monitor import Monitor
 from throughput_contiguous import write
 

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
-    from partita.conductor.hybrid_planning import plan_hybrid
-    from partita.conductor.judging import evaluate
-    from partita.conductor.pipeline import bound, compare, plan, solve
+    from partita.conductor.bound import bound
+    from partita.conductor.compare import compare
+    from partita.conductor.judge import evaluate
+    from partita.conductor.plan import plan, price
+    from partita.conductor.solve import solve
+    from partita.documents.stated import read_graph, write_graph, write_problem
     from partita.errors import (
         DisagreementError,
         FormatError,
@@ -24,13 +27,11 @@ if TYPE_CHECKING:
     from partita.frontends.models import load_model
     from partita.frontends.torch import trace
     from partita.graph import Graph
-    from partita.problems.hybrid.from_model import hybrid_problem
     from partita.problems.hybrid.plan import HybridPlan, HybridStage
+    from partita.problems.hybrid.pricing import hybrid_problem
     from partita.problems.hybrid.problem import HybridProblem
     from partita.problems.importers import read_problem
     from partita.problems.throughput.evaluate import Evaluation
-    from partita.problems.throughput.files.native import read_graph, write_graph, write_problem
-    from partita.problems.throughput.from_model import price
     from partita.problems.throughput.generators.plain import plain_problem
     from partita.problems.throughput.generators.regal import regal_problem
     from partita.problems.throughput.plan import Plan, Stage
@@ -59,22 +60,21 @@ _HOMES = {
     "ThroughputProblem": "partita.problems.throughput.problem",
     "TraceError": "partita.errors",
     "UnsupportedError": "partita.errors",
-    "bound": "partita.conductor.pipeline",
-    "compare": "partita.conductor.pipeline",
-    "evaluate": "partita.conductor.judging",
-    "hybrid_problem": "partita.problems.hybrid.from_model",
+    "bound": "partita.conductor.bound",
+    "compare": "partita.conductor.compare",
+    "evaluate": "partita.conductor.judge",
+    "hybrid_problem": "partita.problems.hybrid.pricing",
     "load_model": "partita.frontends.models",
     "plain_problem": "partita.problems.throughput.generators.plain",
-    "plan": "partita.conductor.pipeline",
-    "plan_hybrid": "partita.conductor.hybrid_planning",
-    "price": "partita.problems.throughput.from_model",
-    "read_graph": "partita.problems.throughput.files.native",
+    "plan": "partita.conductor.plan",
+    "price": "partita.conductor.plan",
+    "read_graph": "partita.documents.stated",
     "read_problem": "partita.problems.importers",
     "regal_problem": "partita.problems.throughput.generators.regal",
-    "solve": "partita.conductor.pipeline",
+    "solve": "partita.conductor.solve",
     "trace": "partita.frontends.torch",
-    "write_graph": "partita.problems.throughput.files.native",
-    "write_problem": "partita.problems.throughput.files.native",
+    "write_graph": "partita.documents.stated",
+    "write_problem": "partita.documents.stated",
 }
 
 __version__ = "0.1.0"
@@ -109,7 +109,6 @@ __all__ = [
     "load_model",
     "plain_problem",
     "plan",
-    "plan_hybrid",
     "price",
     "read_graph",
     "read_problem",

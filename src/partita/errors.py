@@ -8,6 +8,7 @@
     │   ├── TraceError          a model cannot be turned into a graph
     │   ├── UnsupportedError    a component was asked for something outside its declared domain
     │   └── MissingExtraError   an optional dependency is not installed
+    ├── SolverCrashError        the process of a MIP backend ended without an answer
     └── DisagreementError       two computations of one quantity differ: a defect in partita, never the user's fault
 
 Infeasibility is not an error: it is a ``Result`` with status ``infeasible`` and a reason.
@@ -21,6 +22,7 @@ __all__ = [
     "InputError",
     "MissingExtraError",
     "PartitaError",
+    "SolverCrashError",
     "TraceError",
     "UnsupportedError",
 ]
@@ -61,6 +63,31 @@ class MissingExtraError(InputError):
         super().__init__(f"{package} is not installed; install it with: pip install 'partita[{extra}]'")
         self.package = package
         self.extra = extra
+
+
+class SolverCrashError(PartitaError, RuntimeError):
+    """The process of a MIP backend ended without an answer: killed, out of memory, or by an error of its own.
+
+    Parameters
+    ----------
+    backend
+        Its name.
+    cause
+        What happened, to stand after the name.
+    output
+        The last lines it wrote.
+
+    Attributes
+    ----------
+    backend, output
+        As given.
+    """
+
+    def __init__(self, backend: str, cause: str, output: str = "") -> None:
+        last = output.strip().splitlines()[-1:]
+        super().__init__(f"the MIP backend {backend} {cause}{''.join(f': {line.strip()}' for line in last)}")
+        self.backend = backend
+        self.output = output
 
 
 class DisagreementError(PartitaError, AssertionError):

@@ -6,7 +6,7 @@ import time
 
 from partita.cluster import Cluster
 from partita.graph import Graph, Operator, Parameter, Tensor
-from partita.problems.throughput.from_model import price
+from partita.problems.throughput.pricing import price
 
 
 def test_fifty_thousand_operators() -> None:

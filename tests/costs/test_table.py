@@ -9,7 +9,7 @@ import pytest
 from cost_graphs import make_cluster, make_graph
 from partita.costs.table import CostRow, CostTable, read_cost_table
 from partita.errors import FormatError, InputError
-from partita.problems.throughput.from_model import price
+from partita.problems.throughput.pricing import price
 
 
 def times(*rows: CostRow) -> list[float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import traceback
 from typing import Any
@@ -9,14 +10,6 @@ from typing import Any
 import click
 
 from partita import __version__
-from partita.cli.bound import bound
-from partita.cli.compare import compare
-from partita.cli.evaluate import evaluate
-from partita.cli.generate import convert, generate
-from partita.cli.listing import baselines, bounds, devices, links, solvers
-from partita.cli.plan import plan
-from partita.cli.solve import solve
-from partita.cli.sweep import sweep
 from partita.errors import DisagreementError, PartitaError
 
 __all__ = ["cli", "main"]
@@ -25,29 +18,45 @@ EXIT_USAGE = 2
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
 
+#: Where the command of each name is made. Commands are made when they are asked for, with the problems there are then.
+COMMANDS = {
+    "plan": "plan:command",
+    "solve": "solve:command",
+    "evaluate": "evaluate:command",
+    "bound": "bound:command",
+    "compare": "compare:command",
+    "sweep": "sweep:command",
+    "generate": "generate:generate",
+    "convert": "generate:convert",
+    "problems": "listing:problems",
+    "solvers": "listing:solvers",
+    "bounds": "listing:bounds",
+    "baselines": "listing:baselines",
+    "devices": "listing:devices",
+    "links": "listing:links",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class _Commands(click.Group):
+    """The subcommands, made when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the list."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Make it."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[cmd_name].partition(":")
+        made: click.Command = getattr(importlib.import_module(f"partita.cli.{module}"), function)()
+        return made
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="partita")
 def cli() -> None:
     """Split a neural network over devices, and say how far from the best possible the split is."""
-
-
-for _command in (
-    plan,
-    solve,
-    evaluate,
-    bound,
-    compare,
-    sweep,
-    generate,
-    convert,
-    solvers,
-    bounds,
-    baselines,
-    devices,
-    links,
-):
-    cli.add_command(_command)
 
 
 def _fail(message: str, code: int) -> int:

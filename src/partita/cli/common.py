@@ -1,244 +1,137 @@
-"""What the commands share: options, consoles, progress and exit codes."""
+"""What the commands share: consoles, progress, writing and exit codes."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
 
 import click
 
-from partita.cli.variants import apply_variants, chosen_variants
-from partita.errors import InputError, UnsupportedError
+from partita.cli.flags import grouped, positive
+from partita.errors import InputError
 from partita.run.result import Event, Progress, Result, Status, StopReason, relative_gap
 from partita.units import format_time
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from partita.conductor.pipeline import ThroughputResult
-    from partita.problems.hybrid.problem import HybridProblem
-    from partita.problems.throughput.evaluate import Evaluation
-    from partita.problems.throughput.plan import Plan
-    from partita.problems.throughput.problem import ThroughputProblem
-
 __all__ = [
-    "Listed",
-    "Positive",
-    "console",
+    "EXIT_INTERRUPTED",
+    "Output",
+    "Search",
+    "check_writable",
     "emit_json",
     "exit_code",
-    "file_options",
-    "pipeline_line",
-    "positive",
+    "json_option",
+    "output_options",
     "progress_line",
-    "read_file",
-    "reading_options",
+    "quiet_stdout",
     "run_options",
-    "summary_lines",
-    "weight_sync_option",
-    "write_result",
+    "show",
+    "warn",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+EXIT_INTERRUPTED = 130
 
-class Positive(click.ParamType[float]):
-    """A number above zero; ``inf`` only where it is allowed."""
+#: As the path of a file to write: standard output.
+STDOUT = "-"
 
-    name = "number"
+#: Columns of tables that go into a pipe or a file.
+WIDE = 140
 
-    def __init__(self, *, allow_inf: bool = False, allow_zero: bool = False) -> None:
-        self.allow_inf = allow_inf
-        self.allow_zero = allow_zero
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the number."""
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a number", param, ctx)
-        low_enough = number > 0 or (self.allow_zero and number == 0)
-        if not low_enough or (number == float("inf") and not self.allow_inf):
-            self.fail(f"{value} is out of range; give a {'' if self.allow_zero else 'positive '}number", param, ctx)
-        return number
-
-
-positive = Positive()
-
-
-class Listed(click.ParamType[list[Any]]):
-    """Values of one type between commas, each once."""
-
-    name = "list"
-
-    def __init__(self, item: click.ParamType[Any]) -> None:
-        self.item = item
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
-        """Read the list."""
-        if isinstance(value, list):
-            return value
-        found = [self.item.convert(part.strip(), param, ctx) for part in str(value).split(",")]
-        if len(set(found)) < len(found):
-            self.fail(f"{value!r} has a value twice", param, ctx)
-        return found
+json_option = grouped("output", (("--json", "as_json"), {"is_flag": True, "help": "Print one JSON object on stdout."}))
 
 
 def run_options(command: Command) -> Command:
-    """Options of every command that searches."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),
-        click.option("--output", type=click.Path(), metavar="R.json", help="Write the result file."),
-        click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Threads to use."),
-        click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same answer."),
-        click.option("--time-limit", type=positive, default=60.0, show_default=True, help="Seconds for the search."),
-        click.option("--solver", metavar="NAME", help="See `partita solvers`."),
-        click.option(
-            "--contiguity",
-            type=click.Choice(["acyclic", "free"]),
-            default="acyclic",
-            show_default=True,
-            help="acyclic: stages in a row; free: any assignment.",
+    """Options of every command that searches; see ``Search``."""
+    return grouped(
+        "search",
+        (("--solver",), {"metavar": "NAME", "help": "See `partita solvers`."}),
+        (("--time-limit",), {"type": positive, "default": 60.0, "show_default": True, "help": "Seconds."}),
+        (("--seed",), {"type": int, "default": 0, "show_default": True, "help": "Same seed, same answer."}),
+        (
+            ("--threads",),
+            {"type": click.IntRange(min=1), "default": 2, "show_default": True, "help": "Most threads to use."},
         ),
-    ):
-        command = option(command)
-    return command
+    )(command)
 
 
-def file_options(command: Command) -> Command:
-    """Options that say how to read a problem file and what to change in it."""
-    for option in (
-        click.option("--memory", type=Positive(allow_inf=True, allow_zero=True), help="Bytes per accelerator, or inf."),
-        click.option("--devices", type=click.IntRange(min=0), help="Number of accelerators; overrides the file."),
-        reading_options,
-    ):
-        command = option(command)
-    return command
+@dataclass(frozen=True)
+class Search:
+    """What ``run_options`` gave: solver, seconds, seed and threads."""
+
+    solver: str | None
+    time_limit: float
+    seed: int
+    threads: int
+
+    @classmethod
+    def take(cls, parameters: dict[str, Any]) -> Search:
+        """Take them out of a command's parameters."""
+        return cls(*(parameters.pop(name) for name in ("solver", "time_limit", "seed", "threads")))
 
 
-weight_sync_option = click.option(
-    "--weight-sync-per-batch", is_flag=True, help="Replicas synchronise weights once per batch, not per microbatch."
-)
+def output_options(command: Command) -> Command:
+    """Where the result goes; see ``Output``."""
+    path = {"type": click.Path(), "metavar": "R.json", "help": "Write the result file; - is standard output."}
+    return grouped("output", (("--output",), path))(json_option(command))
 
 
-def reading_options(command: Command) -> Command:
-    """The options of ``file_options`` without those that a sweep has lists of."""
-    for option in (
-        click.option("--scale-communication", type=Positive(allow_zero=True), default=1.0, help="Factor on transfers."),
-        click.option("--microbatches", type=click.IntRange(min=1), help="Microbatches per batch; overrides the file."),
-        click.option("--cpus", type=click.IntRange(min=0), help="Number of CPUs; overrides the file."),
-        click.option(
-            "--problem",
-            "problem_kind",
-            type=click.Choice(["throughput", "latency"]),
-            default="throughput",
-            show_default=True,
-        ),
-        click.option(
-            "--format",
-            "file_format",
-            type=click.Choice(["partita", "dnn-partitioning", "piper", "moirai", "cost-graph"]),
-            help="Recognised from the file's keys if not given.",
-        ),
-    ):
-        command = option(command)
-    return command
+@dataclass(frozen=True)
+class Output:
+    """Where a command's answer goes: a document to a file, stdout or both, tables and sentences to people.
 
-
-def read_file(
-    path: str,
-    file_format: str | None,
-    problem_kind: str,
-    devices: int | None,
-    cpus: int | None,
-    memory: float | None,
-    microbatches: int | None,
-    scale_communication: float,
-    *,
-    weight_sync_per_batch: bool | None = None,
-    **variants: Any,
-) -> Any:
-    """The problem of a file, with the overrides applied; ``variants`` are those of ``partita.cli.variants``.
-
-    Commands that know hybrid problems pass ``weight_sync_per_batch``; for the others such a file is an error.
+    Attributes
+    ----------
+    path
+        Of the document; ``-`` is stdout, None nowhere.
+    as_json
+        Whether stdout gets the document instead of tables.
     """
-    import msgspec
 
-    from partita.problems.hybrid.problem import HybridProblem
-    from partita.problems.importers import detect_format, read_problem
+    path: str | None
+    as_json: bool
 
-    problem = read_problem(path, file_format, problem_kind, scale_communication=scale_communication)
-    if isinstance(problem, HybridProblem):
-        if weight_sync_per_batch is None:
-            raise UnsupportedError(f"{path} states a hybrid problem; use `partita solve`, `evaluate` or `bound` on it")
-        if given := chosen_variants(variants):
-            raise UnsupportedError(f"{path} states a hybrid problem, which knows no {given[0]}")
-        problem = override_hybrid(
-            problem,
-            devices=devices,
-            cpus=cpus,
-            memory=memory,
-            microbatches=microbatches,
-            weight_sync_per_batch=weight_sync_per_batch,
-        )
-        print_notes(problem.notes, path, file_format)
-        return problem
-    changes: dict[str, Any] = {}
-    if microbatches is not None:
-        changes["schedule"] = msgspec.structs.replace(problem.schedule, microbatches=microbatches)
-    if devices is not None or cpus is not None or memory is not None or changes:
-        problem = problem.replace(accelerators=devices, cpus=cpus, memory_bytes=memory, **changes)
-    if variants.get("working_memory") == "peak" and (file_format or detect_format(path)) == "dnn-partitioning":
-        raise UnsupportedError(
-            f"{path} gives transfer times instead of bytes of tensors, so peaks of memory mean nothing; "
-            "leave out --working-memory peak"
-        )
-    problem = apply_variants(problem, weight_sync_per_batch=bool(weight_sync_per_batch), **variants)
-    print_notes(problem.notes, path, file_format)
-    return problem
+    @classmethod
+    def take(cls, parameters: dict[str, Any], *others: str | None) -> Output:
+        """What ``output_options`` gave, out of a command's parameters.
+
+        Raises
+        ------
+        InputError
+            If it, or one of the ``others``, cannot be written: before the search, not after it.
+        """
+        found = cls(parameters.pop("output"), parameters.pop("as_json"))
+        check_writable(found.path, *others)
+        return found
+
+    def document(self, document: dict[str, Any]) -> None:
+        """Write the document where it goes."""
+        if self.path not in (None, STDOUT):
+            from partita.documents.document import write_json
+
+            write_json(str(self.path), document)
+        if self.as_json or self.path == STDOUT:
+            emit_json(document)
+
+    def show(self, parts: Iterable[Any], *, always: bool = False) -> None:
+        """Tables and sentences: on stdout, or on stderr beside a document; with ``--json`` only if ``always``."""
+        if always or not self.as_json:
+            show(parts, stream=sys.stderr if self.as_json or self.path == STDOUT else sys.stdout)
 
 
-def print_notes(notes: tuple[str, ...], path: str, file_format: str | None) -> None:
-    """Warn of what is odd about a file.
-
-    A problem that partita wrote carries notes about its making; only foreign files are a surprise to warn of.
-    """
-    from partita.problems.importers import detect_format
-
-    foreign = (file_format or detect_format(path)) != "partita"
-    for note in notes if foreign else ():
-        print(f"partita: note: {note}", file=sys.stderr)
-
-
-def override_hybrid(
-    problem: HybridProblem,
-    *,
-    devices: int | None,
-    cpus: int | None,
-    memory: float | None,
-    microbatches: int | None,
-    weight_sync_per_batch: bool,
-) -> HybridProblem:
-    """A hybrid problem with the command line's overrides."""
-    if cpus:
-        raise InputError(f"{problem.name} is a hybrid problem, which has no CPUs; leave --cpus out")
-    changes: dict[str, Any] = {"devices": devices, "microbatches": microbatches}
-    changes = {name: value for name, value in changes.items() if value is not None}
-    if weight_sync_per_batch:
-        changes["weight_sync_per_batch"] = True
-    return problem.replace(memory_bytes=memory, **changes)
-
-
-def console() -> Console:
-    """Where tables go: stdout on a terminal, stderr otherwise, so that stdout stays for data."""
-    from rich.console import Console
-
-    if sys.stdout.isatty():
-        return Console()
-    # Piped tables still need room; a terminal's own width is kept.
-    return Console(stderr=True, width=None if sys.stderr.isatty() else 140)
+def check_writable(*paths: str | None) -> None:
+    """Fail before the search, not after it, when a result's folder does not exist."""
+    for path in paths:
+        if path is None or path == STDOUT:
+            continue
+        folder = Path(path).resolve().parent
+        if not folder.is_dir():
+            raise InputError(f"{path}: the folder {folder} does not exist; create it first")
 
 
 def emit_json(document: dict[str, Any]) -> None:
@@ -247,6 +140,42 @@ def emit_json(document: dict[str, Any]) -> None:
 
     sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
     sys.stdout.flush()
+
+
+def show(parts: Iterable[Any], *, stream: TextIO | None = None) -> None:
+    """Print tables and sentences on stdout, or another stream."""
+    from rich.console import Console
+
+    target = sys.stdout if stream is None else stream
+    # Piped tables still need room; a terminal's own width is kept.
+    screen = Console(file=target, width=None if target.isatty() else WIDE)
+    for part in parts:
+        if part != "":
+            screen.print(part, soft_wrap=isinstance(part, str), highlight=False, markup=False)
+
+
+def warn(text: str) -> None:
+    """Print a note on stderr."""
+    print(f"partita: {text}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def quiet_stdout() -> Iterator[None]:
+    """Send what other code prints to stderr, native code included: stdout is for the answer."""
+    sys.stdout.flush()
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            kept = os.dup(1)
+            os.dup2(2, 1)
+        except OSError:
+            # There is no such stream to redirect.
+            yield
+            return
+        try:
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
 
 
 @contextlib.contextmanager
@@ -260,7 +189,7 @@ def progress_line(unit: str, label: str) -> Iterator[Progress]:
     screen = Console(stderr=True)
     with screen.status(f"{label} …") as status:
 
-        def show(event: Event) -> None:
+        def update(event: Event) -> None:
             if event.note:
                 screen.print(f"[dim]{event.note}[/dim]")
             best = "none yet" if event.objective is None else format_time(event.objective, unit)
@@ -269,67 +198,16 @@ def progress_line(unit: str, label: str) -> Iterator[Progress]:
             text = "" if gap is None else f", gap {gap:.3%}"
             status.update(f"{label}: best {best}, bound {bound}{text} ({event.time_s:.1f} s)")
 
-        yield show
+        yield update
 
 
 def _notes_only(event: Event) -> None:
     if event.note:
-        print(f"partita: {event.note}", file=sys.stderr)
+        warn(event.note)
 
 
 def exit_code(result: Result[Any, Any, Any]) -> int:
     """130 after an interruption, 1 for a proven infeasible problem, else 0."""
     if result.stop_reason is StopReason.INTERRUPTED:
-        return 130
+        return EXIT_INTERRUPTED
     return 1 if result.status is Status.INFEASIBLE else 0
-
-
-def summary_lines(result: ThroughputResult) -> list[str]:
-    """Objective, bound, gap and status in words."""
-    unit = result.problem.unit
-    if result.objective is None:
-        reason = f": {result.reason}" if result.reason else ""
-        return [f"{result.status} ({result.stop_reason}, {result.runtime_s:.2f} s){reason}"]
-    bound = "none" if result.bound is None else format_time(result.bound.value, unit)
-    gap = "unknown" if result.gap is None else f"{result.gap:.4%}"
-    return [
-        f"objective {format_time(result.objective, unit)} per sample, proven bound {bound}, gap {gap}",
-        *_pipeline_lines(result),
-        f"{result.status}, stopped: {result.stop_reason}, {result.runtime_s:.2f} s, solver {result.solver}",
-    ]
-
-
-def _pipeline_lines(result: ThroughputResult) -> list[str]:
-    if result.plan is None or result.evaluation is None:
-        return []
-    return [pipeline_line(result.problem, result.plan, result.evaluation)]
-
-
-def pipeline_line(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> str:
-    """Depth of the pipeline and the time one sample takes, in words."""
-    from partita.problems.throughput.sample_latency import pipeline_of
-
-    found = pipeline_of(problem, plan, evaluation)
-    stages = f"{found.stages} stage{'s' if found.stages != 1 else ''}"
-    if found.virtual_stages != found.stages:
-        stages += f" as {found.virtual_stages} virtual ones"
-    return (
-        f"pipeline of {stages}, {found.depth} deep: a sample takes {format_time(found.latency, problem.unit)} when it "
-        f"is full, {format_time(found.latency_alone, problem.unit)} alone"
-    )
-
-
-def write_result(path: str | None, document: dict[str, Any]) -> None:
-    """Write the result file, if one was asked for."""
-    if path is not None:
-        from partita.documents.document import write_json
-
-        write_json(path, document)
-
-
-def check_writable(path: str | None) -> None:
-    """Fail before the search, not after it, when the result's folder does not exist."""
-    from pathlib import Path
-
-    if path is not None and not Path(path).resolve().parent.is_dir():
-        raise InputError(f"{path}: the folder {Path(path).resolve().parent} does not exist; create it first")

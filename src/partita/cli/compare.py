@@ -2,187 +2,90 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from pathlib import Path
+from typing import Any
 
 import click
 
-from partita.cli.common import (
-    check_writable,
-    console,
-    emit_json,
-    exit_code,
+from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
+from partita.cli.flags import GroupedCommand, grouped
+from partita.cli.source import (
+    Model,
+    all_settings,
+    cluster_options,
     file_options,
-    progress_line,
-    read_file,
-    run_options,
-    summary_lines,
-    weight_sync_option,
-    write_result,
-)
-from partita.cli.model import (
-    is_model,
     model_options,
-    pricing_arguments,
-    read_cluster,
-    read_model,
-    take_pricing,
+    read_source,
 )
-from partita.cli.plan_hybrid import (
-    HYBRID_OPTIONS,
-    check_objective_options,
-    choose_objective,
-    compare_hybrid_model,
-    hybrid_options,
-    hybrid_pricing,
-)
-from partita.cli.variants import VARIANT_OPTIONS, apply_variants, variant_options
-from partita.errors import InputError
 from partita.run.result import StopReason
 
-if TYPE_CHECKING:
-    from partita.problems.throughput.plan import Contiguity
-
-__all__ = ["compare"]
+__all__ = ["command"]
 
 
-@click.command()
-@click.argument("what", metavar="FILE|MODEL")
-@click.option("--cluster", metavar="CLUSTER", help="For a model: short form such as 8xA100-80GB, or a file.")
-@click.option(
-    "--expert",
-    "experts",
-    multiple=True,
-    type=click.Path(),
-    metavar="SPLIT.json",
-    help="A split to compare; may repeat.",
-)
-@click.option(
-    "--objective",
-    type=click.Choice(["throughput", "hybrid"]),
-    help="For a model; default: hybrid for training on devices of one kind, otherwise throughput.",
-)
-@model_options
-@hybrid_options
-@file_options
-@variant_options
-@weight_sync_option
-@run_options
-def compare(
-    what: str,
-    cluster: str | None,
-    objective: str | None,
-    experts: tuple[str, ...],
-    contiguity: Contiguity,
-    solver: str | None,
-    time_limit: float,
-    seed: int,
-    threads: int,
-    output: str | None,
-    as_json: bool,
-    **options: Any,
-) -> int:
-    """Put every baseline beside the plan for a problem file or a model.
+def command() -> click.Command:
+    """The command, with a flag for every setting that some problem has."""
 
-    Training on devices of one kind, and files of hybrid problems, are planned with data, tensor and pipeline
-    parallelism at once, and compared with the usual recipes for that.
+    @click.command("compare", cls=GroupedCommand)
+    @click.argument("what", metavar="FILE|MODEL")
+    @cluster_options
+    @grouped(
+        "search",
+        (
+            ("--expert", "experts"),
+            {"multiple": True, "type": click.Path(), "metavar": "PLAN", "help": "A plan to compare; may repeat."},
+        ),
+    )
+    @model_options
+    @file_options
+    @all_settings
+    @run_options
+    @output_options
+    def compare(
+        what: str, cluster: str | None, objective: str | None, experts: tuple[str, ...], **parameters: Any
+    ) -> int:
+        """Put every baseline beside the plan for a problem file or a model.
 
-    Splits given with --expert (result files, or split files of the published format) are rows, too. If the search was
-    cut short and a feasible row is better than its plan, that row's plan becomes the plan.
-    """
-    from pathlib import Path
+        Plans given with --expert (result files, or other files that plans are written in) are rows, too. If the search
+        was cut short and a feasible row is better than its plan, that row's plan becomes the plan.
+        """
+        from partita.conductor.compare import run_baselines
+        from partita.conductor.documents import answer_document, result_document
+        from partita.conductor.judge import adopt_better, judge_plan
+        from partita.conductor.plan import plan_priced
+        from partita.conductor.solve import options_of, run_solver
+        from partita.run.monitor import Monitor
+        from partita.tables.comparison import comparison_table
+        from partita.tables.summary import summary_lines
 
-    from partita.cli.hybrid import compare_hybrid_file
-    from partita.conductor.comparison import adopt_better, judge_plan
-    from partita.conductor.comparison import compare as run_baselines
-    from partita.conductor.pipeline import solve as run
-    from partita.problems.hybrid.problem import HybridProblem
-    from partita.problems.importers import read_any_plan
-    from partita.problems.throughput.files.native import result_document
-    from partita.problems.throughput.report.model_plan import comparison_documents
-    from partita.problems.throughput.report.tables import comparison_table
+        output, search = Output.take(parameters), Search.take(parameters)
+        source = read_source(what, cluster, objective, parameters, solver=search.solver)
+        kind, report = source.kind, source.kind.report
+        candidates = source.price() if isinstance(source, Model) else []
+        problem = candidates[0].problem if isinstance(source, Model) else source.problem
+        options = options_of(kind, search.seed, search.threads, source.options)
+        # Plans are read first: a mistake there should not cost the time of the search.
+        plans = [(path, kind.files.read_plan(path, problem)) for path in experts]
+        rows = [judge_plan(problem, f"expert {Path(path).stem}", f"the plan in {path}", plan) for path, plan in plans]
+        answer = None
+        with progress_line(problem.unit, report.doing) as progress:
+            if candidates:
+                answer = plan_priced(
+                    kind, candidates, options, search.solver, time_limit_s=search.time_limit, progress=progress
+                )
+                result, baselines = answer.result, list(answer.baselines)
+            else:
+                result = run_solver(problem, search.solver, options, Monitor(search.time_limit, progress))
+                stopped = result.stop_reason is StopReason.INTERRUPTED
+                baselines = [] if stopped else run_baselines(problem, options)
+        rows = [*baselines, *rows]
+        result = adopt_better(result, rows, options)
+        if answer is None:
+            document = result_document(result, rows)
+        else:
+            document = answer_document(dataclasses.replace(answer, result=result, baselines=tuple(rows)), source.notes)
+        output.document(document)
+        output.show([comparison_table(report, result, rows), *summary_lines(report, result)])
+        return exit_code(result)
 
-    check_writable(output)
-    pricing = take_pricing(options)
-    reading = {
-        name: options.pop(name)
-        for name in ("file_format", "problem_kind", "devices", "cpus", "memory", "scale_communication")
-    }
-    microbatches = options.pop("microbatches")
-    variants = {name: options.pop(name) for name in VARIANT_OPTIONS if name != "schedule"}
-    per_batch = options.pop("weight_sync_per_batch")
-    hybrid = {name: options.pop(name) for name in HYBRID_OPTIONS}
-    if is_model(what):
-        from partita.problems.throughput.from_model import price
-
-        if cluster is None:
-            raise InputError(f"{what} is a model; say what to split it over with --cluster, for example 4xA100-80GB")
-        machines = read_cluster(cluster)
-        chosen, notes = choose_objective(objective, machines, options["training"], solver)
-        graph = read_model(what, **options)
-        if chosen is None:
-            chosen, notes = choose_objective(objective, machines, graph.training, solver, known=True)
-        for note in notes:
-            print(f"partita: note: {note}", file=sys.stderr)
-        if chosen == "hybrid":
-            return compare_hybrid_model(
-                graph,
-                machines,
-                experts,
-                microbatches=() if microbatches is None else (microbatches,),
-                minimise=hybrid["minimise"],
-                solver=solver,
-                time_limit=time_limit,
-                seed=seed,
-                threads=threads,
-                output=output,
-                as_json=as_json,
-                pricing=hybrid_pricing(pricing, hybrid),
-            )
-        problem = price(graph, machines, **pricing_arguments(pricing, graph, machines, microbatches))
-        problem = apply_variants(problem, weight_sync_per_batch=per_batch, **variants)
-    else:
-        if objective is not None:
-            raise InputError(f"{what} is a file, which states its own objective; leave --objective out")
-        # Models have a default schedule; a file keeps its own.
-        source = click.get_current_context().get_parameter_source("schedule")
-        variants["schedule"] = pricing["schedule"] if source is click.core.ParameterSource.COMMANDLINE else None
-        problem = read_file(what, microbatches=microbatches, weight_sync_per_batch=per_batch, **reading, **variants)
-        check_objective_options("hybrid" if isinstance(problem, HybridProblem) else "throughput", solver, planned=False)
-        if isinstance(problem, HybridProblem):
-            return compare_hybrid_file(
-                problem,
-                experts,
-                solver=solver,
-                time_limit=time_limit,
-                seed=seed,
-                threads=threads,
-                output=output,
-                as_json=as_json,
-            )
-    # Splits are read first: a mistake there should not cost the time of the search.
-    splits = [(f"expert {Path(path).stem}", path, read_any_plan(path, problem)) for path in experts]
-    expert_rows = [judge_plan(problem, name, f"the split in {path}", split, 0.0) for name, path, split in splits]
-    with progress_line(problem.unit, "splitting") as progress:
-        result = run(
-            problem,
-            time_limit_s=time_limit,
-            seed=seed,
-            contiguity=contiguity,
-            solver=solver,
-            threads=threads,
-            progress=progress,
-        )
-    stopped = result.stop_reason is StopReason.INTERRUPTED
-    rows = [] if stopped else run_baselines(problem, contiguity=contiguity, seed=seed)
-    rows += expert_rows
-    result = adopt_better(result, rows, contiguity)
-    document = result_document(result, baselines=comparison_documents(rows))
-    write_result(output, document)
-    if as_json:
-        emit_json(document)
-    else:
-        console().print(comparison_table(problem, result, rows))
-        for line in summary_lines(result):
-            print(line, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
-    return exit_code(result)
+    return compare

@@ -2,140 +2,110 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from partita.cli.common import Positive, check_writable, file_options, positive, read_file
-from partita.cli.model import is_model, model_options, pricing_arguments, read_cluster, read_model, take_pricing
-from partita.errors import InputError
-
-if TYPE_CHECKING:
-    from partita.problems.throughput.problem import ThroughputProblem
+from partita.cli.common import check_writable, warn
+from partita.cli.flags import GroupedCommand, grouped, read_flags, setting_flags, take_flags
+from partita.cli.source import (
+    file_options,
+    is_model,
+    machine_options,
+    model_options,
+    read_file,
+    read_model,
+    settings_of_conversion,
+    take_reading,
+)
+from partita.errors import InputError, UnsupportedError
+from partita.problems import kinds
+from partita.problems.facets.making import Generator
+from partita.problems.kind import AnyKind
+from partita.problems.settings import read_settings
 
 __all__ = ["convert", "generate"]
 
-
-@click.group()
-def generate() -> None:
-    """Make a random problem."""
-
-
-@generate.command()
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same problem.")
-@click.option("--family", metavar="NAME", help="Of graphs; one of REGAL's four at random if not given.")
-@click.option("--nodes", type=click.IntRange(min=1), help="Operators; 50 to 200 at random if not given.")
-@click.option("--devices", type=click.IntRange(min=1), default=8, show_default=True, help="Identical devices.")
-@click.option(
-    "--noise",
-    type=click.Choice(["graph", "operator"]),
-    default="graph",
-    show_default=True,
-    help="Random work as a fraction of all tensors, or of the operator's own.",
+_output = grouped(
+    "output",
+    (
+        ("--output",),
+        {"required": True, "type": click.Path(), "metavar": "P.json", "help": "Write the problem."},
+    ),
 )
-@click.option("--parameter-bytes", type=Positive(allow_zero=True), default=0.0, help="Mean parameter size; none if 0.")
-@click.option("--memory", type=Positive(allow_zero=True), help="Bytes per device; more is streamed.")
-@click.option(
-    "--hard",
-    type=click.FloatRange(min=0, max=1, max_open=True),
-    default=0.0,
-    help="Draw until searching for an order with little memory gains this fraction.",
-)
-@click.option(
-    "--working-memory",
-    type=click.Choice(["largest", "peak"]),
-    default="largest",
-    show_default=True,
-    help="With --memory: peak adds the tensors of the operators that run.",
-)
-@click.option("--output", required=True, type=click.Path(), metavar="P.json", help="Write the problem.")
-def regal(output: str, memory: float | None, **options: Any) -> int:
-    """A graph like the synthetic ones of REGAL, with work and tensors of the same unit (docs/instances.md)."""
-    from partita.problems.throughput.generators.regal import regal_problem
-
-    check_writable(output)
-    _write(output, regal_problem(memory_bytes=memory, **options))
-    return 0
 
 
-@click.command()
-@click.argument("what", metavar="FILE|MODEL")
-@file_options
-@model_options
-@click.option("--cluster", metavar="CLUSTER", help="For a model: what prices it, for example 4xA100-80GB.")
-@click.option("--kind", metavar="NAME", help="Device kind that all devices are like; the accelerator's if not given.")
-@click.option("--reload-bandwidth", type=positive, metavar="BYTES_PER_S", help="With --memory: for what is streamed.")
-@click.option("--keep-tensors", is_flag=True, help="Do not join the tensors of an operator into one.")
-@click.option("--drop-colocation", is_flag=True, help="Let operators part that must share a device.")
-@click.option("--output", required=True, type=click.Path(), metavar="P.json", help="Write the problem.")
-def convert(
-    what: str,
-    devices: int | None,
-    memory: float | None,
-    cluster: str | None,
-    kind: str | None,
-    reload_bandwidth: float | None,
-    keep_tensors: bool,
-    drop_colocation: bool,
-    output: str,
-    **options: Any,
-) -> int:
-    """Write FILE or MODEL as a problem of identical devices without CPUs, variants and memory limit.
-
-    With --memory, what exceeds it is streamed. The backward part of training is left out (docs/instances.md).
-    """
-    from partita.problems.throughput.generators.plain import plain_problem
-    from partita.problems.throughput.variants import reload_at
-
-    check_writable(output)
-    problem = _read(what, cluster, options)
-    if reload_bandwidth is not None:
-        problem = reload_at(problem, reload_bandwidth)
-    limit = None if memory is None or memory == float("inf") else memory
-    _write(
-        output,
-        plain_problem(
-            problem,
-            devices=devices,
-            kind=kind,
-            memory_bytes=limit,
-            keep_tensors=keep_tensors,
-            keep_colocation=not drop_colocation,
-        ),
-    )
-    return 0
+def generate() -> click.Command:
+    """The group of commands, one for each generator of each problem."""
+    group = click.Group("generate", help="Make a random problem.")
+    for kind in kinds():
+        for generator in kind.generators:
+            group.add_command(_generating(kind, generator))
+    return group
 
 
-def _read(what: str, cluster: str | None, options: dict[str, Any]) -> ThroughputProblem:
-    pricing = take_pricing(options)
-    reading = {
-        name: options.pop(name)
-        for name in ("file_format", "problem_kind", "cpus", "scale_communication", "microbatches")
-    }
-    if not is_model(what):
-        problem: ThroughputProblem = read_file(what, devices=None, memory=None, **reading)
-        return problem
-    from partita.conductor.sweep import scale_bandwidth
-    from partita.problems.throughput.from_model import price
+def _generating(kind: AnyKind, generator: Generator) -> click.Command:
+    @click.command(generator.name, cls=GroupedCommand, help=generator.help)
+    @setting_flags([(f"{kind.name.capitalize()} problems", (generator.settings,))])
+    @_output
+    def command(output: str, **parameters: Any) -> int:
+        check_writable(output)
+        (values,) = read_flags(
+            kind, take_flags(parameters), (generator.settings,), {}, what=f"generator {generator.name}", model=False
+        )
+        _write(output, generator.make(read_settings(generator.settings, values, f"generator {generator.name}")))
+        return 0
 
-    if cluster is None:
-        raise InputError(f"{what} is a model; say what prices it with --cluster, for example 4xA100-80GB")
-    machines = read_cluster(cluster)
-    graph = read_model(what, **options)
-    problem = price(graph, machines, **pricing_arguments(pricing, graph, machines, reading["microbatches"]))
-    scale = reading["scale_communication"]
-    if scale == 0:
-        raise InputError("--scale-communication 0 makes a model's transfers free; use a small factor instead")
-    return scale_bandwidth(problem, 1.0 / scale)
+    return command
 
 
-def _write(output: str, problem: ThroughputProblem) -> None:
-    from partita.problems.throughput.files.native import write_problem
+def convert() -> click.Command:
+    """The command, with a flag for every setting of some conversion."""
+
+    @click.command("convert", cls=GroupedCommand)
+    @click.argument("what", metavar="FILE|MODEL")
+    @file_options
+    @model_options
+    @machine_options
+    @settings_of_conversion
+    @_output
+    def command(what: str, cluster: str | None, output: str, **parameters: Any) -> int:
+        """Write FILE or MODEL as a problem in a simpler form: identical devices without CPUs, variants, memory limit.
+
+        With --memory, what exceeds it is streamed. The backward part of training is left out (docs/instances.md).
+        """
+        check_writable(output)
+        given, reading = take_flags(parameters), take_reading(parameters)
+        own = {flag: given.pop(flag) for flag in list(given) if flag in _own_flags()}
+        if is_model(what):
+            first = next(kind for kind in kinds() if kind.converter is not None and kind.model is not None)
+            assert first.model is not None
+            source = read_model(what, cluster, first.model.objective, given, parameters, solver=None)
+            if reading[2] == 0:
+                raise InputError("--scale-communication 0 makes a model's transfers free; use a small factor instead")
+            kind, problem = source.kind, source.at({"bandwidth": 1.0 / reading[2]}).problem
+        else:
+            stated = read_file(what, *reading, given)
+            kind, problem = stated.kind, stated.problem
+        if kind.converter is None:
+            raise UnsupportedError(f"{what}: {kind.name} problems have no simpler form")
+        settings = kind.converter.settings
+        (values,) = read_flags(kind, own, (settings,), {}, what="a conversion", model=False)
+        _write(output, kind.converter.convert(problem, read_settings(settings, values, "conversion")))
+        return 0
+
+    return command
+
+
+def _own_flags() -> set[str]:
+    """Flags of conversions, which are theirs even where the problem has them, too."""
+    from partita.problems.settings import flags_of
+
+    return set(flags_of(kind.converter.settings for kind in kinds() if kind.converter is not None))
+
+
+def _write(output: str, problem: Any) -> None:
+    from partita.documents.stated import write_problem
 
     write_problem(output, problem)
-    print(
-        f"partita: {len(problem.operators)} operators, {len(problem.tensors)} tensors, {problem.device_count} devices: "
-        f"{output}",
-        file=sys.stderr,
-    )
+    warn(f"problem {problem.name}: {output}")

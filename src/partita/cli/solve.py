@@ -1,98 +1,63 @@
-"""partita solve: split the problem of a file."""
+"""partita solve: plan the problem of a file."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from partita.cli.common import (
-    check_writable,
-    console,
-    emit_json,
-    exit_code,
-    file_options,
-    progress_line,
-    read_file,
-    run_options,
-    summary_lines,
-    weight_sync_option,
-    write_result,
-)
-from partita.cli.variants import schedule_option, variant_options
+from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
+from partita.cli.flags import GroupedCommand, grouped, take_flags
+from partita.cli.source import file_options, read_file, settings_of_files, take_reading
 from partita.errors import InputError
+from partita.problems import kinds
 
-if TYPE_CHECKING:
-    from partita.problems.throughput.plan import Contiguity
-
-__all__ = ["solve"]
+__all__ = ["command"]
 
 
-@click.command()
-@click.argument("file", type=click.Path())
-@file_options
-@run_options
-@variant_options
-@schedule_option
-@weight_sync_option
-@click.option("--split-output", type=click.Path(), metavar="SPLIT.json", help="Write the published split format.")
-def solve(
-    file: str,
-    contiguity: Contiguity,
-    solver: str | None,
-    time_limit: float,
-    seed: int,
-    threads: int,
-    output: str | None,
-    split_output: str | None,
-    as_json: bool,
-    **reading: Any,
-) -> int:
-    """Split the problem in FILE over its devices."""
-    from partita.cli.hybrid import solve_hybrid_file
-    from partita.conductor.pipeline import solve as run
-    from partita.documents.document import write_json
-    from partita.problems.hybrid.problem import HybridProblem
-    from partita.problems.throughput.files.dnn_partitioning import split_document
-    from partita.problems.throughput.files.native import result_document
-    from partita.problems.throughput.report.modules import stage_modules
-    from partita.problems.throughput.report.tables import memory_table, stage_table
+def command() -> click.Command:
+    """The command, with a flag for every setting and every format of a plan that some problem has."""
+    writers = {writer.flag: writer for kind in kinds() for writer in kind.files.writers}
+    paths = {flag.lstrip("-").replace("-", "_"): flag for flag in writers}
 
-    check_writable(output)
-    check_writable(split_output)
-    problem = read_file(file, **reading)
-    if isinstance(problem, HybridProblem):
-        if split_output is not None:
-            raise InputError(
-                "--split-output writes devices, not stages with degrees; use --output for a hybrid problem"
-            )
-        return solve_hybrid_file(
-            problem, solver=solver, time_limit=time_limit, seed=seed, threads=threads, output=output, as_json=as_json
-        )
-    with progress_line(problem.unit, "splitting") as progress:
-        result = run(
-            problem,
-            time_limit_s=time_limit,
-            seed=seed,
-            contiguity=contiguity,
-            solver=solver,
-            threads=threads,
-            progress=progress,
-        )
-    document = result_document(result)
-    write_result(output, document)
-    if split_output is not None and result.plan is not None and result.evaluation is not None:
-        write_json(split_output, split_document(problem, result.plan, result.evaluation))
-    if as_json:
-        emit_json(document)
-    if not as_json or result.plan is None:
-        screen = console()
-        if result.plan is not None and result.evaluation is not None:
-            counts = [len(stage.operators) for stage in result.plan.stages]
-            screen.print(stage_table(problem, result.evaluation, counts, stage_modules(problem, result.plan)))
-            if any(stage.memory.total for stage in result.evaluation.stages):
-                screen.print(memory_table(result.evaluation))
-        for line in summary_lines(result):
-            print(line, file=sys.stdout if result.plan is not None and sys.stdout.isatty() else sys.stderr)
-    return exit_code(result)
+    @click.command("solve", cls=GroupedCommand)
+    @click.argument("file", type=click.Path())
+    @file_options
+    @settings_of_files
+    @run_options
+    @output_options
+    @grouped(
+        "output",
+        *(
+            ((flag,), {"type": click.Path(), "metavar": writer.metavar, "help": writer.help})
+            for flag, writer in writers.items()
+        ),
+    )
+    def solve(file: str, **parameters: Any) -> int:
+        """Find the best plan for the problem in FILE, and prove how good it is."""
+        from partita.conductor.documents import result_document
+        from partita.conductor.solve import options_of, run_solver
+        from partita.run.monitor import Monitor
+        from partita.tables.summary import summary_lines
+
+        asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
+        output, search = Output.take(parameters, *asked.values()), Search.take(parameters)
+        reading = take_reading(parameters)
+        stated = read_file(file, *reading, take_flags(parameters))
+        kind, problem, report = stated.kind, stated.problem, stated.kind.report
+        own = {writer.flag: writer for writer in kind.files.writers}
+        for flag in asked:
+            if flag not in own:
+                raise InputError(f"{flag} does not write {kind.name} plans; use --output")
+        options = options_of(kind, search.seed, search.threads, stated.options)
+        with progress_line(problem.unit, report.doing) as progress:
+            result = run_solver(problem, search.solver, options, Monitor(search.time_limit, progress))
+        output.document(result_document(result))
+        if result.plan is not None:
+            for flag, path in asked.items():
+                own[flag].write(path, problem, result.plan, result.evaluation)
+            output.show(report.tables(problem, result.plan, result.evaluation))
+        output.show(summary_lines(report, result), always=result.plan is None)
+        return exit_code(result)
+
+    return solve

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -126,7 +126,12 @@ def read_tagged(data: bytes, kind: type[T], name: str, version: int, path: str |
 
 def sha256(value: Any) -> str:
     """Digest of a value's canonical JSON."""
-    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+    try:
+        data = msgspec.json.encode(value, order="deterministic")
+    except TypeError:
+        # Only keys that are text can be put in order.
+        data = msgspec.json.encode(msgspec.to_builtins(value, str_keys=True), order="deterministic")
+    return hashlib.sha256(data).hexdigest()
 
 
 def write_atomic(path: str | Path, data: bytes) -> None:
@@ -140,24 +145,19 @@ def write_atomic(path: str | Path, data: bytes) -> None:
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
-    temporary = None
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
-            temporary = stream.name
+        # Opened like this it gets the rights of an ordinary file, and is nobody else's.
+        with temporary.open("xb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        # NamedTemporaryFile makes private files; give the result the rights an ordinary file would get.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
     finally:
-        if temporary is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def write_json(path: str | Path, value: Any) -> None:

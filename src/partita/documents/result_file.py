@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from partita.documents.document import document_keys, read_bytes
+from partita.documents.document import document_keys, read_bytes, sha256, tagged
 from partita.errors import FormatError, InputError
 from partita.run.result import Result
 
-__all__ = ["RESULT_FORMAT", "RESULT_VERSION", "read_plan_bytes", "result_envelope"]
+__all__ = ["RESULT_FORMAT", "RESULT_VERSION", "read_plan_bytes", "result_document"]
 
 RESULT_FORMAT = "partita.result"
 RESULT_VERSION = 1
@@ -39,23 +39,20 @@ def read_plan_bytes(path: str | Path) -> bytes:
     return plan
 
 
-def result_envelope(
-    result: Result[Any, Any, Any], digest: str, plan: dict[str, Any] | None, **extra: Any
-) -> dict[str, Any]:
+def result_document(result: Result[Any, Any, Any], plan: dict[str, Any] | None, **extra: Any) -> dict[str, Any]:
     """A ``partita.result`` document.
 
     Parameters
     ----------
     result
         What a run answered.
-    digest
-        SHA-256 of the problem's document.
     plan
         The plan's document, None without a plan.
     extra
         Further top-level keys.
     """
     problem = result.problem
+    digest = sha256(tagged(problem, problem.format, problem.version))
     return {
         "format": RESULT_FORMAT,
         "version": RESULT_VERSION,

@@ -13,75 +13,63 @@ from typing import Any
 
 import numpy as np
 
-from partita.errors import InputError
-from partita.mip.model import Callbacks, Floats, Model, ProgramResult, ProgramStatus
+from partita.mip.backend import Found, Settings, Talk
+from partita.mip.model import Floats, Model
 
-__all__ = ["run_cpsat"]
+__all__ = ["MARGIN", "solve"]
+
+#: Rounding to integers is accounted for: the bound holds as it is.
+MARGIN = 0.0
 
 #: Largest coefficient of a scaled row, and steps of a continuous variable's range.
 RESOLUTION = 2**27
+#: Seconds between two looks at the stop button.
+POLL_S = 0.05
 
 
-def run_cpsat(
-    model: Model,
-    time_limit_s: float | None,
-    threads: int,
-    seed: int,
-    gap: float,
-    warm_start: Floats | None,
-    cutoff: float | None,
-    central: bool,
-    calls: Callbacks,
-) -> ProgramResult:
-    """See ``solve_program``. Continuous variables need finite bounds; solutions may break rows by the rounding."""
+def solve(program: Model, settings: Settings, talk: Talk) -> Found:
+    """Variables have finite bounds; solutions may break rows by the rounding."""
     from ortools.sat.python import cp_model
 
-    scaled = _Scaled(cp_model, model)
+    scaled = _Scaled(cp_model, program)
     solver = cp_model.CpSolver()
     parameters = solver.parameters
-    parameters.num_workers = max(1, threads)
-    parameters.random_seed = seed % 2**31
-    parameters.relative_gap_limit = gap
-    if time_limit_s is not None:
-        parameters.max_time_in_seconds = max(0.01, time_limit_s)
-    if warm_start is not None:
-        scaled.hint(warm_start)
+    parameters.num_workers = settings.threads
+    parameters.random_seed = settings.seed % 2**31
+    parameters.relative_gap_limit = settings.gap
+    if settings.warm_start is not None:
+        scaled.hint(settings.warm_start)
 
     class Watch(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         def on_solution_callback(self) -> None:
-            if calls.on_incumbent is not None:
-                values = scaled.values(self.value)
-                calls.on_incumbent(values, model.value(values))
+            talk.incumbent(scaled.values(self.value))
 
-    def bounded(value: float) -> None:
-        if calls.on_bound is not None:
-            calls.on_bound(scaled.bound(value))
-
-    solver.best_bound_callback = bounded
+    solver.best_bound_callback = lambda bound: talk.bound(scaled.bound(bound))
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(0.05):
-            if calls.stop():
+        while not done.wait(POLL_S):
+            if talk.stop():
                 solver.stop_search()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
+    if (left_s := settings.left_s) is not None:
+        parameters.max_time_in_seconds = left_s
     try:
         status = solver.solve(scaled.program, Watch())
     finally:
         done.set()
         watcher.join()
-    if status == cp_model.INFEASIBLE:
-        return ProgramResult(ProgramStatus.INFEASIBLE, None, math.inf, math.inf if cutoff is None else cutoff)
-    bound = scaled.bound(solver.best_objective_bound)
-    if cutoff is not None:
-        bound = min(bound, cutoff)
-    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        values = scaled.values(solver.value)
-        known = ProgramStatus.OPTIMAL if status == cp_model.OPTIMAL else ProgramStatus.FEASIBLE
-        return ProgramResult(known, values, model.value(values), bound)
-    return ProgramResult(ProgramStatus.UNKNOWN, None, math.inf, bound if status == cp_model.UNKNOWN else -math.inf)
+    if status == cp_model.MODEL_INVALID:
+        raise ValueError(f"CP-SAT does not take the program: {scaled.program.validate()}")
+    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    return Found(
+        scaled.values(solver.value) if found else None,
+        scaled.bound(solver.best_objective_bound),
+        status == cp_model.OPTIMAL,
+        status == cp_model.INFEASIBLE,
+    )
 
 
 class _Scaled:
@@ -92,8 +80,6 @@ class _Scaled:
         self.program = cp_model.CpModel()
         n = model.size
         lower, upper = np.array(model.lower), np.array(model.upper)
-        if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
-            raise InputError("the CP-SAT backend needs finite bounds of every variable")
         #: Integer steps per unit of each variable.
         self.steps = np.ones(n)
         for v in range(n):

@@ -7,125 +7,99 @@ from typing import Any
 
 import numpy as np
 
-from partita.mip.model import Callbacks, Floats, Model, ProgramResult, ProgramStatus
+from partita.mip.backend import Found, Settings, Talk
+from partita.mip.model import Model
+
+__all__ = ["MARGIN", "solve"]
+
+MARGIN = 1e-7
 
 #: Relative gap at which a central point is near enough.
 CENTRAL_GAP = 1e-3
 
-__all__ = ["run_highs"]
 
-#: Share of a bound given up for what floating point may have gained.
-MARGIN = 1e-7
-
-
-def run_highs(
-    model: Model,
-    time_limit_s: float | None,
-    threads: int,
-    seed: int,
-    gap: float,
-    warm_start: Floats | None,
-    cutoff: float | None,
-    central: bool,
-    calls: Callbacks,
-) -> ProgramResult:
-    """See ``solve_program``."""
+def solve(program: Model, settings: Settings, talk: Talk) -> Found:
+    """One thread, whatever was asked for."""
     import highspy
 
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
-    if time_limit_s is not None:
-        highs.setOptionValue("time_limit", max(0.0, time_limit_s))
     # HiGHS shares one pool of threads per process, whose size the first run decides: one thread, always.
     highs.setOptionValue("threads", 1)
     highs.setOptionValue("parallel", "off")
-    highs.setOptionValue("random_seed", seed % 2**31)
-    highs.setOptionValue("mip_rel_gap", gap)
+    highs.setOptionValue("random_seed", settings.seed % 2**31)
+    highs.setOptionValue("mip_rel_gap", settings.gap)
     highs.setOptionValue("mip_abs_gap", 0.0)
-    if central:
+    if settings.central:
         highs.setOptionValue("solver", "ipm")
         highs.setOptionValue("run_crossover", "off")
         highs.setOptionValue("ipm_optimality_tolerance", CENTRAL_GAP)
-    highs.passModel(_program(highspy, model))
-    if warm_start is not None:
+    highs.passModel(_matrix(highspy, program))
+    if settings.warm_start is not None:
         start = highspy.HighsSolution()
-        start.col_value = warm_start.tolist()
+        start.col_value = settings.warm_start.tolist()
         highs.setSolution(start)
-    state = {"bound": -math.inf, "objective": math.inf}
+    _listen(highs, talk)
+    if (left_s := settings.left_s) is not None:
+        highs.setOptionValue("time_limit", left_s)
+    highs.run()
+    return _found(highspy, highs, program)
+
+
+def _listen(highs: Any, talk: Talk) -> None:
+    lowest = math.inf
 
     def poll(event: Any) -> None:
-        bound = event.data_out.mip_dual_bound
-        if math.isfinite(bound) and bound > state["bound"]:
-            state["bound"] = bound
-            if calls.on_bound is not None:
-                calls.on_bound(_cautious(bound))
-        if calls.stop():
+        talk.bound(event.data_out.mip_dual_bound)
+        if talk.stop():
             event.data_in.user_interrupt = True
 
     def improved(event: Any) -> None:
-        objective = float(event.data_out.objective_function_value)
-        if objective < state["objective"]:
-            state["objective"] = objective
-            if calls.on_incumbent is not None:
-                calls.on_incumbent(np.array(event.data_out.mip_solution, dtype=np.float64), objective)
+        nonlocal lowest
+        if event.data_out.objective_function_value < lowest:
+            lowest = float(event.data_out.objective_function_value)
+            talk.incumbent(np.array(event.data_out.mip_solution, dtype=np.float64))
 
     def offer(event: Any) -> None:
-        if calls.better is None:
-            return
-        found = calls.better(float(event.data_out.mip_primal_bound))
+        found = talk.better(float(event.data_out.mip_primal_bound)) if talk.better is not None else None
         if found is not None:
             event.data_in.setSolution(found)
 
     highs.cbMipInterrupt += poll
     highs.cbMipImprovingSolution += improved
-    if calls.better is not None:
+    if talk.better is not None:
         highs.cbMipUserSolution += offer
-    highs.run()
-    return _result(highspy, highs, model, state["bound"], cutoff)
 
 
-def _cautious(bound: float) -> float:
-    return bound - MARGIN * abs(bound)
-
-
-def _program(highspy: Any, model: Model) -> Any:
+def _matrix(highspy: Any, program: Model) -> Any:
     lp = highspy.HighsLp()
     infinity = highspy.kHighsInf
-    lp.num_col_, lp.num_row_ = model.size, len(model.rows)
-    lp.col_cost_ = np.array(model.cost, dtype=np.float64)
-    lp.col_lower_ = np.clip(np.array(model.lower, dtype=np.float64), -infinity, infinity)
-    lp.col_upper_ = np.clip(np.array(model.upper, dtype=np.float64), -infinity, infinity)
-    lp.row_lower_ = np.array([row[2] for row in model.rows], dtype=np.float64)
-    lp.row_upper_ = np.array([row[3] for row in model.rows], dtype=np.float64)
-    starts = np.zeros(len(model.rows) + 1, dtype=np.int32)
-    np.cumsum([len(row[0]) for row in model.rows], out=starts[1:])
+    lp.num_col_, lp.num_row_ = program.size, len(program.rows)
+    lp.col_cost_ = np.array(program.cost, dtype=np.float64)
+    lp.col_lower_ = np.clip(np.array(program.lower, dtype=np.float64), -infinity, infinity)
+    lp.col_upper_ = np.clip(np.array(program.upper, dtype=np.float64), -infinity, infinity)
+    lp.row_lower_ = np.array([row[2] for row in program.rows], dtype=np.float64)
+    lp.row_upper_ = np.array([row[3] for row in program.rows], dtype=np.float64)
+    starts = np.zeros(len(program.rows) + 1, dtype=np.int32)
+    np.cumsum([len(row[0]) for row in program.rows], out=starts[1:])
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_ = starts
-    lp.a_matrix_.index_ = np.array([v for row in model.rows for v in row[0]], dtype=np.int32)
-    lp.a_matrix_.value_ = np.array([c for row in model.rows for c in row[1]], dtype=np.float64)
+    lp.a_matrix_.index_ = np.array([v for row in program.rows for v in row[0]], dtype=np.int32)
+    lp.a_matrix_.value_ = np.array([c for row in program.rows for c in row[1]], dtype=np.float64)
     integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-    lp.integrality_ = [integer if binary else continuous for binary in model.binary]
+    lp.integrality_ = [integer if binary else continuous for binary in program.binary]
     return lp
 
 
-def _result(highspy: Any, highs: Any, model: Model, seen: float, cutoff: float | None) -> ProgramResult:
+def _found(highspy: Any, highs: Any, program: Model) -> Found:
     status, info = highs.getModelStatus(), highs.getInfo()
-    codes = highspy.HighsModelStatus
-    if status == codes.kInfeasible:
-        return ProgramResult(ProgramStatus.INFEASIBLE, None, math.inf, math.inf if cutoff is None else cutoff)
-    mip = any(model.binary)
-    values, objective = None, math.inf
+    solved = status == highspy.HighsModelStatus.kOptimal
+    values = None
     if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
         values = np.array(highs.getSolution().col_value, dtype=np.float64)
-        objective = model.value(values)
-    bound = max(seen, info.mip_dual_bound) if mip and math.isfinite(info.mip_dual_bound) else seen
-    if not mip:
-        bound = objective if status == codes.kOptimal else -math.inf
-    if math.isfinite(bound):
-        bound = _cautious(min(bound, objective))
-        if cutoff is not None:
-            bound = min(bound, cutoff)
-    if values is None:
-        return ProgramResult(ProgramStatus.UNKNOWN, None, math.inf, bound)
-    solved = status == codes.kOptimal
-    return ProgramResult(ProgramStatus.OPTIMAL if solved else ProgramStatus.FEASIBLE, values, objective, bound)
+    if any(program.binary):
+        bound = float(info.mip_dual_bound)
+    else:
+        # Linear programs report no bound: it is the optimum.
+        bound = program.value(values) if solved and values is not None else -math.inf
+    return Found(values, bound, solved, status == highspy.HighsModelStatus.kInfeasible)

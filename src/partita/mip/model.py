@@ -10,11 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["UNIT", "Callbacks", "Model", "ProgramResult", "ProgramStatus"]
-
-#: Size that the largest load of interest should have in a program: tolerances of backends are absolute, and become
-#: relative that way. With HiGHS's feasibility tolerance of 1e-6 a row of loads near 1000 may be broken by 1e-9 of them.
-UNIT = 1000.0
+__all__ = ["UNKNOWN", "Callbacks", "Model", "ProgramResult", "ProgramStatus"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -120,6 +116,10 @@ class ProgramResult:
     values: Floats | None
     objective: float
     bound: float
+
+
+#: Nothing found, nothing proven.
+UNKNOWN = ProgramResult(ProgramStatus.UNKNOWN, None, math.inf, -math.inf)
 
 
 def _never() -> bool:

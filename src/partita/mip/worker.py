@@ -2,6 +2,10 @@
 
 Backends run apart from the caller because two of them ship different builds of one shared library, so that only one of
 the two can be loaded into a process; a child can also be ended at any moment, whatever it is doing.
+
+Every message is a tuple. The parent sends ``("job", number, backend, program, settings)``, ``("stop", number)`` and
+``("offer", number, values, objective)``. The child answers ``(number, "incumbent", values, objective)``,
+``(number, "bound", bound)`` and at last ``(number, "result", result)`` or ``(number, "error", text)``.
 """
 
 from __future__ import annotations
@@ -11,18 +15,20 @@ import pickle
 import queue
 import sys
 import threading
+import traceback
+from functools import partial
 from typing import IO, Any
 
-from partita.mip.model import Callbacks, Floats, ProgramResult
+from partita.mip.backend import run_backend
+from partita.mip.model import Callbacks, Floats
 
-__all__ = ["main", "receive", "send"]
+__all__ = ["main", "packed", "receive"]
 
 
-def send(stream: IO[bytes], message: tuple[Any, ...]) -> None:
-    """Write one message."""
+def packed(*message: Any) -> bytes:
+    """One message as it is written."""
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    stream.write(len(data).to_bytes(8, "little") + data)
-    stream.flush()
+    return len(data).to_bytes(8, "little") + data
 
 
 def receive(stream: IO[bytes]) -> tuple[Any, ...] | None:
@@ -50,17 +56,21 @@ class _Inbox:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        while True:
-            message = receive(self.stream)
-            if message is None:
-                # The parent is gone; nobody waits for an answer.
-                os._exit(0)
-            if message[0] == "job":
-                self.jobs.put(message[1:])
-            elif message[0] == "stop":
-                self.stopped = message[1]
-            elif message[0] == "offer":
-                self.offer = message[1:]
+        status = 1
+        try:
+            while (message := receive(self.stream)) is not None:
+                if message[0] == "job":
+                    self.jobs.put(message[1:])
+                elif message[0] == "stop":
+                    self.stopped = message[1]
+                elif message[0] == "offer":
+                    self.offer = message[1:]
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        # The parent is gone, or not to be understood: nobody waits for an answer, or waits in vain.
+        sys.stderr.flush()
+        os._exit(status)
 
     def stop(self) -> bool:
         return self.stopped == self.job
@@ -78,36 +88,32 @@ def main() -> None:
     inbox = _Inbox(sys.stdin.buffer)
     lock = threading.Lock()
 
-    def tell(*message: Any) -> None:
+    def tell(number: int, *message: Any) -> None:
+        data = packed(number, *message)
         with lock:
-            send(out, message)
+            out.write(data)
+            out.flush()
 
-    calls = Callbacks(
-        stop=inbox.stop,
-        on_incumbent=lambda values, objective: tell("incumbent", values, objective),
-        on_bound=lambda bound: tell("bound", bound),
-        better=inbox.better,
-    )
     while True:
-        number, model, backend, settings = inbox.jobs.get()
+        number, backend, program, settings = inbox.jobs.get()
         inbox.job = number
-        tell("result", run(model, backend, settings, calls))
-
-
-def run(model: Any, backend: str, settings: dict[str, Any], calls: Callbacks) -> ProgramResult:
-    """Run a backend in this process."""
-    if backend == "highs":
-        from partita.mip.highs import run_highs
-
-        return run_highs(model, calls=calls, **settings)
-    if backend == "cpsat":
-        from partita.mip.cpsat import run_cpsat
-
-        return run_cpsat(model, calls=calls, **settings)
-    from partita.mip.scip import run_scip
-
-    return run_scip(model, calls=calls, **settings)
+        calls = Callbacks(
+            stop=inbox.stop,
+            on_incumbent=partial(tell, number, "incumbent"),
+            on_bound=partial(tell, number, "bound"),
+            better=inbox.better,
+        )
+        try:
+            tell(number, "result", run_backend(backend, program, settings, calls))
+        except Exception:
+            tell(number, "error", traceback.format_exc())
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    # Without looking back at the thread that reads: it holds a lock that the interpreter would wait for.
+    os._exit(1)

@@ -1,0 +1,75 @@
+"""The problems there are: one package each, found by the list in this file."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from partita.errors import InputError
+
+if TYPE_CHECKING:
+    from partita.problems.kind import AnyKind
+
+__all__ = ["PROBLEMS", "find_kind", "kind_of", "kinds", "register", "unregister"]
+
+#: Where the descriptor of each problem is. The order is that of listings; a format's first problem is its default.
+PROBLEMS: dict[str, str] = {
+    "throughput": "partita.problems.throughput.descriptor:THROUGHPUT",
+    "hybrid": "partita.problems.hybrid.descriptor:HYBRID",
+}
+
+_LOADED: dict[str, AnyKind] = {}
+
+
+def find_kind(name: str) -> AnyKind:
+    """The problem of a name.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    if name not in _LOADED:
+        if name not in PROBLEMS:
+            raise InputError(f"there is no problem {name!r}; known are {', '.join([*PROBLEMS, *_LOADED])}")
+        module, _, attribute = PROBLEMS[name].partition(":")
+        _LOADED[name] = getattr(importlib.import_module(module), attribute)
+    return _LOADED[name]
+
+
+def kinds() -> tuple[AnyKind, ...]:
+    """All problems, those of the list first."""
+    return tuple(find_kind(name) for name in dict.fromkeys([*PROBLEMS, *_LOADED]))
+
+
+def kind_of(problem: Any) -> AnyKind:
+    """The descriptor of a problem's value.
+
+    Raises
+    ------
+    InputError
+        If it is no problem.
+    """
+    name = getattr(problem, "kind", None)
+    if not isinstance(name, str):
+        raise InputError(f"{type(problem).__name__} is not a problem; give what read_problem or price returns")
+    return find_kind(name)
+
+
+def register(kind: AnyKind) -> None:
+    """Add a problem from elsewhere: it gets all that the listed ones have.
+
+    Raises
+    ------
+    InputError
+        If another one has its name.
+    """
+    if kind.name in PROBLEMS or _LOADED.get(kind.name, kind) is not kind:
+        raise InputError(f"there already is a problem {kind.name!r}; give this one another name")
+    _LOADED[kind.name] = kind
+
+
+def unregister(name: str) -> None:
+    """Take back ``register``; listed problems stay."""
+    if name not in PROBLEMS:
+        _LOADED.pop(name, None)

@@ -1,37 +1,117 @@
-"""Reading a problem or plan file of any known format."""
+"""Reading a problem file of any known format: a list of importers, asked in turn whether a file is theirs."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import msgspec
 
-from partita.documents.document import document_keys, read_bytes
+from partita.documents.document import document_keys, read_bytes, read_tagged
+from partita.documents.stated import GRAPH_FORMAT
 from partita.errors import FormatError, InputError, UnsupportedError
-from partita.problems.hybrid.files.native import read_hybrid_problem
-from partita.problems.hybrid.files.piper import read_piper
-from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.throughput.files.cost_graph import looks_like_cost_graph, read_cost_graph
-from partita.problems.throughput.files.dnn_partitioning import read_split, read_throughput
-from partita.problems.throughput.files.native import read_native_problem, read_plan
-from partita.problems.throughput.plan import Plan
-from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems import find_kind, kinds
 
-__all__ = ["FORMATS", "Format", "detect_format", "read_any_plan", "read_problem"]
+__all__ = ["IMPORTERS", "Importer", "Opened", "detect_format", "format_names", "open_problem", "read_problem"]
 
-Format = Literal["partita", "dnn-partitioning", "piper", "moirai", "cost-graph"]
-FORMATS: tuple[Format, ...] = ("partita", "dnn-partitioning", "piper", "moirai", "cost-graph")
+#: partita's own format: a document tagged with the format of a problem.
+NATIVE = "partita"
 
-#: Keys that only one format has; looked at in this order.
-_SIGNATURES: tuple[tuple[Format, frozenset[str]], ...] = (
-    ("dnn-partitioning", frozenset({"maxFPGAs", "maxSizePerFPGA", "maxCPUs"})),
-    ("piper", frozenset({"maxDevices", "maxMemoryPerDevice"})),
-    ("moirai", frozenset({"devices", "flows"})),
+Keys = Mapping[str, Any]
+
+
+def _has(*names: str) -> Callable[[Keys], bool]:
+    return lambda keys: any(name in keys for name in names)
+
+
+@dataclass(frozen=True)
+class Importer:
+    """A foreign format.
+
+    Attributes
+    ----------
+    name
+        As in ``--format``.
+    makes
+        By problem the function that reads it (``module:function``), the default first: called with the file's bytes,
+        its path and ``scale_communication``.
+    keys
+        Whether a JSON object with these keys is of this format; None for formats that are not JSON.
+    text
+        Whether a file begins like one of this format; None for JSON.
+    refusals
+        By setting and value, what the format lacks for it, as the rest of a sentence.
+    """
+
+    name: str
+    makes: Mapping[str, str]
+    keys: Callable[[Keys], bool] | None = None
+    text: Callable[[bytes], bool] | None = None
+    refusals: Mapping[tuple[str, Any], str] = field(default_factory=dict)
+
+
+def _cost_graph(data: bytes) -> bool:
+    from partita.problems.throughput.files.cost_graph import looks_like_cost_graph
+
+    return looks_like_cost_graph(data)
+
+
+#: Asked in this order.
+IMPORTERS: tuple[Importer, ...] = (
+    Importer(
+        "cost-graph", {"throughput": "partita.problems.throughput.files.cost_graph:read_cost_graph"}, text=_cost_graph
+    ),
+    Importer(
+        "dnn-partitioning",
+        {"throughput": "partita.problems.throughput.files.dnn_partitioning:read_throughput"},
+        keys=_has("maxFPGAs", "maxSizePerFPGA", "maxCPUs"),
+        refusals={
+            ("working_memory", "peak"): "gives transfer times instead of bytes of tensors, so peaks of memory mean "
+            "nothing; leave out --working-memory peak"
+        },
+    ),
+    Importer(
+        "piper",
+        {"hybrid": "partita.problems.hybrid.files.piper:read_piper"},
+        keys=_has("maxDevices", "maxMemoryPerDevice"),
+    ),
+    Importer("moirai", {}, keys=_has("devices", "flows")),
 )
 
 
-def detect_format(path: str | Path) -> Format:
+@dataclass(frozen=True)
+class Opened:
+    """A problem read from a file.
+
+    Attributes
+    ----------
+    problem
+        The problem.
+    format
+        The format's name.
+    refusals
+        See ``Importer``.
+    """
+
+    problem: Any
+    format: str
+    refusals: Mapping[tuple[str, Any], str]
+
+    @property
+    def foreign(self) -> bool:
+        """Whether another program wrote it: then its notes are a surprise to warn of."""
+        return self.format != NATIVE
+
+
+def format_names() -> tuple[str, ...]:
+    """The formats there are."""
+    return (NATIVE, *(importer.name for importer in IMPORTERS))
+
+
+def detect_format(path: str | Path) -> str:
     """Recognise a problem file by its keys, or by how it begins.
 
     Raises
@@ -39,29 +119,29 @@ def detect_format(path: str | Path) -> Format:
     FormatError
         If it is none of the known formats.
     """
-    data = read_bytes(path)
-    if looks_like_cost_graph(data):
-        return "cost-graph"
+    return _detect(read_bytes(path), path)
+
+
+def _detect(data: bytes, path: str | Path) -> str:
+    for importer in IMPORTERS:
+        if importer.text is not None and importer.text(data):
+            return importer.name
     keys = document_keys(data, path)
     if "format" in keys:
         tag = str(msgspec.json.decode(keys["format"]))
-        if tag in (ThroughputProblem.format, HybridProblem.format):
-            return "partita"
-        hint = "; give it to `partita plan` with a cluster" if tag == "partita.graph" else ""
+        if any(kind.problem.format == tag for kind in kinds()):
+            return NATIVE
+        hint = "; give it to `partita plan` with a cluster" if tag == GRAPH_FORMAT else ""
         raise FormatError(f"{path}: format {tag!r} is not a problem format partita reads here{hint}")
-    for name, signature in _SIGNATURES:
-        if keys.keys() & signature:
-            return name
+    for importer in IMPORTERS:
+        if importer.keys is not None and importer.keys(keys):
+            return importer.name
     raise FormatError(f"{path} is not in a known format; its keys are {', '.join(sorted(keys)[:6]) or 'none'}")
 
 
 def read_problem(
-    path: str | Path,
-    format: str | None = None,
-    problem: str = "throughput",
-    *,
-    scale_communication: float = 1.0,
-) -> ThroughputProblem | HybridProblem:
+    path: str | Path, format: str | None = None, problem: str | None = None, *, scale_communication: float = 1.0
+) -> Any:
     """Read a problem file.
 
     Parameters
@@ -69,10 +149,9 @@ def read_problem(
     path
         The file.
     format
-        One of ``FORMATS``; None recognises it by its content.
+        One of ``format_names``; None recognises it by its content.
     problem
-        Which problem a file that states several is read as; so far ``throughput``. Piper files and partita's own hybrid
-        files state the hybrid problem only.
+        Which problem a file that states several is read as; None for the format's usual one.
     scale_communication
         Factor on every transfer time of the file.
 
@@ -83,57 +162,48 @@ def read_problem(
     InputError
         If the format is unknown or does not state that problem.
     """
-    if format is not None and format not in FORMATS:
-        raise InputError(f"there is no format {format!r}; known are {', '.join(FORMATS)}")
-    if problem not in ("throughput", "hybrid"):
-        raise UnsupportedError(f"problem {problem!r} is not solved by this version; use throughput")
-    found = format or detect_format(path)
-    if found == "dnn-partitioning":
-        return read_throughput(path, scale_communication=scale_communication)
-    if found == "cost-graph":
-        if problem == "hybrid":
-            raise UnsupportedError(f"{path}: a cost graph does not state a hybrid problem")
-        return read_cost_graph(path, scale_communication=scale_communication)
-    if found == "piper":
-        return read_piper(path, scale_communication=scale_communication)
-    if found == "partita" and _states_hybrid(path):
-        return read_hybrid_problem(path).scale_communication(scale_communication)
-    if problem == "hybrid":
-        raise UnsupportedError(f"{path}: a {found} file does not state a hybrid problem")
-    if found == "partita":
-        native = read_native_problem(path)
-        if scale_communication == 1.0:
-            return native
-        kinds = tuple(
-            msgspec.structs.replace(
-                kind,
-                transfer_time_per_unit=kind.transfer_time_per_unit * scale_communication,
-                transfer_latency=kind.transfer_latency * scale_communication,
-                sync_time_per_byte=kind.sync_time_per_byte * scale_communication,
-                reload_time_per_byte=kind.reload_time_per_byte * scale_communication,
-            )
-            for kind in native.kinds
-        )
-        return native.replace(kinds=kinds)
-    raise UnsupportedError(f"{path}: a {found} file states another problem than {problem}; it is not read yet")
+    return open_problem(path, format, problem, scale_communication=scale_communication).problem
 
 
-def _states_hybrid(path: str | Path) -> bool:
-    keys = document_keys(read_bytes(path), path)
-    return "format" in keys and msgspec.json.decode(keys["format"]) == HybridProblem.format
-
-
-def read_any_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
-    """Read a plan of a problem: a result file, or a split file of the published format.
-
-    Raises
-    ------
-    FormatError
-        If the file is neither.
-    InputError
-        If it is not a plan of this problem.
-    """
+def open_problem(
+    path: str | Path, format: str | None = None, problem: str | None = None, *, scale_communication: float = 1.0
+) -> Opened:
+    """As ``read_problem``, with what else is known of the file, which is read once."""
+    if format is not None and format not in format_names():
+        raise InputError(f"there is no format {format!r}; known are {', '.join(format_names())}")
+    if problem is not None:
+        find_kind(problem)
     data = read_bytes(path)
-    if "fpgas" in document_keys(data, path):
-        return read_split(path, problem, data)
-    return read_plan(path, problem)
+    found = format or _detect(data, path)
+    if found == NATIVE:
+        return Opened(_native(data, path, problem, scale_communication), NATIVE, {})
+    importer = next(entry for entry in IMPORTERS if entry.name == found)
+    wanted = problem or next(iter(importer.makes), None)
+    if wanted is None or wanted not in importer.makes:
+        known = f"it states the {' or '.join(importer.makes)} problem" if importer.makes else "it is not read yet"
+        raise UnsupportedError(f"{path}: a {found} file does not state {_article(wanted)} problem; {known}")
+    module, _, function = importer.makes[wanted].partition(":")
+    read = getattr(importlib.import_module(module), function)
+    return Opened(read(data, path, scale_communication=scale_communication), found, importer.refusals)
+
+
+def _article(name: str | None) -> str:
+    return "such a" if name is None else f"a {name}"
+
+
+def _native(data: bytes, path: str | Path, problem: str | None, scale: float) -> Any:
+    """A document of one of partita's own formats."""
+    keys = document_keys(data, path)
+    tag = msgspec.json.decode(keys["format"]) if "format" in keys else None
+    kind = next((kind for kind in kinds() if kind.problem.format == tag), None)
+    if kind is None:
+        # Says what is missing or wrong.
+        kind = kinds()[0] if problem is None else find_kind(problem)
+    elif problem is not None and problem != kind.name:
+        raise UnsupportedError(f"{path}: it states a {kind.name} problem, not a {problem} one; leave --problem out")
+    found = read_tagged(data, kind.problem, kind.problem.format, kind.problem.version, path)
+    if scale == 1.0:
+        return found
+    if not hasattr(found, "scale_communication"):
+        raise InputError(f"{path}: {kind.name} problems have no communication to scale; leave the factor out")
+    return found.scale_communication(scale)

@@ -2,12 +2,12 @@
 
 A problem is a package under ``partita.problems`` with one descriptor, a ``Kind``, which stands in the list in
 ``partita.problems``. Everything above that package works through this descriptor and knows no problem by name.
-``Defaults`` holds what most problems need not say. What is heavy (solvers, files, reports) is imported by the property
-that is asked for it.
+What is heavy (solvers, files, reports) is imported by the property that is asked for it.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -18,11 +18,16 @@ from partita.run.monitor import Monitor
 from partita.run.result import Bound, HasObjective, Result
 
 if TYPE_CHECKING:
-    from partita.problems.facets import Files, FromModel, Report, Sweep
+    from partita.problems.facets.files import Files
+    from partita.problems.facets.making import Converter, Generator
+    from partita.problems.facets.model import FromModel
+    from partita.problems.facets.report import Report
+    from partita.problems.facets.sweep import Sweep
 
 __all__ = [
+    "AnyKind",
+    "AnyResult",
     "BoundMethod",
-    "Defaults",
     "Kind",
     "Outcome",
     "Proof",
@@ -181,201 +186,151 @@ class Proof:
     infeasible: bool = False
 
 
-class Kind(Protocol[P, L, E]):
-    """A problem, as the conductor, the command line and the contract tests see it: P problem, L plan, E evaluation."""
+class NoChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nothing that may be changed."""
 
-    @property
-    def name(self) -> str:
-        """Name in listings, in ``--problem`` and in ``--objective``."""
-        ...
 
-    @property
-    def summary(self) -> str:
-        """One line: what is minimised."""
-        ...
+class Kind(Generic[P, L, E]):
+    """A problem, as the conductor, the command line and the contract tests see it: P problem, L plan, E evaluation.
 
-    @property
-    def problem(self) -> type[P]:
-        """The problem's type, see ``Stated``."""
-        ...
+    A problem's package derives its descriptor from this and says what differs from what is usual. Left to say are
+    ``name``, ``summary``, ``problem``, ``plan``, ``solvers`` and ``evaluate``.
 
-    @property
-    def plan(self) -> type[L]:
-        """The plan's type."""
-        ...
+    Attributes
+    ----------
+    name
+        In listings, in ``--problem``, and as the ``kind`` of the problem's type.
+    summary
+        One line: what is minimised.
+    problem, plan
+        The types; for the problem's see ``Stated``.
+    options
+        What a search may be asked for: a declaration of settings (``partita.problems.settings``).
+    changes
+        What may be changed of a stated problem: a declaration of settings, each None or false for no change.
+    baseline_time_s
+        Wall time that one baseline gets; most take a moment.
+    """
 
-    @property
-    def options(self) -> type[SearchOptions]:
-        """What a search may be asked for: a declaration of settings (``partita.problems.settings``)."""
-        ...
+    name: str
+    summary: str
+    problem: type[P]
+    plan: type[L]
+    options: type[SearchOptions] = SearchOptions
+    changes: type[msgspec.Struct] = NoChanges
+    baseline_time_s: float = 10.0
 
-    @property
-    def changes(self) -> type[msgspec.Struct]:
-        """What may be changed of a stated problem: a declaration of settings, each None or false for no change."""
-        ...
-
-    def change(self, problem: P, changes: Any) -> P:
-        """The problem with what ``changes``, an instance of that type, asks for."""
-        ...
+    # What there is to choose from.
 
     @property
     def solvers(self) -> Sequence[Solver[P, L, Any]]:
         """The visible list of solvers, the default first."""
-        ...
+        return ()
 
     @property
     def bounds(self) -> Sequence[BoundMethod[P]]:
         """The visible list of bounds, cheapest first."""
-        ...
+        return ()
 
     @property
     def baselines(self) -> Sequence[Solver[P, L, Any]]:
         """The visible list of baselines: what people do by hand."""
-        ...
+        return ()
 
     def default_solver(self, problem: P, options: Any) -> str:
-        """The solver for a problem if none is named."""
-        ...
+        """The solver for a problem if none is named: the first of the list."""
+        return self.solvers[0].name
 
+    # What a plan is worth.
+
+    @abstractmethod
     def evaluate(self, problem: P, plan: L) -> E:
         """Objective and feasibility, from the problem alone: the only place where they are defined."""
-        ...
 
     def complete(self, problem: P, plan: L) -> L:
-        """A plan with everything decided that solvers and baselines may leave open."""
-        ...
+        """A plan with everything decided that baselines may leave open."""
+        return plan
 
     def keeps(self, problem: P, evaluation: E, options: Any) -> str | None:
         """What of that which was asked for a plan does not keep; None if it keeps all."""
-        ...
+        return None
 
     def asked(self, plan: L, options: Any) -> L:
         """A plan that ``keeps`` has nothing against, marked as an answer to what was asked for."""
-        ...
+        return plan
+
+    # What is proven.
+
+    def scope(self, options: Any) -> str:
+        """The scope of a proof about the plans that were asked for; empty for all plans."""
+        return ""
 
     def covers(self, scope: str, options: Any) -> bool:
         """Whether what is proven for a scope holds for the plans that were asked for."""
-        ...
-
-    def scope(self, options: Any) -> str:
-        """The scope of a proof about the plans that were asked for."""
-        ...
-
-    def explain_infeasible(self, problem: P, solver: Solver[P, L, Any], options: Any) -> str:
-        """Why there is no plan, and what would be enough; takes some seconds."""
-        ...
+        return scope == self.scope(options)
 
     def prove(self, problem: P, monitor: Monitor) -> Proof | None:
         """A bound by all means together; None to run the listed bounds and the default solver one after the other."""
-        ...
+        return None
+
+    def explain_infeasible(self, problem: P, solver: Solver[P, L, Any], options: Any) -> str:
+        """Why there is no plan, and what would be enough; takes some seconds."""
+        return "no plan satisfies every constraint"
+
+    # Other problems.
+
+    def change(self, problem: P, changes: Any) -> P:
+        """The problem with what ``changes``, an instance of that type, asks for: by default, fields of those names."""
+        stated = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not None}
+        changed: P = msgspec.structs.replace(problem, **stated)
+        return changed
 
     def unlimited(self, problem: P, evaluation: E) -> P | None:
         """The problem without the limit that may have shaped the plan; None if none is nearly reached."""
-        ...
+        return None
 
     @property
     def model(self) -> FromModel[P] | None:
         """How a model on a cluster becomes a problem; None if it does not."""
-        ...
+        return None
+
+    @property
+    def generators(self) -> Sequence[Generator]:
+        """Families of random problems."""
+        return ()
+
+    @property
+    def converter(self) -> Converter | None:
+        """A simpler form of any problem; None for none."""
+        return None
+
+    @property
+    def samples(self) -> Sequence[Sequence[P]]:
+        """Small problems that between them reach every compiled loop; those of a group reach much the same ones."""
+        return ()
+
+    # Files, reports, sweeps.
 
     @property
     def files(self) -> Files[P, L, E]:
         """How plans are written and read."""
-        ...
+        from partita.problems.facets.files import Files
+
+        return Files(self.plan)
 
     @property
     def report(self) -> Report[P, L, E]:
         """Tables and sentences for people."""
-        ...
+        from partita.problems.facets.report import Report
+
+        return Report()
 
     @property
     def sweep(self) -> Sweep[P, L]:
         """What can be swept, and which points relax which."""
-        ...
+        from partita.problems.facets.sweep import Sweep
 
-
-class Defaults:
-    """What a problem need not say: everything of ``Kind`` that has a usual answer.
-
-    Left to say are ``name``, ``summary``, ``problem``, ``plan``, ``solvers`` and ``evaluate``.
-    """
-
-    options: type[SearchOptions] = SearchOptions
-    bounds: Sequence[BoundMethod[Any]] = ()
-    baselines: Sequence[Solver[Any, Any, Any]] = ()
-    solvers: Sequence[Solver[Any, Any, Any]] = ()
-    model: FromModel[Any] | None = None
-
-    @property
-    def changes(self) -> type[msgspec.Struct]:
-        """Nothing can be changed."""
-        return NoChanges
-
-    def change(self, problem: Any, changes: Any) -> Any:
-        """Replace the fields that are stated."""
-        stated = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not None}
-        return msgspec.structs.replace(problem, **stated) if stated else problem
-
-    def default_solver(self, problem: Any, options: Any) -> str:
-        """The first of the list."""
-        return self.solvers[0].name
-
-    def complete(self, problem: Any, plan: Any) -> Any:
-        """Plans are complete."""
-        return plan
-
-    def keeps(self, problem: Any, evaluation: Any, options: Any) -> str | None:
-        """Nothing beside feasibility is asked for."""
-        return None
-
-    def asked(self, plan: Any, options: Any) -> Any:
-        """Plans carry no mark."""
-        return plan
-
-    def covers(self, scope: str, options: Any) -> bool:
-        """There is one scope."""
-        return True
-
-    def scope(self, options: Any) -> str:
-        """All plans."""
-        return ""
-
-    def explain_infeasible(self, problem: Any, solver: Any, options: Any) -> str:
-        """No more is known than that."""
-        return "no plan satisfies every constraint"
-
-    def prove(self, problem: Any, monitor: Monitor) -> Proof | None:
-        """One bound after the other."""
-        return None
-
-    def unlimited(self, problem: Any, evaluation: Any) -> Any:
-        """There is no such limit."""
-        return None
-
-    @property
-    def files(self) -> Any:
-        """Plans as they are."""
-        from partita.problems.facets import PlainFiles
-
-        return PlainFiles(self)
-
-    @property
-    def report(self) -> Any:
-        """Objective, bound and gap."""
-        from partita.problems.facets import PlainReport
-
-        return PlainReport()
-
-    @property
-    def sweep(self) -> Any:
-        """The numbers that may be changed."""
-        from partita.problems.facets import PlainSweep
-
-        return PlainSweep(self)
-
-
-class NoChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nothing that may be changed."""
+        return Sweep(self)
 
 
 AnyKind = Kind[Any, Any, Any]

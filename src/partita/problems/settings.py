@@ -43,6 +43,8 @@ class Setting:
         Limits of numbers: at least, more than, at most.
     counts
         For lists of numbers: whether ranges such as ``8:64`` may be written.
+    stated
+        Whether it is for stated problems only: of a model, the cluster or the pricing says the same.
     inverted
         For flags that switch something off: ``--no-x`` sets ``x`` to false.
     name, type, default
@@ -57,6 +59,7 @@ class Setting:
     above: float | None = None
     most: float | None = None
     counts: bool = False
+    stated: bool = False
     inverted: bool = False
     name: str = ""
     type: Any = None
@@ -126,9 +129,11 @@ class Setting:
             return text
         if item in (int, float):
             try:
-                return self.check(item(text))
+                number = item(text)
             except ValueError:
-                raise InputError(f"{self.flag} {text!r} is not {self._wanted()}") from None
+                several = "; it takes one here" if "," in text or ":" in text else ""
+                raise InputError(f"{self.flag} {text!r} is not {self._wanted()}{several}") from None
+            return self.check(number)
         return text
 
     def _range(self, part: str) -> list[int]:

@@ -14,15 +14,22 @@ __all__ = ["interruptible"]
 
 @contextlib.contextmanager
 def interruptible(monitor: Monitor) -> Iterator[None]:
-    """Turn the first Ctrl-C into a request to stop with the best plan; a second one raises KeyboardInterrupt."""
-    if threading.current_thread() is not threading.main_thread():
+    """Turn the first Ctrl-C into a request to stop with the best plan; a second one raises KeyboardInterrupt.
+
+    Asked to stop is the whole run that ``monitor`` may be a part of.
+    """
+    # A handler that is not Python could not be put back.
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         yield
         return
+    run = monitor
+    while run.whole is not None:
+        run = run.whole
 
     def handler(number: int, frame: object) -> None:
-        if monitor.interrupted:
+        if run.interrupted:
             raise KeyboardInterrupt
-        monitor.interrupt()
+        run.interrupt()
 
     try:
         previous = signal.signal(signal.SIGINT, handler)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = [
     "OPTIMALITY_GAP",
@@ -13,6 +13,7 @@ __all__ = [
     "Event",
     "Progress",
     "Result",
+    "Row",
     "Statistics",
     "Status",
     "StopReason",
@@ -115,6 +116,11 @@ class HasObjective(Protocol):
         """Whether the plan satisfies every constraint."""
         ...
 
+    @property
+    def violations(self) -> Sequence[str]:
+        """What of them it does not satisfy, each as a sentence."""
+        ...
+
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
@@ -164,3 +170,35 @@ class Result(Generic[ProblemT, PlanT, EvaluationT]):
     def gap(self) -> float | None:
         """(objective − bound) / objective."""
         return relative_gap(self.objective, None if self.bound is None else self.bound.value)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A plan from anywhere beside that of a run: a baseline's, an expert's, a neighbour's.
+
+    Attributes
+    ----------
+    name, summary
+        Who made it, and what that does and ignores.
+    plan, evaluation
+        Its plan and what it is worth, feasible or not; None if it made none.
+    runtime_s
+        Wall time.
+    note
+        Why there is no plan, or the first thing wrong with it.
+    interrupted
+        Whether Ctrl-C came while it was made; further ones were left out then.
+    """
+
+    name: str
+    summary: str
+    plan: Any = None
+    evaluation: Any = None
+    runtime_s: float = 0.0
+    note: str = ""
+    interrupted: bool = False
+
+    @property
+    def feasible(self) -> bool:
+        """Whether there is a plan that keeps every limit."""
+        return self.evaluation is not None and bool(self.evaluation.feasible)

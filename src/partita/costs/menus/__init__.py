@@ -6,6 +6,5 @@ docs/menus.md says how splits are found and what every number means.
 from __future__ import annotations
 
 from partita.costs.menus.entries import Collective, LayerMenu, MenuEntry
-from partita.problems.hybrid.from_model import LayerMenus, hybrid_problem, layer_menus, model_flops
 
-__all__ = ["Collective", "LayerMenu", "LayerMenus", "MenuEntry", "hybrid_problem", "layer_menus", "model_flops"]
+__all__ = ["Collective", "LayerMenu", "MenuEntry"]

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from partita.problems.kind import SearchOptions
+from typing import Annotated, Any, Literal
 
-__all__ = ["Options"]
+import msgspec
+
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.kind import SearchOptions
+from partita.problems.settings import setting
+
+__all__ = ["Aim", "Changes", "Options", "Pricing", "change"]
+
+#: What a plan is chosen for: the objective, an endless row of microbatches, or one synchronous step with its bubble.
+Aim = Literal["steady", "step"]
 
 
 class Options(SearchOptions, frozen=True, kw_only=True):
@@ -18,3 +27,76 @@ class Options(SearchOptions, frozen=True, kw_only=True):
     """
 
     machine_devices: int | None = None
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be changed of a stated problem."""
+
+    devices: Annotated[
+        int | None, setting("Number of accelerators.", metavar="N", least=1, group="problem", stated=True)
+    ] = None
+    memory: Annotated[
+        float | None, setting("Bytes per accelerator, or inf.", metavar="BYTES", least=0, group="problem")
+    ] = None
+    microbatches: Annotated[
+        int | None, setting("Microbatches of the batch.", metavar="N", least=1, group="problem", stated=True)
+    ] = None
+    weight_sync_per_batch: Annotated[
+        bool,
+        setting("Replicas synchronise weights once per batch, not per microbatch.", group="problem", stated=True),
+    ] = False
+
+
+class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a model on a cluster becomes a problem; ``pricing.hybrid_problem`` says what each means.
+
+    Attributes
+    ----------
+    master_weights, offload, name
+        As for ``pricing.hybrid_problem``; in Python only.
+    """
+
+    microbatches: Annotated[
+        tuple[int, ...],
+        setting(
+            "Of the whole batch; 4 per device if not given. Of several the best is chosen.",
+            metavar="N|N,N,…|LOW:HIGH[:STEP]",
+            least=1,
+            counts=True,
+            group="training",
+        ),
+    ] = ()
+    minimise: Annotated[
+        Aim,
+        setting("Time per sample of an endless row of microbatches, with proof, or of a step with its bubble."),
+    ] = "steady"
+    optimizer: Annotated[str, setting("Training: its state.", metavar="NAME", group="training")] = "adam"
+    optimizer_dtype: Annotated[str, setting("Of its state.", metavar="NAME", group="training")] = "float32"
+    zero1: Annotated[bool, setting("Replicas share out the optimizer's states.")] = False
+    sequence_parallel: Annotated[bool, setting("Tensor-parallel groups do not share out tokens.", inverted=True)] = True
+    tensor_parallel_degrees: Annotated[
+        tuple[int, ...], setting("1, 2, 4, … up to a machine's devices if not given.", metavar="T,T,…", least=1)
+    ] = ()
+    recompute_options: Annotated[
+        tuple[Literal["none", "selective", "full"], ...],
+        setting("What layers may recompute; none,selective,full if not given.", metavar="NAME,…"),
+    ] = ()
+    costs: Annotated[Any, setting("Measured times.", metavar="TABLE", group="model")] = None
+    master_weights: bool | None = None
+    offload: Any = None
+    name: str | None = None
+
+
+def change(problem: HybridProblem, changes: Changes) -> HybridProblem:
+    """The problem with the changes that are stated.
+
+    Raises
+    ------
+    InputError
+        If the problem cannot be changed so.
+    """
+    fields: dict[str, Any] = {"devices": changes.devices, "microbatches": changes.microbatches}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if changes.weight_sync_per_batch:
+        fields["weight_sync_per_batch"] = True
+    return problem.replace(memory_bytes=changes.memory, **fields)

@@ -22,15 +22,13 @@ not overlapped. So a step takes at least N times the objective, and in the limit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from partita.errors import InputError
 from partita.problems.hybrid.evaluate import HybridEvaluation
-from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 
-__all__ = ["StepTime", "step_time"]
+__all__ = ["StepTime", "step_time", "update_time"]
 
 
 @dataclass(frozen=True)
@@ -73,25 +71,14 @@ class StepTime:
         return max(0.0, self.step - self.update - self.steady) / self.step if self.step > 0 else 0.0
 
 
-def step_time(
-    problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, update: Sequence[float] = ()
-) -> StepTime:
+def step_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> StepTime:
     """The time of one step of ``problem.microbatches`` microbatches; the module says what is counted.
 
     Parameters
     ----------
     problem, plan, evaluation
         A plan and what it is worth; it need not be feasible.
-    update
-        Time of the optimizer's step for each stage; nothing where it is not known.
-
-    Raises
-    ------
-    InputError
-        If ``update`` is neither empty nor as long as the row of stages.
     """
-    if update and len(update) != len(plan.stages):
-        raise InputError(f"update has {len(update)} times, the plan {len(plan.stages)} stages; give one for each")
     batch = problem.microbatches
     # Links between machines are passed like stages: (time of one microbatch, microbatches of each in turn).
     turns: list[tuple[float, int]] = []
@@ -115,6 +102,13 @@ def step_time(
         microbatches=batch,
         pipeline=sum(turn for turn, _ in turns) + max((count - 1) * turn for turn, count in turns),
         weight_sync=max(sync.values(), default=0.0),
-        update=max(update, default=0.0),
+        update=max((update_time(problem, stage) for stage in plan.stages), default=0.0),
         steady=batch * evaluation.objective,
     )
+
+
+def update_time(problem: HybridProblem, stage: HybridStage) -> float:
+    """Time of the optimizer's step on each device of a stage: of all replicas alike, or each its share."""
+    held = set(stage.operators)
+    whole = sum(layer.update_times.get(stage.tensor_parallel, 0.0) for layer in problem.layers if layer.id in held)
+    return whole / stage.data_parallel if problem.update_shared else whole

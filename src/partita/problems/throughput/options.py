@@ -2,22 +2,122 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
+
+import msgspec
 
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
 from partita.problems.throughput.plan import Contiguity
+from partita.problems.throughput.problem import Communication, ThroughputProblem, WorkingMemory
+from partita.problems.throughput.variants import reload_at, split_evenly
 
-__all__ = ["Options"]
+__all__ = ["Changes", "Options", "Pricing", "change"]
 
 
 class Options(SearchOptions, frozen=True, kw_only=True):
-    """What a search may use.
+    """What a search may use."""
+
+    contiguity: Annotated[Contiguity, setting("acyclic: stages in a row; free: any assignment.", group="search")] = (
+        "acyclic"
+    )
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be changed of a stated problem, and, but for what a cluster says, of one made from a model."""
+
+    devices: Annotated[
+        int | None, setting("Number of accelerators.", metavar="N", least=0, group="problem", stated=True)
+    ] = None
+    cpus: Annotated[int | None, setting("Number of CPUs.", metavar="L", least=0, group="problem", stated=True)] = None
+    memory: Annotated[
+        float | None, setting("Bytes per accelerator, or inf.", metavar="BYTES", least=0, group="problem")
+    ] = None
+    microbatches: Annotated[
+        int | None, setting("Microbatches of the batch.", metavar="N", least=1, group="problem", stated=True)
+    ] = None
+    schedule: Annotated[
+        Literal["1f1b", "gpipe"] | None,
+        setting("gpipe adds the largest forward and the largest backward load.", group="problem", stated=True),
+    ] = None
+    communication: Annotated[
+        Communication | None, setting("work + transfers, max(work, transfers), or max(work, in, out).")
+    ] = None
+    max_replicas: Annotated[int | None, setting("Most devices that share a stage.", metavar="R", least=1)] = None
+    weight_sync_per_batch: Annotated[
+        bool, setting("Replicas synchronise weights once per batch, not per microbatch.", group="problem")
+    ] = False
+    groups: Annotated[int | None, setting("Devices in G groups behind slower links.", metavar="G", least=1)] = None
+    group_bandwidth: Annotated[
+        float,
+        setting("With --groups: of a group's link, relative to an accelerator's.", metavar="X", above=0),
+    ] = 0.1
+    streaming: Annotated[bool, setting("Memory over the limit is allowed, and fetched for each sample.")] = False
+    working_memory: Annotated[
+        WorkingMemory | None,
+        setting("With --streaming: the largest workspace, or the peak of the order in which operators run."),
+    ] = None
+    reload_bandwidth: Annotated[
+        float | None,
+        setting("With --streaming; the file's or the link's if not given.", metavar="BYTES_PER_S", above=0),
+    ] = None
+
+
+class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a model on a cluster becomes a problem; ``pricing.price`` says what each means.
 
     Attributes
     ----------
-    contiguity
-        The splits to search.
+    master_weights, name
+        As for ``pricing.price``; in Python only.
     """
 
-    contiguity: Annotated[Contiguity, setting("acyclic: stages in a row; free: any assignment.")] = "acyclic"
+    microbatches: Annotated[
+        int | None,
+        setting("Microbatches of the batch; 1, or 4 per device for training.", metavar="N", least=1, group="training"),
+    ] = None
+    schedule: Annotated[Literal["1f1b", "gpipe"], setting("Of the microbatches.", group="training")] = "1f1b"
+    optimizer: Annotated[str, setting("Training: its state.", metavar="NAME", group="training")] = "adam"
+    optimizer_dtype: Annotated[str, setting("Of its state.", metavar="NAME", group="training")] = "float32"
+    recompute: Annotated[
+        bool, setting("Keep only what enters a stage, and run its forward part again.", group="training")
+    ] = False
+    tied: Annotated[
+        Literal["copy", "together"],
+        setting("Tied parameters: a copy on each device that reads them, or their readers on one device."),
+    ] = "copy"
+    costs: Annotated[Any, setting("Measured times.", metavar="TABLE", group="model")] = None
+    hierarchy: Annotated[bool, setting("Machines are groups: fast links inside, the network between.")] = False
+    working_memory: Annotated[WorkingMemory, setting("As for problems.")] = "largest"
+    master_weights: bool | None = None
+    name: str | None = None
+
+
+def change(problem: ThroughputProblem, changes: Changes) -> ThroughputProblem:
+    """The problem with the changes that are stated.
+
+    Raises
+    ------
+    InputError
+        If the problem cannot be changed so.
+    """
+    fields: dict[str, Any] = {
+        name: value
+        for name in ("communication", "max_replicas", "working_memory")
+        if (value := getattr(changes, name)) is not None
+    }
+    schedule = {
+        name: value
+        for name, value in (("microbatches", changes.microbatches), ("name", changes.schedule))
+        if value is not None
+    }
+    if schedule:
+        fields["schedule"] = msgspec.structs.replace(problem.schedule, **schedule)
+    fields |= {name: True for name in ("streaming", "weight_sync_per_batch") if getattr(changes, name)}
+    if fields or not (changes.devices is changes.cpus is changes.memory is None):
+        problem = problem.replace(
+            accelerators=changes.devices, cpus=changes.cpus, memory_bytes=changes.memory, **fields
+        )
+    if changes.reload_bandwidth is not None:
+        problem = reload_at(problem, changes.reload_bandwidth)
+    return problem if changes.groups is None else split_evenly(problem, changes.groups, changes.group_bandwidth)

@@ -10,7 +10,7 @@ import msgspec
 from partita.errors import InputError
 from partita.problems.throughput.problem import DeviceGroup, ThroughputProblem
 
-__all__ = ["ALL_VARIANTS", "Variant", "reload_at", "refuse_variants", "split_evenly", "variants_of"]
+__all__ = ["ALL_VARIANTS", "Variant", "refuse_variants", "reload_at", "scale_bandwidth", "split_evenly", "variants_of"]
 
 #: Seconds per time unit.
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
@@ -91,6 +91,26 @@ def split_evenly(problem: ThroughputProblem, groups: int, bandwidth: float) -> T
             for number in range(groups)
         )
     )
+
+
+def scale_bandwidth(problem: ThroughputProblem, factor: float) -> ThroughputProblem:
+    """The problem with every bandwidth times ``factor``; the fixed time per transfer stays."""
+    if factor == 1.0:
+        return problem
+    kinds = tuple(
+        msgspec.structs.replace(
+            kind,
+            transfer_time_per_unit=kind.transfer_time_per_unit / factor,
+            sync_time_per_byte=kind.sync_time_per_byte / factor,
+            reload_time_per_byte=kind.reload_time_per_byte / factor,
+        )
+        for kind in problem.kinds
+    )
+    groups = tuple(
+        msgspec.structs.replace(group, transfer_time_per_unit=group.transfer_time_per_unit / factor)
+        for group in problem.groups
+    )
+    return problem.replace(kinds=kinds, groups=groups)
 
 
 def reload_at(problem: ThroughputProblem, bytes_per_s: float) -> ThroughputProblem:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rich import box
 from rich.table import Table
 
 from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
+from partita.tables.text import new_table
 from partita.units import format_bytes, format_time
 
 __all__ = ["hybrid_table", "link_table", "slowest_stage"]
@@ -26,7 +26,7 @@ def link_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvalu
     if problem.hierarchy is None:
         return None
     title = f"Links between machines: {plan.machines} of {problem.machines} machines"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = new_table(title)
     for column in ("group", "machines", "stages", "transfer", "weight sync", "per sample"):
         table.add_column(column, justify="right", no_wrap=True)
     binds = slowest_stage(evaluation) is None
@@ -48,7 +48,7 @@ def link_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvalu
 def hybrid_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Table:
     """One row per stage: layers, degrees, how often each configuration is chosen, time and memory."""
     title = f"Stages: {plan.devices} of {problem.devices} devices, {plan.microbatches} microbatches in flight"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = new_table(title)
     columns = ["#", "layers", "data", "tensor"]
     if problem.hierarchy is not None:
         columns.append("machines")

@@ -256,7 +256,7 @@ class ChargeBound(HierarchyMember):
         """Targets between the bound and the best value; without one, ever larger steps above the bound first."""
         began = time.perf_counter()
         uniform = knowledge.uniform
-        knowledge.raise_bound(simple_bound(uniform), self.name)
+        knowledge.prove(simple_bound(uniform), self.name)
         if uniform.items < 2 or uniform.devices < 2:
             return
 
@@ -274,7 +274,7 @@ class ChargeBound(HierarchyMember):
             if charges.settle(state):
                 known = state
             else:
-                knowledge.raise_bound(state.target, self.name)
+                knowledge.refute(state.target, self.name)
 
     def _upper(self, charges: Charges, knowledge: Knowledge, stop: Callable[[], bool]) -> State | None:
         """A target to go down from: the best value known, or else the first above the bound that is not refuted."""
@@ -284,7 +284,7 @@ class ChargeBound(HierarchyMember):
             if charges.settle(state):
                 knowledge.charged = state.charged()
                 return state
-            knowledge.raise_bound(state.target, self.name)
+            knowledge.refute(state.target, self.name)
             return None
         step = FIRST_STEP
         while not stop() and knowledge.bound > 0:
@@ -292,6 +292,6 @@ class ChargeBound(HierarchyMember):
             if charges.settle(state):
                 knowledge.charged = state.charged()
                 return state
-            knowledge.raise_bound(state.target, self.name)
+            knowledge.refute(state.target, self.name)
             step *= 2
         return None

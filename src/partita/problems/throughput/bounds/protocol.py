@@ -52,7 +52,7 @@ class HierarchyBound(BoundMethod, Protocol):
     """A bound on the uniform relaxation that reads and adds to what the others know."""
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
-        """Raise the bound of ``knowledge`` with ``raise_bound(value, self.name)`` as far as this method can.
+        """Raise the bound of ``knowledge`` with ``prove(value, self.name)`` as far as this method can.
 
         Parameters
         ----------
@@ -91,10 +91,20 @@ class HierarchyMember:
         return 1.0
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
-        """What this member proves by itself; infinite if an operator can run nowhere."""
-        knowledge = Knowledge(uniform(problem, free=self.scope == "free"), stop=lambda: monitor.stopping)
+        """What this member proves by itself; infinite if an operator can run nowhere.
+
+        Raises
+        ------
+        SolverCrashError
+            If the backends that it needs crash.
+        """
+        knowledge = Knowledge(
+            uniform(problem, free=self.scope == "free"),
+            stop=lambda: monitor.stopping,
+            on_note=lambda note: monitor.report(note=note),
+        )
         if knowledge.uniform.runs:
             self.improve(knowledge, None if monitor.time_limit_s is None else monitor.remaining_s)
         else:
-            knowledge.raise_bound(float("inf"), self.name)
+            knowledge.prove(float("inf"), self.name)
         return Bound(knowledge.bound, self.name, self.scope, monitor.elapsed_s)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from partita.documents.document import read_bytes
 from partita.errors import FormatError, InputError
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 
@@ -238,7 +237,7 @@ def _read_output(reader: _Reader) -> float:
 
 
 def read_cost_graph(
-    path: str | Path, *, devices: int = DEFAULT_DEVICES, scale_communication: float = 1.0
+    data: bytes, path: str | Path, *, devices: int = DEFAULT_DEVICES, scale_communication: float = 1.0
 ) -> ThroughputProblem:
     """Read a CostGraphDef as a throughput problem on identical devices without memory limit.
 
@@ -248,8 +247,8 @@ def read_cost_graph(
 
     Parameters
     ----------
-    path
-        The file.
+    data, path
+        The file's content, and its name for messages.
     devices
         Number of devices, which the format does not state.
     scale_communication
@@ -261,12 +260,12 @@ def read_cost_graph(
     FormatError
         If the file is malformed; the message names the line and the field.
     InputError
-        If the file cannot be read, or the problem is invalid.
+        If the problem is invalid.
     """
     if not 0 <= scale_communication < float("inf"):
         raise InputError(f"the communication scale is {scale_communication}; it must be finite and not negative")
     try:
-        text = read_bytes(path).decode()
+        text = data.decode()
     except UnicodeDecodeError as error:
         raise FormatError(
             f"{path} is not text: {error.reason} at byte {error.start}; convert it to text form"

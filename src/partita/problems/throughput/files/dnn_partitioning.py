@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from partita.documents.document import decode, read_bytes
+from partita.documents.document import decode
 from partita.errors import FormatError, InputError
 from partita.problems.throughput.evaluate import Evaluation
 from partita.problems.throughput.plan import Plan, Stage
@@ -63,13 +63,13 @@ class _Split(msgspec.Struct):
     maxLoad: float | None = None
 
 
-def read_throughput(path: str | Path, *, scale_communication: float = 1.0) -> ThroughputProblem:
+def read_throughput(data: bytes, path: str | Path, *, scale_communication: float = 1.0) -> ThroughputProblem:
     """Read a throughput workload.
 
     Parameters
     ----------
-    path
-        The JSON file.
+    data, path
+        The JSON file's content, and its name for messages.
     scale_communication
         Factor on every transfer time. The published layer files give seconds where milliseconds are meant: 1000 there.
 
@@ -78,9 +78,9 @@ def read_throughput(path: str | Path, *, scale_communication: float = 1.0) -> Th
     FormatError
         If the file is malformed; the message names the file, the object and the value.
     InputError
-        If the file cannot be read, or the problem is invalid.
+        If the problem is invalid.
     """
-    document = decode(read_bytes(path), _Document, path)
+    document = decode(data, _Document, path)
     if not (math.isfinite(scale_communication) and scale_communication >= 0):
         raise InputError(f"the communication scale is {scale_communication}; it must be finite and not negative")
     ids: set[int] = set()
@@ -182,7 +182,7 @@ def _plausibility(problem: ThroughputProblem) -> tuple[str, ...]:
     return ()
 
 
-def read_split(path: str | Path, problem: ThroughputProblem, data: bytes | None = None) -> Plan:
+def read_split(data: bytes, path: str | Path, problem: ThroughputProblem) -> Plan:
     """Read a split of a problem with one kind of accelerators and at most one of CPUs.
 
     A backward operator that is missing goes with its colocation class, as the published program does.
@@ -194,7 +194,7 @@ def read_split(path: str | Path, problem: ThroughputProblem, data: bytes | None 
     InputError
         If the split has more devices than the problem, or does not cover its operators.
     """
-    split = decode(read_bytes(path) if data is None else data, _Split, path)
+    split = decode(data, _Split, path)
     groups = ((True, split.fpgas), (False, split.cpus))
     operators = {op.id: op for op in problem.operators}
     device_of: dict[int, str] = {}

@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays, anneal, empty_state, reset
 from partita.mip.model import Callbacks, Model
-from partita.mip.solve import available, solve_program
+from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.covering_program import knapsack, representatives
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
-from partita.problems.throughput.free.search import Best, search
+from partita.problems.throughput.free.search import FreeIncumbent, search
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
@@ -57,7 +57,7 @@ class Column:
 class FreeCovering:
     """Finds charges and the bounds that follow, for a target that moves between the bound and the best value."""
 
-    def __init__(self, free: FreeInstance, best: Best, stop: Callable[[], bool], seed: int = 0) -> None:
+    def __init__(self, free: FreeInstance, best: FreeIncumbent, stop: Callable[[], bool], seed: int = 0) -> None:
         self.free = free
         self.best = best
         self.stop = stop
@@ -138,7 +138,7 @@ class FreeCovering:
 
     def _split_columns(self) -> None:
         """The devices of the best split."""
-        _, label = self.best.known()
+        label = self.best.answer
         if label is None:
             return
         state = empty_state(self.free.arrays, 0)
@@ -244,17 +244,14 @@ class FreeCovering:
             # A set below the target shows these charges to be too weak; it will change them.
             return self._done() or (lowest[0] < target and time.monotonic() - began > PATIENCE_S)
 
-        def proven(bound: float) -> None:
+        def bounded(bound: float) -> None:
+            # The program knows no loads above the target.
             self.best.prove(min(bound / program.scale, target), "covering-free")
 
-        calls = Callbacks(
-            stop=enough,
-            on_incumbent=collect,
-            on_bound=proven,
-        )
+        calls = Callbacks(stop=enough, on_incumbent=collect, on_bound=bounded)
         answer = solve_program(program.model, "highs", time_limit_s=EXACT_S, seed=self.seed, gap=2e-7, callbacks=calls)
         self.programs += 1
-        proven(answer.bound)
+        bounded(answer.bound)
 
     def _load(self, kind: int, items: Bools) -> float:
         arrays = self.free.arrays
@@ -273,9 +270,7 @@ class FreeCoveringBound:
 
     def supports(self, problem: ThroughputProblem) -> str | None:
         """What free splits are searched for, where HiGHS is installed."""
-        if not available("highs"):
-            return "it needs highspy; install it with: pip install 'partita[solvers]'"
-        return refusal(problem)
+        return missing("highs") or refusal(problem)
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """The bound; a short annealing gives it something to aim at."""
@@ -285,13 +280,13 @@ class FreeCoveringBound:
         if not math.isfinite(simple.value):
             return Bound(simple.value, self.name, self.scope, monitor.elapsed_s)
         free = free_instance(problem)
-        best = Best(free, Monitor())
-        best.bound = simple.value
+        best = FreeIncumbent(free)
+        best.prove(simple.value, simple.method)
 
         def stop() -> bool:
             return monitor.stopping or best.closed
 
         search(free, best, 0, stop, last_round=6)
-        if best.label is not None:
+        if best.answer is not None:
             FreeCovering(free, best, stop).run()
         return Bound(best.bound, self.name, self.scope, monitor.elapsed_s)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.mip.model import Model
 from partita.problems.throughput.contraction.instance import csr
-from partita.problems.throughput.free.covering_program import add_device, in_units
+from partita.problems.throughput.free.covering_program import add_device, unit_scale
 
 __all__ = ["Assignment", "Part", "assignment", "part"]
 
@@ -23,11 +23,11 @@ class Assignment:
     """A program: ``place[d][v]`` is the variable of item v on device d, ``load`` the largest load times ``scale``."""
 
     model: Model
-    scale: float
     arrays: FreeArrays
     place: list[list[int]]
     load: int
     order: Ints
+    scale: float
 
     def label(self, values: Floats) -> Ints:
         """The split of a solution."""
@@ -82,13 +82,11 @@ def assignment(
     whole_cuts
         Make every variable but the load binary.
     """
-    arrays, scale = in_units(arrays, upper)
-    upper *= scale
-    model = Model()
-    load = model.add_continuous(lower * scale, upper, 1.0)
+    model, scale = Model(), unit_scale(upper)
+    load = model.add_continuous(lower * scale, upper * scale, 1.0)
     devices, n = len(arrays.kind_of), arrays.work.shape[0]
     place = [
-        add_device(model, arrays, int(kind), float(limit), load, upper, whole_cuts=whole_cuts)
+        add_device(model, arrays, int(kind), float(limit), load, upper, scale, whole_cuts=whole_cuts)
         for kind, limit in zip(arrays.kind_of, arrays.limit, strict=True)
     ]
     real = n - 1 if outside else n
@@ -104,7 +102,7 @@ def assignment(
         for number, device in enumerate(np.flatnonzero(arrays.kind_of == kind)):
             for v in order[:number]:
                 model.fix(place[device][v], 0.0)
-    return Assignment(model, scale, arrays, place, load, order)
+    return Assignment(model, arrays, place, load, order, scale)
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from partita.errors import SolverCrashError
 from partita.mip.solve import available
-from partita.problems.throughput.free.annealing import ROUNDS, finish, free_only, start
+from partita.problems.throughput.free.annealing import ROUNDS, free_only, start
 from partita.problems.throughput.free.covering import FreeCovering
 from partita.problems.throughput.free.instance import FreeInstance
 from partita.problems.throughput.free.mip import polish, prove
-from partita.problems.throughput.free.search import Best, search
+from partita.problems.throughput.free.search import FreeIncumbent, search
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.search_run import outcome_of
 from partita.run.monitor import Monitor
 
 __all__ = ["Free"]
@@ -39,72 +42,77 @@ class Free:
     name = "free"
     summary = "annealing with polishing by MIP; proofs by charges and MIP side by side (the default for free splits)"
 
+    def __init__(self, contiguous: Solver) -> None:
+        """A solver of acyclic splits, which are free ones, too, gives a first one."""
+        self.contiguous = contiguous
+
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Free splits whose memory does not depend on a stage's position."""
         return free_only(problem, options)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Until the bound meets the value, or told to stop; without MIP packages for a fixed number of rounds."""
-        free, best, hopeless = start(problem, monitor)
-        if hopeless:
-            return finish(free, best, infeasible=True)
-        run = _Run(free, best, options, monitor)
-        run.go()
-        monitor.statistics.counters.update(run.counters)
-        return finish(free, best, infeasible=run.infeasible)
+        free, best = start(problem, monitor)
+        if not best.infeasible:
+            _Run(free, best, options, monitor, self.contiguous).go()
+            monitor.statistics.counters.update(best.counters)
+        return outcome_of(best, free.plan)
 
 
 class _Run:
     """What the two threads share."""
 
-    def __init__(self, free: FreeInstance, best: Best, options: Options, monitor: Monitor) -> None:
+    def __init__(
+        self, free: FreeInstance, best: FreeIncumbent, options: Options, monitor: Monitor, contiguous: Solver
+    ) -> None:
         self.free = free
+        self.contiguous = contiguous
         self.best = best
         self.options = options
         self.monitor = monitor
-        self.infeasible = False
         self.proof_over = threading.Event()
-        self.counters: dict[str, float] = {}
+        self.failed = False
+        #: Those that have not crashed.
+        self.backends = [name for name in ("highs", "cpsat", "scip") if available(name)]
 
     def stop(self) -> bool:
-        return self.monitor.stopping or self.best.closed or self.infeasible
+        return self.monitor.stopping or self.best.closed or self.failed
 
     def go(self) -> None:
-        backends = [name for name in ("highs", "cpsat", "scip") if available(name)]
         self._contiguous()
         trials = search(self.free, self.best, self.options.seed, self._soon(), last_round=FIRST_ROUNDS)
-        self.counters["annealing_trials"] = float(trials)
+        self.best.counters["annealing_trials"] = float(trials)
         if self.stop():
             return
-        if not backends:
+        if not self.backends:
             last = None if self.monitor.time_limit_s is not None else ROUNDS
-            self.counters["annealing_trials"] += search(
+            self.best.counters["annealing_trials"] += search(
                 self.free, self.best, self.options.seed + 1, self.stop, first_round=FIRST_ROUNDS, last_round=last
             )
             return
         if self.options.threads == 1:
             # Without a second thread the search gets its share first.
-            self._improve(backends, self._until(0.3))
-            self._prove(backends)
+            self._improve(self._until(0.3))
+            self._prove()
             return
         with ThreadPoolExecutor(1) as pool:
-            proof = pool.submit(self._prove, backends)
+            proof = pool.submit(self._prove)
             try:
-                self._improve(backends, self._over)
-            finally:
-                proof.result()
+                self._improve(self._over)
+            except BaseException:
+                self.failed = True
+                raise
+            proof.result()
 
     def _contiguous(self) -> None:
         """Start from a contiguous split, which is a free one too, where a short search finds any."""
-        from partita.problems.throughput.solvers.slicing import Slicing
-
         options = Options(contiguity="acyclic", seed=self.options.seed, threads=1)
-        solver = Slicing()
+        solver = self.contiguous
         if self.free.items < 2 or solver.supports(self.free.problem, options) is not None:
             return
         plan = solver.solve(self.free.problem, options, Monitor(min(SLICING_S, 0.1 * self.monitor.remaining_s))).plan
         if plan is not None:
-            self.best.offer(self.free.label(plan), "slicing")
+            self.best.take(self.free.label(plan), "slicing")
 
     def _soon(self) -> Callable[[], bool]:
         """The first search gets at most an eighth of the time."""
@@ -122,12 +130,21 @@ class _Run:
     def _over(self) -> bool:
         return self.stop() or self.proof_over.is_set()
 
-    def _improve(self, backends: list[str], stop: Callable[[], bool]) -> None:
+    @contextlib.contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """A part of the run that a backend takes with it if it crashes; the rest goes on without that backend."""
+        try:
+            yield
+        except SolverCrashError as error:
+            self.monitor.report(note=f"{error}; the run goes on without it")
+            self.backends = [name for name in self.backends if name != error.backend]
+
+    def _improve(self, stop: Callable[[], bool]) -> None:
         """Anneal and polish in turn."""
         rng = np.random.default_rng(self.options.seed)
         number, turn = FIRST_ROUNDS, 0
         while not stop():
-            self.counters["annealing_trials"] += search(
+            self.best.counters["annealing_trials"] += search(
                 self.free,
                 self.best,
                 self.options.seed + 7919 * (turn + 1),
@@ -136,36 +153,40 @@ class _Run:
                 last_round=number + NEXT_ROUNDS,
             )
             number += NEXT_ROUNDS
-            if self.best.label is not None and not stop():
-                backend = backends[turn % min(2, len(backends))]
-                polish(self.free, self.best, backend, stop, rng, size=2 + turn // 2 % 2, time_s=POLISH_S)
+            first = self.backends[:2]
+            if first and self.best.answer is not None and not stop():
+                with self._surviving():
+                    backend = first[turn % len(first)]
+                    polish(self.free, self.best, backend, stop, rng, size=2 + turn // 2 % 2, time_s=POLISH_S)
             turn += 1
 
-    def _prove(self, backends: list[str]) -> None:
+    def _prove(self) -> None:
         try:
-            self._proofs(backends)
+            self._proofs()
         finally:
             self.proof_over.set()
 
-    def _proofs(self, backends: list[str]) -> None:
+    def _proofs(self) -> None:
         best = self.best
-        seed = self.options.seed
-        if self.free.items * len(self.free.devices) <= SMALL or best.label is None:
-            backend = "highs" if "highs" in backends else backends[0]
-            time_s = self.monitor.remaining_s if best.label is None else min(5.0, 0.3 * self.monitor.remaining_s)
-            self.infeasible = prove(self.free, best, backend, self.stop, time_s=time_s, threads=1, seed=seed)
-        if not self.stop() and "highs" in backends and best.label is not None and not self._cheap():
-            charge = FreeCovering(self.free, best, self.stop, seed)
-            charge.run()
-            self.counters["charge_rounds"] = float(charge.rounds)
-            self.counters["charge_programs"] = float(charge.programs)
-        if self.stop():
-            return
+        if self.free.items * len(self.free.devices) <= SMALL or best.answer is None:
+            time_s = self.monitor.remaining_s if best.answer is None else min(5.0, 0.3 * self.monitor.remaining_s)
+            self._whole(("highs", "cpsat", "scip"), time_s)
+        if not self.stop() and "highs" in self.backends and best.answer is not None and not self._cheap():
+            charge = FreeCovering(self.free, best, self.stop, self.options.seed)
+            with self._surviving():
+                charge.run()
+            self.best.counters["charge_rounds"] = float(charge.rounds)
+            self.best.counters["charge_programs"] = float(charge.programs)
         # Transfers that cost next to nothing leave a number problem, which CP-SAT handles best.
-        backend = next(name for name in ("cpsat", "highs", "scip") if name in backends)
-        self.infeasible = prove(
-            self.free, best, backend, self.stop, time_s=self.monitor.remaining_s, threads=1, seed=seed
-        )
+        self._whole(("cpsat", "highs", "scip"), self.monitor.remaining_s)
+
+    def _whole(self, order: Sequence[str], time_s: float) -> None:
+        """The whole program by the first backend of an order, or by the next where that crashes."""
+        for backend in order:
+            if backend in self.backends and not self.stop():
+                with self._surviving():
+                    prove(self.free, self.best, backend, self.stop, time_s=time_s, threads=1, seed=self.options.seed)
+                    return
 
     def _cheap(self) -> bool:
         """Whether transfers matter so little that charges have nothing to add to what capacity counts."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.tables.text import module_ranges
 
-__all__ = ["StageModules", "module_ranges", "shortened", "stage_modules"]
+__all__ = ["StageModules", "shortened", "stage_modules"]
 
 
 @dataclass(frozen=True)
@@ -77,32 +78,6 @@ def _walk(node: _Node, order: Sequence[int], found: list[tuple[list[tuple[int, s
 
 
 _TAIL = re.compile(r"^(.*?)(\d+)$")
-
-
-def module_ranges(names: Sequence[str]) -> list[str]:
-    """Shorten runs of numbered siblings: ``h.0, h.1, h.2`` becomes ``h.0-2``."""
-    result: list[str] = []
-    start = last = -1
-    prefix = ""
-
-    def flush() -> None:
-        if start >= 0:
-            result.append(f"{prefix}{start}" if start == last else f"{prefix}{start}-{last}")
-
-    for name in names:
-        match = _TAIL.match(name)
-        if match and start >= 0 and match[1] == prefix and int(match[2]) == last + 1:
-            last += 1
-            continue
-        flush()
-        if match:
-            prefix, start = match[1], int(match[2])
-            last = start
-        else:
-            start = -1
-            result.append(name)
-    flush()
-    return result
 
 
 def shortened(entry: StageModules) -> list[str]:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from rich import box
 from rich.table import Table
 
 from partita.problems.throughput.evaluate import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.report.modules import StageModules, shortened
-from partita.problems.throughput.sample_latency import pipeline_of
+from partita.tables.text import new_table
 from partita.units import format_bytes, format_time
 
-if TYPE_CHECKING:
-    from partita.conductor.comparison import Comparison
-    from partita.conductor.pipeline import ThroughputResult
-
-__all__ = ["comparison_table", "memory_table", "stage_table"]
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+__all__ = ["memory_table", "stage_table"]
 
 
 def stage_table(
@@ -30,7 +20,7 @@ def stage_table(
 ) -> Table:
     """One row per stage: device, modules, operators, compute, communication, load."""
     unit = problem.unit
-    table = _table("Stages")
+    table = new_table("Stages")
     table.add_column("#", justify="right")
     table.add_column("device", no_wrap=True)
     named = any(entry.complete or entry.partial for entry in modules)
@@ -57,7 +47,7 @@ def memory_table(evaluation: Evaluation) -> Table:
     """One row per stage: where its memory goes, and the limit."""
     parts = ("operators", "weights", "gradients", "optimizer", "activations", "workspace")
     shown = [part for part in parts if any(getattr(stage.memory, part) for stage in evaluation.stages)]
-    table = _table("Memory per device")
+    table = new_table("Memory per device")
     table.add_column("#", justify="right")
     table.add_column("device", no_wrap=True)
     for part in shown:
@@ -71,26 +61,4 @@ def memory_table(evaluation: Evaluation) -> Table:
         if any(other.in_flight > 1 for other in evaluation.stages):
             cells.append(str(stage.in_flight))
         table.add_row(*cells, format_bytes(stage.memory.total), format_bytes(stage.memory.limit))
-    return table
-
-
-def comparison_table(problem: ThroughputProblem, result: ThroughputResult, rows: Sequence[Comparison]) -> Table:
-    """The plan and the baselines, judged by one evaluator; latency is that of one sample through the full pipeline."""
-    table = _table("Compared with")
-    table.add_column("split", no_wrap=True)
-    for column in ("objective", "against the plan", "latency"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("what it does", overflow="fold", ratio=1)
-    objective = result.objective
-    if result.plan is not None and result.evaluation is not None and objective is not None:
-        latency = format_time(pipeline_of(problem, result.plan, result.evaluation).latency, problem.unit)
-        table.add_row("partita", format_time(objective, problem.unit), "", latency, "", style="bold")
-    for row in rows:
-        if row.evaluation is None:
-            table.add_row(row.name, "—", "", "", row.note)
-            continue
-        ratio = f"{row.evaluation.objective / objective - 1:+.1%} time" if objective else ""
-        latency = "" if row.pipeline is None else format_time(row.pipeline.latency, problem.unit)
-        text = row.summary if row.evaluation.feasible else f"does not work: {row.note}"
-        table.add_row(row.name, format_time(row.evaluation.objective, problem.unit), ratio, latency, text)
     return table

@@ -9,9 +9,9 @@ has placed no more stages, so where memory depends on the number of later stages
 and a pin that is surely outside (in I, excluded, or after an excluded item) only grows; above T no completion is
 feasible.
 
-*Capacity.* See ``weights``: the remaining items and the nets that surely cross must fit on the remaining devices.
-Memory likewise: Σ bytes of what remains, each item once, at the microbatches of the next stage, which later ones
-(placed further from the outputs) never undercut.
+*Capacity.* See ``remaining_capacity``: the remaining items and the nets that surely cross must fit on the remaining
+devices. Memory likewise: Σ bytes of what remains, each item once, at the microbatches of the next stage, which later
+ones (placed further from the outputs) never undercut.
 
 *Charged work.* With one kind of device, the weights may be the charged work of the bounds, which holds at all targets
 up to that of ``Charged``: a stage of a split with loads up to T has Σ charge + Σ cost of its cut nets that are not
@@ -43,8 +43,9 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.kernels.throughput.arrays import Floats, Longs
-from partita.problems.throughput.solvers.prepared import Prepared, Split
-from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity, least_bytes
+from partita.problems.throughput.solvers.plain_view import PlainView
+from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
+from partita.problems.throughput.solvers.view import Limits, Placed, Split
 
 __all__ = ["FULL", "ChargedItems", "Decision", "Searcher"]
 
@@ -86,8 +87,8 @@ class Searcher:
 
     Parameters
     ----------
-    prepared
-        The problem.
+    view
+        The problem in one direction.
     top
         No target will be larger.
     cross_limit
@@ -100,50 +101,48 @@ class Searcher:
 
     def __init__(
         self,
-        prepared: Prepared,
+        view: PlainView,
         top: float,
         cross_limit: Floats | None = None,
         max_bytes: float = 1.2e9,
         charged: ChargedItems | None = None,
     ) -> None:
-        self.prepared = prepared
+        self.view = view
         self.top = top
-        self.capacity: Capacity = capacity(prepared.arrays, top)
-        if charged is not None and top <= charged.target and prepared.arrays.work.shape[0] == 1:
-            self.capacity = _with_charge(prepared, self.capacity, charged)
-        kinds = prepared.arrays.work.shape[0]
+        self.capacity: Capacity = capacity(view, top)
+        if charged is not None and top <= charged.target and view.arrays.work.shape[0] == 1:
+            self.capacity = _with_charge(view, self.capacity, charged)
+        kinds = view.arrays.work.shape[0]
         self.cross_limit = np.full(kinds, np.inf) if cross_limit is None else cross_limit
         self.max_bytes = max_bytes
-        self.dominance = dominance_is_safe(prepared)
-        self.sums = _closures(prepared, self.capacity)
-        words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * prepared.items, dtype=np.uint64)
+        self.dominance = dominance_is_safe(view)
+        self.sums = _closures(view, self.capacity)
+        words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * view.items, dtype=np.uint64)
         self.zobrist = words[::2] ^ (words[1::2] << np.uint64(1))
 
 
-def _with_charge(prepared: Prepared, cap: Capacity, charged: ChargedItems) -> Capacity:
+def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capacity:
     """The capacity with charged work as the only weights, if that is more than the work."""
-    a = prepared.arrays
+    a = view.arrays
     # A step back by more than rounding.
-    item = np.maximum(charged.work[prepared.original] * (1 - 1e-9), a.work[0])[None]
+    item = np.maximum(charged.work[view.original] * (1 - 1e-9), a.work[0])[None]
     if float(item.sum()) < (1 + WORTH) * float(a.work.sum()):
         return cap
-    net = np.where(charged.forced[prepared.nets], 0.0, a.net_cost[0])[None]
-    # One device of the one kind has y = 1, so the scale is the number of devices left.
-    scale = np.arange(len(cap.scale), dtype=np.float64)
-    room = np.zeros_like(scale)
-    total = np.append(item.sum(axis=1), 0.0)
-    return replace(cap, item=item, net=net, total=total, choice=np.zeros_like(cap.choice), scale=scale, room=room)
+    net = np.where(charged.forced[view.nets], 0.0, a.net_cost[0])[None]
+    # One device of the one pool has y = 1, so the scale is the number of devices left.
+    scale = np.arange(cap.scale.shape[1], dtype=np.float64)[None]
+    return replace(cap, item=item, net=net, choice=np.zeros_like(cap.choice), scale=scale, bonus=np.zeros_like(scale))
 
 
-def _closures(prepared: Prepared, cap: Capacity) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+def _closures(view: PlainView, cap: Capacity) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Weight and work of what follows, and work of what precedes, every item (lower bounds on large graphs)."""
     from partita.kernels.throughput.closures import chain_sums, closure_sums
 
-    a, n = prepared.arrays, prepared.items
+    a, n = view.arrays, view.items
     work = np.where(np.isfinite(a.work), a.work, 0.0)
     kernel = closure_sums if n <= LARGEST_CLOSURE else chain_sums
     after = np.concatenate([cap.item, work])
-    size = least_bytes(a)
+    size = view.least_bytes
     before = np.concatenate([work, size[None]])
     up, down = np.zeros_like(after), np.zeros_like(before)
     kernel(a.succ_ptr, a.succ, after, False, up)
@@ -152,9 +151,9 @@ def _closures(prepared: Prepared, cap: Capacity) -> tuple[Floats, Floats, Floats
     return up[:rows] * safe, up[rows:] * safe, down * safe, work.sum(axis=1) * (1 + 1e-9), size
 
 
-def dominance_is_safe(prepared: Prepared) -> bool:
+def dominance_is_safe(view: PlainView) -> bool:
     """Without recomputation always; with it only where no memory limit can bind."""
-    a = prepared.arrays
+    a = view.arrays
     if not a.limits[1] or not a.limits[0]:
         return True
     most = float(a.in_flight.max()) * float(a.net_entering.sum())
@@ -171,13 +170,14 @@ class Decision:
 
         self.searcher, self.target = searcher, target
         self.search, self.ideals = search.search, ideals
-        prepared, cap = searcher.prepared, searcher.capacity
-        a = prepared.arrays
-        budget = (target * cap.scale + cap.room) * (1 + 2 * SLACK) + 1e-12 * float(cap.total.max(initial=0.0))
+        view, cap = searcher.view, searcher.capacity
+        a = view.arrays
+        total = np.append(cap.item.sum(axis=1), 0.0)
+        (choice,), (budget,) = cap.choice, cap.budget(Limits(target), 2 * SLACK)
         self.weights = ideals.Weights(
-            cap.item, cap.net, cap.total.copy(), cap.choice, budget, cap.memory * (1 + 1e-12), cap.radix, *searcher.sums
+            cap.item, cap.net, total, choice, budget, cap.memory * (1 + 1e-12), cap.radix, *searcher.sums
         )
-        self.store = new_store(prepared.codes)
+        self.store = new_store(view.codes)
         self.scratch = new_scratch(a, searcher.zobrist, cap.item.shape[0])
         self.limit_bytes = searcher.max_bytes
         self.arrays = a
@@ -199,14 +199,14 @@ class Decision:
         done = int(c[kernel.CURSOR])
         if done == 0:
             return float("inf")
-        levels = self.searcher.prepared.device_count - int(c[kernel.LEVEL])
+        levels = self.searcher.view.device_count - int(c[kernel.LEVEL])
         return self.nodes / done * max(1, int(c[kernel.STATES]) - done) * levels
 
     def run(self, node_limit: int, stop: Longs, halt: Longs | None = None) -> int:
         """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
         from partita.kernels.throughput.search import GROW
 
-        prepared = self.searcher.prepared
+        view = self.searcher.view
         while True:
             status = int(
                 self.search(
@@ -217,9 +217,9 @@ class Decision:
                     self.target * (1 + SLACK),
                     self.searcher.cross_limit,
                     self.searcher.dominance,
-                    prepared.stride,
-                    prepared.digits,
-                    prepared.digit_sum,
+                    view.stride,
+                    view.digits,
+                    view.digit_sum,
                     node_limit,
                     stop,
                     stop if halt is None else halt,
@@ -262,13 +262,13 @@ class Decision:
 
     def split(self) -> Split:
         """The stages of a found split, in search order."""
-        s, kernel, n = self.store, self.ideals, self.searcher.prepared.items
+        s, kernel, n = self.store, self.ideals, self.searcher.view.items
         inside = np.ones(n, dtype=bool)
         stages: Split = []
         state, kind = int(s.counters[kernel.LAST_PARENT]), int(s.counters[kernel.LAST_KIND])
         while state >= 0:
             before = self._bits(int(s.state_ideal[state]))
-            stages.append((kind, np.flatnonzero(inside & ~before).astype(np.int32)))
+            stages.append(Placed(kind, 1, np.flatnonzero(inside & ~before).astype(np.int32)))
             inside = before
             kind = int(s.state_kind[state])
             state = int(s.state_parent[state])
@@ -283,4 +283,4 @@ class Decision:
         words[:first] = np.uint64(0xFFFFFFFFFFFFFFFF)
         words[first : first + length] = s.pool[offset : offset + length]
         bits = np.unpackbits(words.view(np.uint8), bitorder="little")
-        return bits[: self.searcher.prepared.items].astype(bool)
+        return bits[: self.searcher.view.items].astype(bool)

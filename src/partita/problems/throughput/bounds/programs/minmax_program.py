@@ -1,9 +1,10 @@
 """Programs with the largest load as their objective, run so that what they prove is safe to use.
 
-Loads are scaled so that the largest load of interest is ``mip.model.UNIT``. What a backend calls its dual bound is
-lowered by the share ``SLACK``, for what tolerances of reduced costs may have added; then, where all loads are multiples
-of one number, raised to the next multiple. A program that has no solution below a cutoff proves the cutoff itself:
-tolerances only let more solutions in.
+Loads are scaled so that the largest load of interest is ``UNIT``: tolerances of backends are absolute, and become
+relative ones here, of 1e-9 with HiGHS's feasibility tolerance of 1e-6. What a backend calls its dual bound is lowered
+by the share ``SLACK``, for what tolerances of reduced costs may have added; then, where all loads are multiples of one
+number, raised to the next multiple. A program that has no solution below a cutoff proves the cutoff itself: tolerances
+only let more solutions in.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.mip.model import UNIT, Callbacks, Floats, ProgramStatus
+from partita.errors import SolverCrashError
+from partita.mip.model import Callbacks, Floats, ProgramStatus
 from partita.mip.solve import available, solve_program
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.programs.block_rows import Blocks, Expression
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression
 from partita.problems.throughput.bounds.uniform import Uniform
 
-__all__ = ["Program", "below", "granularity", "pool_bound", "race", "remaining", "round_up", "run"]
+__all__ = ["Program", "below", "granularity", "pool_bound", "processors", "race", "remaining", "round_up", "run"]
 
+#: Largest load of interest inside of programs.
+UNIT = 1000.0
 #: Share of a backend's bound that is given up.
 SLACK = 1e-6
 #: Multiples of one number may add up to this many of it: a finer grain is less than what bounds are rounded by.
@@ -95,14 +99,14 @@ class Program:
         ``granularity`` of the loads, 0 for none.
     """
 
-    blocks: Blocks
+    blocks: BlockProgram
     largest: int
     cutoff: float
     scale: float
     grain: float
 
     @classmethod
-    def over(cls, blocks: Blocks, low: float, cutoff: float, grain: float) -> Program:
+    def over(cls, blocks: BlockProgram, low: float, cutoff: float, grain: float) -> Program:
         """A program to minimise the largest load, between a proven bound and a cutoff; no loads yet."""
         scale = UNIT / cutoff if cutoff > 0 else 1.0
         largest = blocks.model.add_continuous(min(low * (1 - 1e-9), cutoff) * scale, cutoff * scale, 1.0)
@@ -185,6 +189,11 @@ def run(
     return proven
 
 
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
 def race(
     program: Program,
     knowledge: Knowledge,
@@ -196,28 +205,45 @@ def race(
     """``run`` by HiGHS, and by SCIP beside it, until one of them is done.
 
     Which of the two gets further differs from graph to graph. HiGHS runs alone where SCIP is not installed, there is
-    only one processor, or the program is so small that it is solved before a second process has started.
+    only one processor or thread, or the program is so small that it is solved before a second process has started. If
+    one of them crashes, the other goes on.
+
+    Raises
+    ------
+    SolverCrashError
+        If none of them is left.
     """
     uniform, ended = knowledge.uniform, threading.Event()
     backends = ["highs"]
-    many = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    if available("scip") and many > 1 and uniform.items * (program.blocks.count - 1) > SMALL:
+    if (
+        available("scip")
+        and min(processors(), knowledge.threads) > 1
+        and uniform.items * (program.blocks.count - 1) > SMALL
+    ):
         backends.append("scip")
     proven = [0.0] * len(backends)
+    crashes: list[SolverCrashError] = []
+    failures: list[BaseException] = []
 
     def go(place: int) -> None:
         began = time.monotonic()
-        proven[place] = run(
-            program,
-            knowledge,
-            backend=backends[place],
-            time_s=time_s,
-            enough=lambda _: ended.is_set(),
-            on_bound=on_bound,
-            on_point=on_point,
-        )
-        on_bound(proven[place])
-        if time.monotonic() - began < time_s:
+        try:
+            proven[place] = run(
+                program,
+                knowledge,
+                backend=backends[place],
+                time_s=time_s,
+                enough=lambda _: ended.is_set(),
+                on_bound=on_bound,
+                on_point=on_point,
+            )
+            on_bound(proven[place])
+        except SolverCrashError as error:
+            crashes.append(error)
+            return
+        except BaseException as error:
+            failures.append(error)
+        if failures or time.monotonic() - began < time_s:
             ended.set()
 
     threads = [threading.Thread(target=go, args=(place,), daemon=True) for place in range(1, len(backends))]
@@ -226,4 +252,8 @@ def race(
     go(0)
     for thread in threads:
         thread.join()
+    if failures or len(crashes) == len(backends):
+        raise [*failures, *crashes][0]
+    for crash in crashes:
+        knowledge.lose(crash, "the other backend went on")
     return max(proven)

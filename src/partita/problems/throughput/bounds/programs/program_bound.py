@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from partita.mip.solve import available
+from partita.mip.solve import available, missing
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.minmax_program import below, granularity, pool_bound, round_up
 from partita.problems.throughput.bounds.programs.order_tables import MOST_ITEMS
@@ -20,9 +20,7 @@ class ProgramMember(HierarchyMember):
 
     def supports(self, problem: ThroughputProblem) -> str | None:
         """Identical devices, a backend, and not too many operators."""
-        reason = super().supports(problem)
-        if reason is None and not available("highs"):
-            return "it needs highspy; install it with: pip install 'partita[solvers]'"
+        reason = super().supports(problem) or missing("highs")
         if reason is None and len(problem.operators) > MOST_ITEMS:
             return f"it is for at most {MOST_ITEMS} operators, and there are {len(problem.operators)}; use `charge`"
         return reason
@@ -31,7 +29,7 @@ class ProgramMember(HierarchyMember):
 def settled(knowledge: Knowledge, name: str) -> bool:
     """Raise the bound to the simple one; whether that leaves nothing for a program to do."""
     uniform = knowledge.uniform
-    knowledge.raise_bound(round_up(simple_bound(uniform), granularity(uniform)), name)
+    knowledge.prove(round_up(simple_bound(uniform), granularity(uniform)), name)
     return (
         not available("highs")
         or pool_bound(uniform) <= 0

@@ -1,0 +1,116 @@
+"""Bound: a problem in, what no plan can beat out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from partita.conductor.judge import judge, proven
+from partita.conductor.solve import check_time_limit, find_solver, options_of
+from partita.errors import InputError, UnsupportedError
+from partita.problems import kind_of
+from partita.problems.kind import Proof
+from partita.run.interrupt import interruptible
+from partita.run.monitor import Monitor
+from partita.run.result import Bound, Status
+
+__all__ = ["bound", "proof"]
+
+
+def bound(problem: Any, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Bound:
+    """A proven lower bound.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    method
+        A bound's name, or a solver's that proves one; None takes all that fit together.
+    time_limit_s
+        Wall time; the bound reached by then is returned.
+
+    Raises
+    ------
+    InputError
+        If there is no such method, or it proves nothing for this problem.
+    """
+    return proof(problem, method, time_limit_s=time_limit_s).best
+
+
+def proof(problem: Any, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Proof:
+    """What a method proves, or all together: the best bound, and the share of each. Parameters as for ``bound``.
+
+    Raises
+    ------
+    InputError
+        As ``bound`` does, or if the problem is infeasible.
+    """
+    kind = kind_of(problem)
+    check_time_limit(time_limit_s)
+    monitor = Monitor(time_limit_s)
+    with interruptible(monitor):
+        if method is not None:
+            found = _by(problem, method, monitor)
+        else:
+            found = kind.prove(problem, monitor) or _one_after_the_other(problem, monitor)
+    if found.infeasible:
+        raise InputError(f"problem {problem.name!r} is infeasible, so it has no finite bound")
+    return found
+
+
+def _by(problem: Any, method: str, monitor: Monitor) -> Proof:
+    """What one bound, or one solver, proves."""
+    kind = kind_of(problem)
+    bounds = {component.name: component for component in kind.bounds}
+    if method in bounds:
+        refusal = bounds[method].supports(problem)
+        if refusal is not None:
+            raise UnsupportedError(f"bound {method}: {refusal}")
+        best = bounds[method].bound(problem, monitor)
+        return Proof(best, (best,), infeasible=math.isinf(best.value))
+    solvers = [solver.name for solver in kind.solvers]
+    if method not in solvers:
+        raise InputError(f"there is no bound {method!r}; known are {', '.join([*bounds, *solvers])}")
+    found = _by_solver(problem, method, monitor)
+    if found is None:
+        raise InputError(
+            f"{method} proved no bound in the time given; give it more, or use one of {', '.join([*bounds, *solvers])}"
+        )
+    return found
+
+
+def _by_solver(problem: Any, name: str | None, monitor: Monitor) -> Proof | None:
+    """What a solver proves on the way, judged beside its plan; None for nothing."""
+    kind = kind_of(problem)
+    options = options_of(kind, 0, 2, {})
+    solver = find_solver(problem, name, options)
+    refusal = solver.supports(problem, options)
+    if refusal is not None:
+        raise UnsupportedError(f"solver {solver.name}: {refusal}")
+    result = judge(problem, solver, solver.solve(problem, options, monitor), options, monitor, trusted=True)
+    best = result.bound
+    if result.status is Status.INFEASIBLE:
+        best = Bound(math.inf, solver.name, kind.scope(options), monitor.elapsed_s)
+    return None if best is None else Proof(best, (best,), result.objective, math.isinf(best.value))
+
+
+def _one_after_the_other(problem: Any, monitor: Monitor) -> Proof:
+    """Every bound that fits, cheapest first, then the default solver, whose plan none of them may be above."""
+    kind = kind_of(problem)
+    options = options_of(kind, 0, 2, {})
+    parts: list[Bound] = []
+    for method in kind.bounds:
+        if method.supports(problem) is None and not monitor.stopping:
+            parts.append(method.bound(problem, monitor))
+    by_search = None if monitor.stopping and parts else _by_solver(problem, None, monitor)
+    objective = None
+    if by_search is not None:
+        parts += by_search.methods
+        objective = by_search.objective
+    holding = [part for part in parts if kind.covers(part.scope, options)]
+    if not holding:
+        raise InputError(f"nothing was proved about problem {problem.name!r} in the time given; give it more")
+    best = max(holding, key=lambda part: part.value)
+    if objective is not None:
+        best = proven(objective, best)[0] or best
+    return Proof(best, tuple(parts), objective, math.isinf(best.value))

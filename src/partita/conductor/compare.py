@@ -1,0 +1,55 @@
+"""Compare: what people do by hand, judged by the one evaluator."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from partita.conductor.judge import judge_plan
+from partita.conductor.solve import options_of
+from partita.problems import kind_of
+from partita.run.interrupt import interruptible
+from partita.run.monitor import Monitor
+from partita.run.result import Row
+
+__all__ = ["compare", "run_baselines"]
+
+
+def compare(
+    problem: Any, *, seed: int = 0, threads: int = 2, time_limit_s: float | None = None, **options: Any
+) -> list[Row]:
+    """Every baseline on a problem.
+
+    Parameters
+    ----------
+    problem, seed, threads, options
+        As for ``solve``; baselines that do not give what was asked for are rows without a plan.
+    time_limit_s
+        Wall time of each, the problem's own unless stated. Ctrl-C ends the baseline that runs and leaves out the rest.
+
+    Raises
+    ------
+    InputError
+        If an option has no meaning.
+    """
+    return run_baselines(problem, options_of(kind_of(problem), seed, threads, options), time_limit_s)
+
+
+def run_baselines(problem: Any, options: Any, time_limit_s: float | None = None) -> list[Row]:
+    """``compare`` with the problem's options as one value."""
+    kind = kind_of(problem)
+    rows: list[Row] = []
+    for baseline in kind.baselines:
+        refusal = baseline.supports(problem, options)
+        if refusal is not None:
+            rows.append(Row(baseline.name, baseline.summary, note=refusal))
+            continue
+        monitor = Monitor(kind.baseline_time_s if time_limit_s is None else time_limit_s)
+        with interruptible(monitor):
+            outcome = baseline.solve(problem, options, monitor)
+        plan = None if outcome.plan is None else kind.complete(problem, outcome.plan)
+        row = judge_plan(problem, baseline.name, baseline.summary, plan, monitor.elapsed_s, outcome.reason)
+        rows.append(dataclasses.replace(row, interrupted=monitor.interrupted))
+        if monitor.interrupted:
+            break
+    return rows

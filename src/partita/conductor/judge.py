@@ -1,0 +1,189 @@
+"""What an answer is worth: the one judge of all problems."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from partita.errors import DisagreementError
+from partita.problems import kind_of
+from partita.problems.kind import AnyKind, AnyResult, Outcome, Solver
+from partita.run.incumbent import agreed
+from partita.run.monitor import Monitor
+from partita.run.result import OPTIMALITY_GAP, Bound, Event, Result, Row, Statistics, Status, StopReason, relative_gap
+
+__all__ = ["adopt", "adopt_better", "best_of", "evaluate", "judge", "judge_plan", "proven", "with_bound"]
+
+#: A plan must be better by this much, relative, to take another one's place.
+CLEARLY = 1e-9
+
+
+def evaluate(problem: Any, plan: Any) -> Any:
+    """Objective and feasibility of a plan, from the problem alone.
+
+    Raises
+    ------
+    InputError
+        If the plan is not a plan of this problem.
+    """
+    return kind_of(problem).evaluate(problem, plan)
+
+
+def judge(
+    problem: Any, solver: Solver[Any, Any, Any], outcome: Outcome[Any], options: Any, monitor: Monitor, *, trusted: bool
+) -> AnyResult:
+    """Evaluate what a solver hands back, and say only what is proven.
+
+    Parameters
+    ----------
+    problem, solver, outcome, options
+        What was asked, of whom, the answer, and with which options.
+    monitor
+        Of the run.
+    trusted
+        Whether a plan that fails is a defect. A baseline's plan may fail; it is completed first.
+
+    Raises
+    ------
+    DisagreementError
+        If the answer does not survive the evaluator.
+    """
+    kind = kind_of(problem)
+    scope = kind.scope(options) if outcome.scope is None else outcome.scope
+    # What is proven of a reduction that loses plans, or of other plans than those asked for, is no proof here.
+    holds = outcome.lossless and kind.covers(scope, options)
+    bound = None
+    if holds and outcome.bound is not None:
+        bound = Bound(outcome.bound, solver.name, scope, monitor.elapsed_s)
+    plan, evaluation, reason = outcome.plan, None, outcome.reason
+    status = Status.INFEASIBLE if outcome.infeasible and holds and plan is None else Status.UNKNOWN
+    if plan is not None:
+        if not trusted:
+            plan = kind.complete(problem, plan)
+        evaluation = kind.evaluate(problem, plan)
+        wrong = None if evaluation.feasible else evaluation.violations[0]
+        wrong = wrong or kind.keeps(problem, evaluation, options)
+        if wrong is not None and trusted:
+            raise DisagreementError(f"solver {solver.name} returned a plan that fails: {wrong}")
+        if wrong is not None:
+            plan, evaluation, reason = None, None, wrong
+        else:
+            if outcome.infeasible and holds:
+                raise DisagreementError(f"solver {solver.name} returned a plan, and says that there is none")
+            bound, status = proven(evaluation.objective, bound)
+    return Result(
+        problem=problem,
+        plan=plan,
+        evaluation=evaluation,
+        bound=bound,
+        status=status,
+        stop_reason=monitor.stop_reason(proved=status in (Status.OPTIMAL, Status.INFEASIBLE)),
+        solver=solver.name,
+        seed=options.seed,
+        runtime_s=monitor.elapsed_s,
+        reason=reason,
+        statistics=monitor.statistics,
+    )
+
+
+def proven(objective: float, bound: Bound | None) -> tuple[Bound | None, Status]:
+    """The bound beside an objective, rounding taken off, and what the two prove.
+
+    Raises
+    ------
+    DisagreementError
+        If the bound is above the objective: a defect.
+    """
+    if bound is None:
+        return None, Status.FEASIBLE
+    bound = dataclasses.replace(bound, value=agreed(bound.value, objective, bound.method))
+    gap = relative_gap(objective, bound.value)
+    return bound, Status.OPTIMAL if gap is not None and gap <= OPTIMALITY_GAP else Status.FEASIBLE
+
+
+def judge_plan(problem: Any, name: str, summary: str, plan: Any, runtime_s: float = 0.0, note: str = "") -> Row:
+    """A row for a plan from anywhere, such as an expert's.
+
+    Raises
+    ------
+    InputError
+        If it is not a plan of the problem.
+    """
+    if plan is None:
+        return Row(name, summary, runtime_s=runtime_s, note=note or "it finds no plan that fits")
+    evaluation = kind_of(problem).evaluate(problem, plan)
+    return Row(name, summary, plan, evaluation, runtime_s, "" if evaluation.feasible else evaluation.violations[0])
+
+
+def best_of(problem: Any, rows: Sequence[Row], options: Any) -> Row | None:
+    """The row with the best feasible plan that keeps what was asked for, the first of equal ones; None for none."""
+    kind = kind_of(problem)
+    kept = [row for row in rows if row.feasible and kind.keeps(problem, row.evaluation, options) is None]
+    return min(kept, key=lambda row: row.evaluation.objective, default=None)
+
+
+def adopt(result: AnyResult, row: Row, options: Any) -> AnyResult:
+    """The result with the plan of a row, and what the bound says about that.
+
+    Raises
+    ------
+    DisagreementError
+        If the row contradicts what is proven: a defect.
+    """
+    kind: AnyKind = kind_of(result.problem)
+    value = row.evaluation.objective
+    if result.status is Status.INFEASIBLE:
+        raise DisagreementError(f"{result.solver} proved that there is no plan, but {row.name} has one: {value!r}")
+    bound, status = proven(value, result.bound)
+    event = Event(result.runtime_s, value, None if bound is None else bound.value, f"plan of {row.name} adopted")
+    return dataclasses.replace(
+        result,
+        plan=kind.asked(row.plan, options),
+        evaluation=row.evaluation,
+        bound=bound,
+        status=status,
+        reason="",
+        statistics=Statistics([*result.statistics.events, event], dict(result.statistics.counters)),
+    )
+
+
+def adopt_better(result: AnyResult, rows: Sequence[Row], options: Any) -> AnyResult:
+    """The result, with the best plan of the rows in place of its own where that is better.
+
+    Only a run that was stopped early can be beaten; a line in the statistics says by what. If Ctrl-C came while the
+    rows were made, that is why the result stopped.
+
+    Raises
+    ------
+    DisagreementError
+        If a row contradicts what is proven: a defect.
+    """
+    if any(row.interrupted for row in rows):
+        result = dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED)
+    chosen = best_of(result.problem, rows, options)
+    if chosen is None:
+        return result
+    adopted = adopt(result, chosen, options)
+    if result.objective is not None and chosen.evaluation.objective >= result.objective * (1 - CLEARLY):
+        return result
+    return adopted
+
+
+def with_bound(result: AnyResult, bound: Bound | None) -> AnyResult:
+    """The result with another bound, where that is tighter.
+
+    Raises
+    ------
+    DisagreementError
+        If it is above the result's plan: a defect.
+    """
+    if bound is None or result.status is Status.INFEASIBLE:
+        return result
+    if result.bound is not None and result.bound.value >= bound.value:
+        return result
+    if result.objective is None:
+        return dataclasses.replace(result, bound=bound)
+    tighter, status = proven(result.objective, bound)
+    reason = StopReason.PROVED if status is Status.OPTIMAL else result.stop_reason
+    return dataclasses.replace(result, bound=tighter, status=status, stop_reason=reason)

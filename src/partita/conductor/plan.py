@@ -1,0 +1,257 @@
+"""Plan: a model and a cluster in, the best plan beside what people do by hand out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from partita.conductor.compare import run_baselines
+from partita.conductor.judge import adopt, adopt_better
+from partita.conductor.solve import check_time_limit, find_solver, options_of, run_solver
+from partita.errors import InputError, UnsupportedError
+from partita.problems import kinds
+from partita.problems.facets.model import Answer, FromModel, Priced, Refinement
+from partita.problems.kind import AnyKind, AnyResult
+from partita.problems.settings import read_settings
+from partita.run.interrupt import interruptible
+from partita.run.monitor import Monitor
+from partita.run.result import Progress, Row, Status, StopReason
+
+if TYPE_CHECKING:
+    from partita.cluster import Cluster
+    from partita.graph import Graph
+
+__all__ = ["answer", "choose_problem", "plan", "plan_priced", "price", "price_all", "sort_settings"]
+
+#: Wall time for what is better than the answer beyond its objective, and for the answer without a limit.
+REFINE_S, UNLIMITED_S = 15.0, 5.0
+
+
+def choose_problem(objective: str | None, cluster: Cluster, training: bool) -> tuple[AnyKind, list[str]]:
+    """Which problem a model is planned as, and what a reader should know about the choice.
+
+    Parameters
+    ----------
+    objective
+        What was asked for; None to choose.
+    cluster
+        The devices.
+    training
+        Whether the model is trained.
+
+    Raises
+    ------
+    InputError
+        If no problem has that objective, or it is about other models.
+    UnsupportedError
+        If the problem asked for does not know such clusters.
+    """
+    models = {kind.model.objective: (kind, kind.model) for kind in kinds() if kind.model is not None}
+    if objective is not None:
+        if objective not in models:
+            raise InputError(f"there is no objective {objective!r} for models; known are {', '.join(models)}")
+        kind, model = models[objective]
+        others = " or ".join(name for name, (_, other) in models.items() if other.suits(training)) or "none"
+        if not model.suits(training):
+            mode, how = ("training", "leave --training out") if training else ("inference", "add --training")
+            raise InputError(f"objective {objective} is not for {mode}; {how}, or use --objective {others}")
+        refusal = model.refusal(cluster)
+        if refusal is not None:
+            raise UnsupportedError(f"cluster {cluster.name} {refusal}; use another objective: {others}")
+        return kind, []
+    notes: list[str] = []
+    suitable = [(kind, model) for kind, model in models.values() if model.suits(training)]
+    for kind, model in sorted(suitable, key=lambda pair: not pair[1].preferred(training)):
+        refusal = model.refusal(cluster)
+        if refusal is None:
+            return kind, [f"Planned with objective {model.objective}: the cluster {note}." for note in notes]
+        notes.append(refusal)
+    raise UnsupportedError(f"cluster {cluster.name} {notes[0] if notes else 'fits no problem'}")
+
+
+def sort_settings(kind: AnyKind, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Settings by what they are of: the search, the pricing, and changes of the priced problem.
+
+    Raises
+    ------
+    InputError
+        If one is none of these.
+    """
+    assert kind.model is not None
+    parts = (kind.options.__struct_fields__, kind.model.pricing.__struct_fields__, kind.changes.__struct_fields__)
+    found: tuple[dict[str, Any], ...] = ({}, {}, {})
+    for name, value in given.items():
+        place = next((i for i, fields in enumerate(parts) if name in fields), None)
+        if place is None:
+            known = ", ".join(dict.fromkeys(field for fields in parts for field in fields))
+            raise InputError(f"planning for {kind.name} has no option {name!r}; known are {known}")
+        found[place][name] = value
+    return found[0], found[1], found[2]
+
+
+def price_all(
+    kind: AnyKind, graph: Graph, cluster: Cluster, pricing: Mapping[str, Any], changes: Mapping[str, Any]
+) -> Sequence[Priced[Any]]:
+    """The candidate problems of a model on a cluster, with changes applied.
+
+    Raises
+    ------
+    InputError
+        If a setting is unknown, out of range, or does not fit.
+    """
+    model = kind.model
+    assert model is not None
+    settings = read_settings(model.pricing, pricing, f"{kind.name} pricing")
+    if not changes:
+        return model.price(graph, cluster, settings)
+    wanted = read_settings(kind.changes, changes, f"{kind.name} problem")
+    return model.price(graph, cluster, settings, lambda problem: kind.change(problem, wanted))
+
+
+def _first_of_models() -> AnyKind:
+    return next(kind for kind in kinds() if kind.model is not None)
+
+
+def price(graph: Graph, cluster: Cluster, *, objective: str | None = None, **settings: Any) -> Any:
+    """The problem of a model on a cluster, in seconds and bytes.
+
+    Parameters
+    ----------
+    graph
+        A traced model.
+    cluster
+        The devices.
+    objective
+        What is planned for: the name of a problem; None for the first in the list that models become.
+    settings
+        How it is priced: ``microbatches``, ``optimizer``, and so on (``FromModel.pricing`` of the problem), and
+        changes of the priced problem.
+
+    Raises
+    ------
+    InputError
+        If a setting is unknown or out of range, or does not fit the model or the cluster.
+    """
+    kind = _first_of_models() if objective is None else choose_problem(objective, cluster, graph.training)[0]
+    options, pricing, changes = sort_settings(kind, settings)
+    if options:
+        raise InputError(f"{next(iter(options))} is an option of the search; give it to solve")
+    candidates = price_all(kind, graph, cluster, pricing, changes)
+    if len(candidates) > 1:
+        raise InputError(f"these settings make {len(candidates)} problems; price makes one, plan takes the best")
+    return candidates[0].problem
+
+
+def plan(
+    graph: Graph,
+    cluster: Cluster,
+    *,
+    objective: str | None = None,
+    time_limit_s: float | None = 60.0,
+    seed: int = 0,
+    solver: str | None = None,
+    threads: int = 2,
+    progress: Progress | None = None,
+    baselines: bool = True,
+    **settings: Any,
+) -> Answer[Any]:
+    """Price a model on a cluster, plan it, and compare the plan with what people do by hand.
+
+    Parameters
+    ----------
+    graph
+        A traced model.
+    cluster
+        The devices.
+    objective
+        What is planned for: the name of a problem; None for what suits the model and the cluster.
+    time_limit_s
+        Wall time of all searches together; baselines have their own.
+    seed, solver, threads, progress
+        As for ``solve``.
+    baselines
+        Whether to compare.
+    settings
+        The problem's own: options of its search, of its pricing, and changes of the priced problem.
+
+    Raises
+    ------
+    InputError
+        As ``price`` and ``solve`` do.
+    """
+    kind, _ = choose_problem(objective, cluster, graph.training)
+    options, pricing, changes = sort_settings(kind, settings)
+    asked = options_of(kind, seed, threads, options)
+    check_time_limit(time_limit_s)
+    assert kind.model is not None
+    candidates = price_all(kind, graph, cluster, {**kind.model.usual(graph, cluster), **pricing}, changes)
+    return plan_priced(
+        kind, candidates, asked, solver, time_limit_s=time_limit_s, progress=progress, baselines=baselines
+    )
+
+
+def plan_priced(
+    kind: AnyKind,
+    candidates: Sequence[Priced[Any]],
+    options: Any,
+    solver: str | None = None,
+    *,
+    time_limit_s: float | None = 60.0,
+    progress: Progress | None = None,
+    baselines: bool = True,
+) -> Answer[Any]:
+    """``plan`` for candidate problems that are priced already, with the problem's options as one value."""
+    model = kind.model
+    assert model is not None
+    clock = Monitor(time_limit_s)
+    tried: list[tuple[Priced[Any], AnyResult]] = []
+    for place, priced in enumerate(candidates):
+        left = None if time_limit_s is None else max(0.1, clock.remaining_s / (len(candidates) - place))
+        found = run_solver(priced.problem, solver, options, Monitor(left, progress), explain=len(candidates) == 1)
+        tried.append((priced, found))
+        if found.stop_reason is StopReason.INTERRUPTED:
+            break
+    priced, result = tried[model.choose(tried)]
+    if result.status is Status.INFEASIBLE and not result.reason:
+        chosen = find_solver(priced.problem, solver, options)
+        result = dataclasses.replace(result, reason=kind.explain_infeasible(priced.problem, chosen, options))
+    options = model.search_options(priced, options)
+    rows: list[Row] = []
+    if baselines and result.stop_reason is not StopReason.INTERRUPTED:
+        rows = run_baselines(result.problem, options)
+        result = adopt_better(result, rows, options)
+    found_answer = answer(kind, priced, result, rows, options)
+    return dataclasses.replace(found_answer, tried=tuple(tried))
+
+
+def answer(
+    kind: AnyKind, priced: Priced[Any], result: AnyResult, rows: Sequence[Row], options: Any, *, probe: bool = True
+) -> Answer[Any]:
+    """What a problem makes of a result: what is better in a way that the objective does not see, and what limits it.
+
+    Parameters
+    ----------
+    kind, priced, result, rows, options
+        The problem, the answer so far, and the baselines.
+    probe
+        Whether to plan again without a limit that is nearly reached.
+    """
+    model: FromModel[Any] | None = kind.model
+    assert model is not None
+    refined = Refinement()
+    if result.plan is not None and result.stop_reason is not StopReason.INTERRUPTED:
+        monitor = Monitor(REFINE_S)
+        with interruptible(monitor):
+            refined = model.refine(priced, result, rows, options, monitor)
+        if refined.row is not None:
+            result = adopt(result, refined.row, options)
+        if monitor.interrupted:
+            result = dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED)
+    without = None
+    probe = probe and refined.by_objective
+    if probe and result.evaluation is not None and result.stop_reason is not StopReason.INTERRUPTED:
+        unlimited = kind.unlimited(result.problem, result.evaluation)
+        if unlimited is not None:
+            without = run_solver(unlimited, None, options, Monitor(UNLIMITED_S), explain=False).objective
+    return Answer(priced, result, tuple(rows), other=refined.other, without_limit=without)

@@ -1,0 +1,139 @@
+"""Solve: a problem in, the best plan and what is proven about it out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from partita.conductor.judge import judge
+from partita.errors import InputError, UnsupportedError
+from partita.problems import kind_of, kinds
+from partita.problems.kind import AnyKind, AnyResult, Solver
+from partita.problems.settings import read_settings
+from partita.run.interrupt import interruptible
+from partita.run.monitor import Monitor
+from partita.run.result import Progress, Status
+
+__all__ = ["check_solver", "check_time_limit", "find_solver", "options_of", "run_solver", "solve"]
+
+
+def find_solver(problem: Any, name: str | None, options: Any) -> Solver[Any, Any, Any]:
+    """A solver or baseline of a problem by name; None is the default.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name.
+    """
+    kind = kind_of(problem)
+    chosen = kind.default_solver(problem, options) if name is None else name
+    return check_solver(kind, chosen)[chosen]
+
+
+def check_solver(kind: AnyKind, name: str | None) -> dict[str, Solver[Any, Any, Any]]:
+    """The solvers and baselines of a problem by name.
+
+    Raises
+    ------
+    InputError
+        If a name is given that is not among them.
+    """
+    known = {solver.name: solver for solver in (*kind.solvers, *kind.baselines)}
+    if name is not None and name not in known:
+        others = [other.name for other in kinds() if name in {s.name for s in (*other.solvers, *other.baselines)}]
+        hint = f" (it is one for {' and '.join(others)} problems)" if others else ""
+        raise InputError(f"there is no solver {name!r} for {kind.name} problems{hint}; known are {', '.join(known)}")
+    return known
+
+
+def options_of(kind: AnyKind, seed: int, threads: int, given: dict[str, Any]) -> Any:
+    """A problem's search options from keyword arguments.
+
+    Raises
+    ------
+    InputError
+        If the problem does not know one of them, or its value has no meaning.
+    """
+    if threads < 1:
+        raise InputError(f"threads is {threads}; it must be at least 1")
+    return read_settings(kind.options, {"seed": seed, "threads": threads, **given}, f"{kind.name} search")
+
+
+def check_time_limit(time_limit_s: float | None) -> None:
+    """Refuse time limits without a meaning.
+
+    Raises
+    ------
+    InputError
+        If it is not positive.
+    """
+    if time_limit_s is not None and not time_limit_s > 0:
+        raise InputError(f"the time limit is {time_limit_s}; it must be positive")
+
+
+def solve(
+    problem: Any,
+    *,
+    time_limit_s: float | None = 60.0,
+    seed: int = 0,
+    solver: str | None = None,
+    threads: int = 2,
+    progress: Progress | None = None,
+    target: float | None = None,
+    explain: bool = True,
+    **options: Any,
+) -> AnyResult:
+    """Find the best plan of a problem, and prove how good it is.
+
+    Parameters
+    ----------
+    problem
+        What to plan: what ``read_problem`` or ``price`` returns.
+    time_limit_s
+        Wall time after which the best plan so far is returned; None runs until the proof is done.
+    seed
+        Same seed, same answer, when the clock is not what stops the run.
+    solver
+        A solver's or baseline's name; None for the default.
+    threads
+        Most threads to use.
+    progress
+        Called with an ``Event`` for every better plan or bound.
+    target
+        Stop as soon as a plan at most this good is known.
+    explain
+        For an infeasible problem, look for what would be enough.
+    options
+        The problem's own: ``contiguity`` of throughput problems, for example (``partita.problems``).
+
+    Returns
+    -------
+    Result
+        Never raises for a time limit or Ctrl-C; the result says why it stopped.
+
+    Raises
+    ------
+    InputError
+        If an option has no meaning or the solver does not support the problem.
+    DisagreementError
+        If a solver's claim does not survive the evaluator: a defect.
+    """
+    kind = kind_of(problem)
+    check_time_limit(time_limit_s)
+    asked = options_of(kind, seed, threads, options)
+    return run_solver(problem, solver, asked, Monitor(time_limit_s, progress, target), explain=explain)
+
+
+def run_solver(problem: Any, solver: str | None, options: Any, monitor: Monitor, *, explain: bool = True) -> AnyResult:
+    """``solve`` with the problem's options as one value, on a given clock."""
+    kind = kind_of(problem)
+    chosen = find_solver(problem, solver, options)
+    refusal = chosen.supports(problem, options)
+    if refusal is not None:
+        raise UnsupportedError(f"solver {chosen.name}: {refusal}")
+    with interruptible(monitor):
+        outcome = chosen.solve(problem, options, monitor)
+    result = judge(problem, chosen, outcome, options, monitor, trusted=chosen not in kind.baselines)
+    if result.status is Status.INFEASIBLE and explain:
+        return dataclasses.replace(result, reason=kind.explain_infeasible(problem, chosen, options))
+    return result

@@ -1,0 +1,1 @@
+"""The heavier rooms of a problem, each with a plain one for problems that bring none."""

@@ -1,0 +1,74 @@
+"""How plans are written and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+__all__ = ["Files", "PlanWriter"]
+
+P = TypeVar("P")
+L = TypeVar("L")
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class PlanWriter:
+    """Another file format that plans of a problem are written in, with its command-line flag.
+
+    Attributes
+    ----------
+    flag, metavar, help
+        On the command line: ``--split-output``.
+    write
+        Called with path, problem, plan and evaluation.
+    """
+
+    flag: str
+    metavar: str
+    help: str
+    write: Callable[[str, Any, Any, Any], None]
+
+
+class Files(Generic[P, L, E]):
+    """Plans in result files; by default written field by field.
+
+    Parameters
+    ----------
+    plan
+        Their type.
+
+    Attributes
+    ----------
+    writers
+        Formats beside the result file.
+    """
+
+    writers: Sequence[PlanWriter] = ()
+
+    def __init__(self, plan: type[L]) -> None:
+        self.plan = plan
+
+    def plan_document(self, problem: P, plan: L, evaluation: E) -> dict[str, Any]:
+        """The ``plan`` of a result file."""
+        document: dict[str, Any] = msgspec.to_builtins(plan, str_keys=True)
+        return document
+
+    def read_plan(self, path: str | Path, problem: P) -> L:
+        """The plan of a result file, or of another format that plans of the problem are written in.
+
+        Raises
+        ------
+        FormatError
+            If the file is none of these.
+        InputError
+            If it is not a plan of this problem.
+        """
+        from partita.documents.document import decode
+        from partita.documents.result_file import read_plan_bytes
+
+        return decode(read_plan_bytes(path), self.plan, f"{path}: plan")

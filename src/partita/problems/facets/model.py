@@ -1,0 +1,163 @@
+"""How a model on a cluster becomes a problem."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from partita.run.monitor import Monitor
+from partita.run.result import Result, Row
+
+if TYPE_CHECKING:
+    from partita.cluster import Cluster
+    from partita.graph import Graph
+
+__all__ = ["Answer", "FromModel", "Priced", "Refinement"]
+
+P = TypeVar("P", bound=Any)
+
+
+@dataclass(frozen=True)
+class Priced(Generic[P]):
+    """A problem made from a model, with what its numbers come from.
+
+    Attributes
+    ----------
+    problem
+        The problem.
+    graph, cluster
+        What was priced, and on what.
+    settings
+        How: an instance of ``FromModel.pricing``.
+    details
+        What only the problem's own rooms understand.
+    """
+
+    problem: P
+    graph: Graph
+    cluster: Cluster
+    settings: Any
+    details: Any = None
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """What a problem makes of an answer beyond its objective.
+
+    Attributes
+    ----------
+    row
+        A plan to take instead, None to keep the answer's.
+    other
+        A plan that a reader should know of, None for none.
+    by_objective
+        Whether the answer was chosen by its objective: only then a limit that is nearly reached may have shaped it.
+    """
+
+    row: Row | None = None
+    other: Row | None = None
+    by_objective: bool = True
+
+
+@dataclass(frozen=True)
+class Answer(Generic[P]):
+    """A plan for a model on a cluster, with what is needed to judge it.
+
+    Attributes
+    ----------
+    priced
+        The problem that was solved, and what it was made from.
+    result
+        The plan, its evaluation and bound.
+    baselines
+        What simple plans reach on the same problem.
+    tried
+        Every candidate problem with its result, where there were several.
+    other
+        Another plan that a reader should know of, None for none.
+    without_limit
+        Objective reachable without the limit that is nearly reached (``Kind.unlimited``); None where none is.
+    """
+
+    priced: Priced[P]
+    result: Result[P, Any, Any]
+    baselines: tuple[Row, ...] = ()
+    tried: tuple[tuple[Priced[P], Result[P, Any, Any]], ...] = ()
+    other: Row | None = None
+    without_limit: float | None = None
+
+    @property
+    def problem(self) -> P:
+        """The priced problem."""
+        return self.result.problem
+
+    @property
+    def graph(self) -> Graph:
+        """The model."""
+        return self.priced.graph
+
+    @property
+    def cluster(self) -> Cluster:
+        """The devices."""
+        return self.priced.cluster
+
+
+class FromModel(Generic[P]):
+    """How a model on a cluster becomes a problem.
+
+    Attributes
+    ----------
+    objective
+        What planning models so is called: the value of ``--objective``.
+    pricing
+        What the pricing may be asked for: a declaration of settings.
+    """
+
+    objective: str
+    pricing: type[msgspec.Struct]
+
+    def refusal(self, cluster: Cluster) -> str | None:
+        """What about a cluster the problem does not know, as the rest of a sentence; None if it knows all of it."""
+        return None
+
+    def suits(self, training: bool) -> bool:
+        """Whether the problem is about such models."""
+        return True
+
+    def preferred(self, training: bool) -> bool:
+        """Whether such models are planned so unless something else is asked for."""
+        return False
+
+    def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
+        """Settings of the pricing that a plan takes where they are not given, and that depend on model and cluster."""
+        return {}
+
+    @abstractmethod
+    def price(
+        self, graph: Graph, cluster: Cluster, settings: Any, change: Callable[[P], P] | None = None
+    ) -> Sequence[Priced[P]]:
+        """The candidate problems, of which the best is taken; ``change`` is applied to each.
+
+        Raises
+        ------
+        InputError
+            If a setting does not fit the model or the cluster.
+        """
+
+    def choose(self, answers: Sequence[tuple[Priced[P], Result[P, Any, Any]]]) -> int:
+        """Number of the best of several candidates."""
+        return 0
+
+    def search_options(self, priced: Priced[P], options: Any) -> Any:
+        """The options of a search with what the cluster says about those that were not given."""
+        return options
+
+    def refine(
+        self, priced: Priced[P], result: Result[P, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
+    ) -> Refinement:
+        """What is better than the answer in a way that the objective does not see; takes some seconds."""
+        return Refinement()

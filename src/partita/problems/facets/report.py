@@ -1,0 +1,78 @@
+"""Tables and sentences for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from partita.run.result import Result, Row
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from partita.problems.facets.model import Answer
+
+__all__ = ["Report"]
+
+P = TypeVar("P", bound=Any)
+L = TypeVar("L", bound=Any)
+E = TypeVar("E", bound=Any)
+
+
+class Report(Generic[P, L, E]):
+    """Tables and sentences for people, and the figures beside the objective; by default the plan as it is.
+
+    Attributes
+    ----------
+    doing
+        What a run does, for the line of progress: ``splitting``.
+    per
+        What the objective is a time of: `` per sample``; empty for nothing.
+    """
+
+    doing: str = "solving"
+    per: str = ""
+
+    def scope(self, scope: str) -> str:
+        """A plan of a scope, in words: ``acyclic split``."""
+        return f"{scope} plan".strip()
+
+    def sentences(self, problem: P, plan: L, evaluation: E) -> Sequence[str]:
+        """What is said of a plan beside its objective."""
+        return ()
+
+    def verdict(self, evaluation: E) -> dict[str, Any]:
+        """What an evaluation says beside objective and feasibility, as plain values."""
+        return {}
+
+    def tables(self, problem: P, plan: L, evaluation: E) -> Sequence[RenderableType]:
+        """A plan as tables."""
+        return [f"{name}: {value}" for name, value in msgspec.to_builtins(plan, str_keys=True).items()]
+
+    def figures(self, problem: P, plan: L, evaluation: E) -> Mapping[str, str]:
+        """Further columns of a comparison, by title."""
+        return {}
+
+    def why(self, result: Result[P, L, E], row: Row) -> str:
+        """What makes a feasible row worse than the plan, or what it does."""
+        return row.summary
+
+    def row_document(self, result: Result[P, L, E], row: Row) -> dict[str, Any]:
+        """What a row of a comparison says beyond name, objective and feasibility, as plain values."""
+        return {}
+
+    def result_document(self, result: Result[P, L, E]) -> dict[str, Any]:
+        """Further top-level keys of a result document."""
+        return {}
+
+    def answer_document(self, answer: Answer[P], document: dict[str, Any]) -> None:
+        """Add to a model's result document what only its plan has."""
+
+    def answer_tables(self, answer: Answer[P]) -> Sequence[RenderableType]:
+        """A model's plan for people, without the comparison: tables and paragraphs."""
+        result = answer.result
+        if result.plan is None or result.evaluation is None:
+            return []
+        return self.tables(result.problem, result.plan, result.evaluation)

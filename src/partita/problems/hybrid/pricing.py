@@ -1,0 +1,355 @@
+"""From a training graph and a cluster to a hybrid problem."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from partita.catalogue.specs import DeviceSpec
+from partita.cluster import Cluster
+from partita.costs.menus.alike import signatures
+from partita.costs.menus.entries import LayerMenu, MenuEntry
+from partita.costs.menus.forward import View
+from partita.costs.menus.layers import assign_layers, cut_layers
+from partita.costs.menus.machines import find_machines
+from partita.costs.menus.modes import Modes, Splits, assign_modes
+from partita.costs.menus.pricing import LayerPricer, Training
+from partita.costs.menus.regions import find_embeddings, find_linears, find_regions
+from partita.costs.optimizer import OPTIMIZERS, dtype_bytes
+from partita.costs.roofline import Roofline
+from partita.costs.source import CostSource
+from partita.errors import InputError
+from partita.graph import Graph
+from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.units import format_bytes
+
+__all__ = ["MEMORY_OPTIONS", "LayerMenus", "Offload", "hybrid_problem", "layer_menus", "model_flops"]
+
+#: Ways to save memory that can be asked for; ``none`` is always there.
+MEMORY_OPTIONS = ("none", "selective", "full")
+
+#: A user's own ways to run a layer: for the entry without recomputation, the configurations to add.
+Offload = (
+    Callable[[MenuEntry], Configuration | Sequence[Configuration] | None]
+    | Mapping[str, Mapping[int, Configuration | Sequence[Configuration]]]
+)
+
+
+@dataclass(frozen=True)
+class LayerMenus:
+    """A hybrid problem with what its numbers are made of.
+
+    Attributes
+    ----------
+    problem
+        The problem.
+    layers
+        What each of its layers can do and costs, in the same order.
+    reserve_bytes
+        Working memory that was taken off every device's limit.
+    """
+
+    problem: HybridProblem
+    layers: tuple[LayerMenu, ...]
+    reserve_bytes: float
+
+
+def model_flops(graph: Graph) -> float:
+    """Floating-point operations of one microbatch, forward and backward, a multiply-add being two.
+
+    Products, convolutions and attention are counted, recomputation is not: model FLOPs utilisation is this, times the
+    microbatches per second, over the peak of all devices (Chowdhery et al., "PaLM", 2022, Appendix B).
+    """
+    return float(graph.flops)
+
+
+def hybrid_problem(graph: Graph, cluster: Cluster, **settings: Any) -> HybridProblem:
+    """The hybrid problem of training a model on a cluster; parameters and errors are those of ``layer_menus``."""
+    return layer_menus(graph, cluster, **settings).problem
+
+
+def layer_menus(
+    graph: Graph,
+    cluster: Cluster,
+    *,
+    microbatches: int,
+    optimizer: str = "adam",
+    optimizer_dtype: str = "float32",
+    master_weights: bool | None = None,
+    zero1: bool = False,
+    sequence_parallel: bool = True,
+    degrees: Sequence[int] | None = None,
+    memory_options: Sequence[str] = MEMORY_OPTIONS,
+    offload: Offload | None = None,
+    costs: CostSource | None = None,
+    name: str | None = None,
+) -> LayerMenus:
+    """The hybrid problem of training a model on a cluster, in seconds and bytes, and what its numbers are made of.
+
+    Parameters
+    ----------
+    graph
+        The model, traced for training.
+    cluster
+        Devices of one kind (CPUs beside accelerators are not used).
+    microbatches
+        Microbatches of a batch; weights are synchronised once per batch.
+    optimizer, optimizer_dtype, master_weights
+        As for ``price``.
+    zero1
+        Share optimizer states out among data-parallel replicas (Rajbhandari et al., "ZeRO", SC 2020, stage 1). Replicas
+        exchange as many bytes as without: gradients are scattered, and updated weights gathered.
+    sequence_parallel
+        Whether a tensor-parallel group shares out the tokens where it cannot share out features.
+    degrees
+        Tensor-parallel degrees; 1, 2, 4, … up to the devices of a machine unless stated.
+    memory_options
+        Which of ``none``, ``selective`` and ``full`` recomputation to offer; ``none`` is always offered.
+    offload
+        Further configurations: a function from a layer's ``MenuEntry`` without recomputation to a configuration, to
+        several or to None; or by layer name and degree, the configurations.
+    costs
+        Where operator times come from; the roofline unless stated.
+    name
+        The problem's name; the graph's and cluster's names unless stated.
+
+    Returns
+    -------
+    LayerMenus
+        docs/menus.md says what every number means.
+
+    Raises
+    ------
+    InputError
+        If the graph has no backward part, or an option is unknown or out of range.
+    UnsupportedError
+        If the cluster has several kinds of accelerators, or something is asked for that is not modelled.
+    """
+    _check(graph, microbatches, optimizer, optimizer_dtype, memory_options)
+    machines = find_machines(cluster)
+    chosen = machines.degrees(degrees)
+    between, hierarchy = machines.machine_bandwidth_bytes_per_s, None
+    if between is not None:
+        hierarchy = Hierarchy(devices_per_machine=machines.per_machine, machine_bandwidth_bytes_per_unit=between)
+    source: CostSource = Roofline() if costs is None else costs
+
+    view = View(graph)
+    layer, names = assign_layers(view)
+    linears = find_linears(view)
+    if len(names) == 1:
+        layer, names = cut_layers(view, find_regions(view, linears, layer))
+    members: list[list[int]] = [[] for _ in names]
+    for v, number in enumerate(layer):
+        members[number].append(v)
+    splits = Splits(view, layer, members, linears, find_embeddings(view), find_regions(view, linears, layer))
+    pricer = LayerPricer(
+        splits,
+        _times(graph, source, machines.device),
+        machines.device,
+        {degree: machines.path(degree) for degree in chosen},
+        Training(microbatches, optimizer, optimizer_dtype, master_weights),
+        _scaling(source),
+    )
+    modes = {degree: assign_modes(splits, degree, sequence_parallel) for degree in chosen}
+    menus = _menus(pricer, names, modes, memory_options)
+    _check_offload(offload, names, chosen)
+    reserve = _reserve(menus)
+    bandwidth = machines.device.memory_bandwidth_bytes_per_s * machines.device.memory_efficiency
+    layers = tuple(_layer(menu, reserve, offload, zero1, bandwidth) for menu in menus)
+    problem = HybridProblem(
+        name=name if name is not None else f"{graph.name} on {cluster.name}",
+        devices=machines.count,
+        memory_bytes=max(float(machines.device.usable_bytes) - reserve, 0.0),
+        bandwidth_bytes_per_unit=machines.bandwidth_bytes_per_s,
+        microbatches=microbatches,
+        layers=layers,
+        edges=_edges(view, layer),
+        unit="s",
+        weight_sync_per_batch=True,
+        hierarchy=hierarchy,
+        update_shared=zero1,
+        notes=(*graph.notes, *source.notes(), *_notes(menus, modes, reserve, sequence_parallel, zero1)),
+    )
+    return LayerMenus(problem, tuple(menus), reserve)
+
+
+# -- checks and times -----------------------------------------------------------------------------------------------
+
+
+def _check(graph: Graph, microbatches: int, optimizer: str, dtype: str, options: Sequence[str]) -> None:
+    if not any(op.phase == "backward" for op in graph.operators):
+        raise InputError(f"graph {graph.name!r} has no backward part; trace the model for training")
+    if microbatches < 1:
+        raise InputError(f"microbatches is {microbatches}; it must be at least 1")
+    if optimizer not in OPTIMIZERS:
+        raise InputError(f"optimizer is {optimizer!r}; it must be one of {', '.join(OPTIMIZERS)}")
+    if dtype != "parameter":
+        dtype_bytes(dtype)
+    for option in options:
+        if option not in MEMORY_OPTIONS:
+            raise InputError(f"memory option is {option!r}; it must be one of {', '.join(MEMORY_OPTIONS)}")
+
+
+def _check_offload(offload: Offload | None, names: list[str], degrees: list[int]) -> None:
+    if offload is None or callable(offload):
+        return
+    for layer, found in offload.items():
+        if layer not in names:
+            raise InputError(f"offload names layer {layer!r}; the layers are {', '.join(names[:4])}, …, {names[-1]}")
+        for degree in found:
+            if degree not in degrees:
+                raise InputError(
+                    f"offload names degree {degree} of layer {layer!r}; the degrees are {', '.join(map(str, degrees))}"
+                )
+
+
+def _times(graph: Graph, source: CostSource, device: DeviceSpec) -> list[float]:
+    result = []
+    for op, time in zip(graph.operators, source.operator_times(graph, device), strict=True):
+        if time is None:
+            raise InputError(
+                f"operator {op.name} cannot run on {device.name} by the given costs; hybrid plans run every "
+                "operator on the same kind of device"
+            )
+        result.append(time)
+    return result
+
+
+def _scaling(source: CostSource) -> Roofline:
+    """The roofline that says how much faster a part of an operator is than all of it."""
+    while not isinstance(source, Roofline):
+        otherwise = getattr(source, "otherwise", None)
+        if otherwise is None:
+            return Roofline()
+        source = otherwise
+    return source
+
+
+# -- layers ---------------------------------------------------------------------------------------------------------
+
+
+def _menus(pricer: LayerPricer, names: list[str], modes: dict[int, Modes], options: Sequence[str]) -> list[LayerMenu]:
+    first: dict[object, int] = {}
+    menus: list[LayerMenu] = []
+    for number, signature in enumerate(signatures(pricer, modes)):
+        like = first.setdefault(signature, number)
+        if like != number:
+            entries = {
+                degree: tuple(dataclasses.replace(entry, layer=names[number]) for entry in found)
+                for degree, found in menus[like].entries.items()
+            }
+        else:
+            entries = {degree: pricer.entries(number, names[number], found, options) for degree, found in modes.items()}
+        regions = tuple(r for r in pricer.splits.regions if pricer.splits.layer[r.columns[0]] == number)
+        menus.append(LayerMenu(number, names[number], like, regions, entries))
+    return menus
+
+
+def _reserve(menus: list[LayerMenu]) -> float:
+    """Working memory of the repeated layers: a stage needs the most of its layers', once."""
+    counts: dict[int, int] = {}
+    for menu in menus:
+        counts[menu.like] = counts.get(menu.like, 0) + 1
+    repeated = [menu for menu in menus if counts[menu.like] > 1] or menus
+    return max(entry.workspace_bytes for menu in repeated for found in menu.entries.values() for entry in found)
+
+
+def _layer(menu: LayerMenu, reserve: float, offload: Offload | None, zero1: bool, bandwidth: float) -> Layer:
+    configurations: dict[int, tuple[Configuration, ...]] = {}
+    for degree, entries in menu.entries.items():
+        found = [_configuration(entry, reserve, zero1) for entry in entries]
+        found += _offloaded(menu, degree, offload)
+        configurations[degree] = tuple(found)
+    whole = menu.entries.get(1)
+    return Layer(
+        id=menu.id,
+        name=menu.name,
+        configurations=configurations,
+        weight_bytes=whole[0].gradient_bytes if whole else None,
+        update_times={degree: _update(entries[0], bandwidth) for degree, entries in menu.entries.items()},
+    )
+
+
+def _update(entry: MenuEntry, bandwidth: float) -> float:
+    """Least time of the optimizer's step: its memory traffic at the device's achievable bandwidth.
+
+    Gradients are read, weights and the optimizer's states are read and written. Weights that are trained have gradients
+    of the same size.
+    """
+    return (3.0 * entry.gradient_bytes + 2.0 * entry.optimizer_bytes) / bandwidth
+
+
+def _configuration(entry: MenuEntry, reserve: float, zero1: bool) -> Configuration:
+    constant = entry.weight_bytes + entry.gradient_bytes + (0.0 if zero1 else entry.optimizer_bytes)
+    return Configuration(
+        id=entry.option,
+        time=entry.time_s,
+        weight_bytes=entry.gradient_bytes,
+        memory_per_microbatch_bytes=entry.activation_bytes,
+        memory_bytes=constant + max(entry.workspace_bytes - reserve, 0.0),
+        sharded_bytes=entry.optimizer_bytes if zero1 else 0.0,
+    )
+
+
+def _offloaded(menu: LayerMenu, degree: int, offload: Offload | None) -> list[Configuration]:
+    if offload is None:
+        return []
+    if callable(offload):
+        found = offload(menu.entry(degree))
+    else:
+        found = offload.get(menu.name, {}).get(degree)
+    if found is None:
+        return []
+    return [found] if isinstance(found, Configuration) else list(found)
+
+
+def _edges(view: View, layer: list[int]) -> tuple[Edge, ...]:
+    """What layers hand to later layers; constants are made where they are read."""
+    sizes: dict[tuple[int, int], float] = {}
+    for tensor in view.graph.tensors:
+        producer = tensor.producer
+        if producer is None or view.backward[producer] or not view.state[producer]:
+            continue
+        targets = {layer[v] for v in tensor.consumers if not view.backward[v]} - {layer[producer]}
+        for target in targets:
+            key = layer[producer], target
+            sizes[key] = sizes.get(key, 0.0) + tensor.bytes
+    return tuple(Edge(source=a, target=b, bytes=size) for (a, b), size in sorted(sizes.items()))
+
+
+def _notes(
+    menus: list[LayerMenu], modes: dict[int, Modes], reserve: float, sequence_parallel: bool, zero1: bool
+) -> list[str]:
+    notes = [
+        f"{format_bytes(reserve)} of each device's memory are set aside for what runs only while a layer does.",
+    ]
+    if zero1:
+        notes.append("The data-parallel replicas of a stage share out its optimizer states (ZeRO-1).")
+    if sequence_parallel and max(modes) > 1:
+        notes.append(
+            "Tensor-parallel groups share out tokens where they do not share out features; stages still hand over "
+            "whole tensors."
+        )
+    mixtures = [menu.name for menu in menus if any(region.kind == "experts" for region in menu.regions)]
+    if mixtures:
+        shown = mixtures[0] + (f" and {len(mixtures) - 1} more layers" if len(mixtures) > 1 else "")
+        notes.append(
+            f"Expert parallelism is not considered: the experts of {shown} are split by their features, each over the "
+            "whole tensor-parallel group, and every data-parallel replica has all of them."
+        )
+    for degree in modes:
+        whole: dict[tuple[str, int], list[str]] = {}
+        for menu in menus:
+            for region in menu.regions:
+                if degree > 1 and not region.splits(degree):
+                    unit = min(u for u in region.units if u % degree or region.kind == "vocabulary")
+                    whole.setdefault((region.kind, unit), []).append(menu.name)
+        for (kind, unit), names in whole.items():
+            shown = names[0] + (f" and {len(names) - 1} more layers" if len(names) > 1 else "")
+            why = f"{unit} words are too few" if kind == "vocabulary" else f"the degree does not divide {unit}"
+            notes.append(
+                f"Every device of a tensor-parallel group of {degree} does all of the {kind} of {shown}: {why}."
+            )
+    return notes

@@ -1,0 +1,37 @@
+"""A hybrid plan's stages and degrees in short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partita.problems.hybrid.plan import HybridPlan
+
+__all__ = ["degrees_text", "stage_degrees"]
+
+
+def degrees_text(plan: HybridPlan) -> str:
+    """Stages and their degrees in short: ``8 stages: 7 × d4·t2, d8·t1``."""
+    runs: list[list[Any]] = []
+    for stage in plan.stages:
+        text = f"d{stage.data_parallel}·t{stage.tensor_parallel}"
+        if runs and runs[-1][0] == text:
+            runs[-1][1] += 1
+        else:
+            runs.append([text, 1])
+    shown = [text if count == 1 else f"{count} × {text}" for text, count in runs]
+    if len(shown) > 4:
+        shown = [*shown[:2], "…", shown[-1]]
+    count = len(plan.stages)
+    return f"{count} stage{'s' if count > 1 else ''}: {', '.join(shown)}"
+
+
+def stage_degrees(plan: HybridPlan) -> list[dict[str, int]]:
+    """Layers and degrees of every stage."""
+    return [
+        {
+            "layers": len(stage.operators),
+            "data_parallel": stage.data_parallel,
+            "tensor_parallel": stage.tensor_parallel,
+        }
+        for stage in plan.stages
+    ]

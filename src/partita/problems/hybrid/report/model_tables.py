@@ -1,0 +1,117 @@
+"""What a person reads of a model's hybrid plan: stages with their layers, the step, the numbers of microbatches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from partita.problems.hybrid.evaluate import HybridEvaluation
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.report.degrees import degrees_text
+from partita.problems.hybrid.report.plan_table import slowest_stage
+from partita.problems.hybrid.report.utilisation import utilisation
+from partita.problems.hybrid.step_time import step_time
+from partita.tables.text import module_ranges, new_table
+from partita.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from partita.problems.facets.model import Answer
+
+__all__ = ["batch_table", "configuration_ranges", "hybrid_stage_table", "step_sentences"]
+
+
+def configuration_ranges(problem: HybridProblem, stage: HybridStage) -> list[tuple[str, str]]:
+    """The stage's layers as ranges that share a configuration: (``model.layers.0-3``, ``full``), in order."""
+    names = {layer.id: layer.name or f"layer {layer.id}" for layer in problem.layers}
+    runs: list[tuple[str, list[str]]] = []
+    for identity in stage.operators:
+        choice = stage.configurations[identity]
+        if not runs or runs[-1][0] != choice:
+            runs.append((choice, []))
+        runs[-1][1].append(names[identity])
+    return [(", ".join(module_ranges(layers)), choice) for choice, layers in runs]
+
+
+def hybrid_stage_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Table:
+    """One row per stage: degrees, layers with the way each range runs, time per sample, memory of each device."""
+    title = f"Stages: {plan.devices} of {problem.devices} devices"
+    table = new_table(title)
+    columns = ["#", "data", "tensor"]
+    if problem.hierarchy is not None:
+        columns.append("machines")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("layers: recomputation", overflow="fold", ratio=1)
+    for column in ("in flight", "compute", "transfer", "weight sync", "per sample", "memory"):
+        table.add_column(column, justify="right", no_wrap=True)
+    worst = slowest_stage(evaluation)
+    limit = problem.memory_bytes
+    for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):
+        cells = [str(number), str(stage.data_parallel), str(stage.tensor_parallel)]
+        if problem.hierarchy is not None:
+            cells.append(str(stage.machines))
+        share = "" if not limit else f" ({worth.memory_bytes / limit:.0%})"
+        cells += [
+            "; ".join(f"{layers}: {choice}" for layers, choice in configuration_ranges(problem, stage)),
+            str(worth.in_flight),
+            format_time(worth.compute, problem.unit),
+            format_time(worth.transfer, problem.unit),
+            format_time(worth.weight_sync, problem.unit),
+            format_time(worth.time_per_sample, problem.unit) + (" ◀" if number == worst else ""),
+            format_bytes(worth.memory_bytes) + share,
+        ]
+        table.add_row(*cells, style="bold" if number == worst else None)
+    return table
+
+
+def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
+    """How long a step takes, what of, and whether a shorter one is known."""
+    result, problem = answer.result, answer.problem
+    if result.plan is None or result.evaluation is None:
+        return []
+    step, unit = step_time(problem, result.plan, result.evaluation), problem.unit
+    found = [
+        f"{step.microbatches} microbatches take {format_time(step.step, unit)}, {format_time(step.per_sample, unit)} "
+        f"each: {format_time(step.pipeline, unit)} from the first forward to the last backward part, "
+        f"{format_time(step.weight_sync, unit)} to synchronise weights, {format_time(step.update, unit)} for the "
+        f"optimizer; {step.bubble:.1%} of the step is beyond the steady state",
+        f"in the steady state a microbatch takes {format_time(result.evaluation.objective, unit)}",
+        f"model FLOPs utilisation: {utilisation(answer, step.per_sample):.1%} with the whole step, "
+        f"{utilisation(answer, result.evaluation.objective):.1%} in the steady state",
+    ]
+    if answer.other is not None:
+        faster = step_time(problem, answer.other.plan, answer.other.evaluation)
+        found.append(
+            f"a shorter step is known: {degrees_text(answer.other.plan)} takes {format_time(faster.per_sample, unit)} "
+            f"per microbatch, {1 - faster.step / step.step:.1%} less; --minimise step plans for that"
+        )
+    if answer.priced.settings.minimise == "step":
+        found.append("this plan was chosen for its step; the bound is one of the steady state, so of every step, too")
+    return found
+
+
+def batch_table(answer: Answer[HybridProblem]) -> Table:
+    """Every number of microbatches that was tried."""
+    table = new_table("Microbatches tried")
+    for column in ("microbatches", "per sample", "with bubble", "bubble"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("stages and degrees", overflow="fold", ratio=1)
+    unit = answer.problem.unit
+    for priced, result in answer.tried:
+        number = priced.problem.microbatches
+        if result.plan is None or result.evaluation is None:
+            table.add_row(str(number), "—", "—", "—", str(result.status))
+            continue
+        step = step_time(priced.problem, result.plan, result.evaluation)
+        chosen = number == answer.problem.microbatches
+        table.add_row(
+            str(number),
+            format_time(result.evaluation.objective, unit),
+            format_time(step.per_sample, unit) + (" ◀" if chosen else ""),
+            f"{step.bubble:.0%}",
+            degrees_text(result.plan),
+            style="bold" if chosen else None,
+        )
+    return table

@@ -1,0 +1,89 @@
+"""Plans with a shorter step than one that is best in the steady state.
+
+The objective is an endless row of microbatches; a step has an end. Filling takes about as many microbatches as there
+are replicas in all stages together, so plans that are best with fewer of them trade steady speed for a smaller bubble.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from partita.problems.facets.model import Refinement
+from partita.problems.hybrid.baselines.equal_stages import shortest_step
+from partita.problems.hybrid.baselines.restrict import change_weights
+from partita.problems.hybrid.evaluate import HybridEvaluation, evaluate
+from partita.problems.hybrid.options import Aim, Options
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.solvers.exact import HybridExact
+from partita.problems.hybrid.step_time import step_time
+from partita.run.monitor import Monitor
+from partita.run.result import OPTIMALITY_GAP, Result, Row
+
+__all__ = ["fewer_replicas", "shorter_steps"]
+
+
+def shorter_steps(
+    result: Result[HybridProblem, HybridPlan, HybridEvaluation],
+    rows: Sequence[Row],
+    aim: Aim,
+    options: Options,
+    monitor: Monitor,
+) -> Refinement:
+    """What to take instead of a result's plan, and what else to know of.
+
+    Parameters
+    ----------
+    result
+        With a plan.
+    rows
+        Plans from elsewhere.
+    aim
+        ``steady``: the answer stays as good as it is in the steady state. ``step``: the shortest step found.
+    options, monitor
+        Of the search for plans with fewer replicas.
+    """
+    problem = result.problem
+    assert result.evaluation is not None
+
+    def step(row: Row) -> float:
+        return step_time(problem, row.plan, row.evaluation).step
+
+    mine = Row("the plan", "", result.plan, result.evaluation)
+    feasible = [row for row in rows if row.feasible]
+    # The objective does not tell equal plans apart.
+    most = result.evaluation.objective * (1 + OPTIMALITY_GAP / 2)
+    equal = [row for row in feasible if row.evaluation.objective <= most]
+    answer = min([mine, *equal], key=step)
+    if step(answer) >= step(mine) * (1 - OPTIMALITY_GAP):
+        answer = mine
+    fastest = min([*feasible, *_others(problem, options, monitor)], key=step, default=answer)
+    kept = None if answer is mine else answer
+    if step(fastest) >= step(answer) * (1 - OPTIMALITY_GAP):
+        return Refinement(kept, by_objective=aim == "steady")
+    return Refinement(fastest, by_objective=False) if aim == "step" else Refinement(kept, fastest)
+
+
+def _others(problem: HybridProblem, options: Options, monitor: Monitor) -> list[Row]:
+    """Equal stages, and the best plans with fewer and fewer replicas at once."""
+    plans: list[tuple[str, Any]] = [("equal stages, by step", shortest_step(problem, monitor).plan)]
+    size = problem.microbatches
+    while size > 1 and not monitor.stopping:
+        size //= 2
+        if problem.microbatches % size:
+            continue
+        outcome = HybridExact().solve(fewer_replicas(problem, size), options, monitor.part())
+        if outcome.infeasible:
+            break
+        plans.append((f"the best plan with {size} replicas at most", outcome.plan))
+    found = [Row(name, "", plan, evaluate(problem, plan)) for name, plan in plans if plan is not None]
+    return [row for row in found if row.feasible]
+
+
+def fewer_replicas(problem: HybridProblem, most: int) -> HybridProblem:
+    """The problem with that many replicas of all stages together; synchronisation once per batch costs what it did."""
+    if not problem.weight_sync_per_batch:
+        return problem.replace(microbatches=most)
+    share = most / problem.microbatches
+    return change_weights(problem, lambda weight: weight * share).replace(microbatches=most)

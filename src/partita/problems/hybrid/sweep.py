@@ -1,0 +1,102 @@
+"""Hybrid problems over device counts, memories and bandwidths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from partita.problems.facets.model import Answer
+from partita.problems.facets.sweep import Axis, Sweep, common_axes
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.report.degrees import degrees_text, stage_degrees
+from partita.problems.hybrid.report.utilisation import utilisation
+from partita.problems.hybrid.step_time import step_time
+from partita.run.result import Result
+from partita.units import format_time
+
+__all__ = ["HybridSweep"]
+
+
+class HybridSweep(Sweep[HybridProblem, HybridPlan]):
+    """Devices, their memory, and factors on every bandwidth; no point relaxes another."""
+
+    @property
+    def axes(self) -> Sequence[Axis]:
+        """Devices, memory, bandwidth."""
+        return common_axes()
+
+    def at(self, problem: HybridProblem, point: Mapping[str, Any]) -> HybridProblem:
+        """With the point's devices and memory, and its bandwidth on every link."""
+        devices, bandwidth = point.get("devices"), point.get("bandwidth", 1.0)
+        changed = problem.replace(memory_bytes=point.get("memory"), **({} if devices is None else {"devices": devices}))
+        return changed if bandwidth == 1.0 else changed.scale_communication(1.0 / bandwidth)
+
+    def place(self, problem: HybridProblem, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Devices, memory of each (None without a limit), and the factor."""
+        return {
+            "devices": problem.devices,
+            "memory_bytes": problem.memory_bytes,
+            "bandwidth": point.get("bandwidth", 1.0),
+        }
+
+    def figures(
+        self,
+        points: Sequence[Mapping[str, Any]],
+        results: Sequence[Result[HybridProblem, HybridPlan, Any]],
+        answers: Sequence[Answer[Any] | None],
+    ) -> list[dict[str, Any]]:
+        """The step, the degrees, and efficiency: device time per sample of the fewest devices, over the point's."""
+        found: list[dict[str, Any]] = []
+        for place, (result, answer) in enumerate(zip(results, answers, strict=True)):
+            problem, plan = result.problem, result.plan
+            worth = result.evaluation
+            step = None if plan is None or worth is None else step_time(problem, plan, worth)
+            used = None if step is None or answer is None else utilisation(answer, step.per_sample)
+            found.append(
+                {
+                    "microbatches": problem.microbatches,
+                    "efficiency": _efficiency(place, points, results),
+                    "step_per_sample": None if step is None else step.per_sample,
+                    "bubble": None if step is None else step.bubble,
+                    "model_flops_utilisation": used,
+                    "used_devices": None if plan is None else plan.devices,
+                    "degrees": None if plan is None else degrees_text(plan),
+                    "stages": None if plan is None else stage_degrees(plan),
+                }
+            )
+        return found
+
+    def columns(self) -> Mapping[str, tuple[str, Callable[[Any, str], str]]]:
+        """What tells plans apart."""
+
+        def share(value: Any, unit: str) -> str:
+            return f"{value:.1%}"
+
+        return {
+            "efficiency": ("efficiency", share),
+            "step_per_sample": ("with bubble", format_time),
+            "model_flops_utilisation": ("MFU", share),
+            "degrees": ("stages and degrees", lambda value, unit: str(value)),
+        }
+
+
+def _efficiency(
+    place: int, points: Sequence[Mapping[str, Any]], results: Sequence[Result[HybridProblem, Any, Any]]
+) -> float | None:
+    """Device time per sample of the smallest point that differs in devices only and has a plan, over this one's."""
+
+    def rest(point: Mapping[str, Any]) -> dict[str, Any]:
+        return {axis: value for axis, value in point.items() if axis != "devices"}
+
+    def per_sample(other: Result[HybridProblem, Any, Any]) -> float:
+        return float(other.objective or 0.0) * other.problem.devices
+
+    like = [
+        result
+        for point, result in zip(points, results, strict=True)
+        if result.objective and rest(point) == rest(points[place])
+    ]
+    if not results[place].objective:
+        return None
+    return per_sample(min(like, key=lambda other: other.problem.devices)) / per_sample(results[place])

@@ -1,0 +1,178 @@
+"""The throughput problem, as the rest of the package sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from partita.problems.kind import BoundMethod, Kind, Proof, Solver
+from partita.problems.throughput.options import Changes, Options, change
+from partita.problems.throughput.plan import Plan
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.run.monitor import Monitor
+
+if TYPE_CHECKING:
+    from partita.problems.facets.files import Files
+    from partita.problems.facets.making import Converter, Generator
+    from partita.problems.facets.model import FromModel
+    from partita.problems.facets.report import Report
+    from partita.problems.facets.sweep import Sweep
+    from partita.problems.throughput.evaluation import Evaluation
+
+__all__ = ["THROUGHPUT"]
+
+#: A stage whose memory is this full may owe its cut to the limit.
+NEARLY_FULL = 0.8
+
+
+class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
+    """Split a DAG of operators over devices so that the most loaded one is least loaded."""
+
+    name = "throughput"
+    summary = "split a model into stages so that the slowest stage is as fast as possible"
+    problem = ThroughputProblem
+    plan = Plan
+    options = Options
+    changes = Changes
+
+    def change(self, problem: ThroughputProblem, changes: Changes) -> ThroughputProblem:
+        """See ``Changes``."""
+        return change(problem, changes)
+
+    @property
+    def solvers(self) -> Sequence[Solver[ThroughputProblem, Plan, Options]]:
+        """Of acyclic and of free splits."""
+        from partita.problems.throughput.components import SOLVERS
+
+        return SOLVERS
+
+    @property
+    def bounds(self) -> Sequence[BoundMethod[ThroughputProblem]]:
+        """Cheapest first."""
+        from partita.problems.throughput.components import BOUNDS
+
+        return BOUNDS
+
+    @property
+    def baselines(self) -> Sequence[Solver[ThroughputProblem, Plan, Options]]:
+        """Splits of layers by hand, layouts of runtimes, published planners."""
+        from partita.problems.throughput.baselines import DEFAULT_BASELINES
+
+        return DEFAULT_BASELINES
+
+    def default_solver(self, problem: ThroughputProblem, options: Options) -> str:
+        """One for each contiguity."""
+        from partita.problems.throughput.components import DEFAULT_FOR
+
+        return DEFAULT_FOR[options.contiguity]
+
+    def evaluate(self, problem: ThroughputProblem, plan: Plan) -> Evaluation:
+        """The largest load."""
+        from partita.problems.throughput.evaluate import evaluate
+
+        return evaluate(problem, plan)
+
+    def complete(self, problem: ThroughputProblem, plan: Plan) -> Plan:
+        """The order in which operators run, where memory depends on it."""
+        from partita.problems.throughput.working_memory import ordered_plan
+
+        return ordered_plan(problem, plan)
+
+    def keeps(self, problem: ThroughputProblem, evaluation: Evaluation, options: Options) -> str | None:
+        """Contiguity."""
+        if options.contiguity == "acyclic" and not evaluation.acyclic:
+            return "the split is not contiguous"
+        return None
+
+    def asked(self, plan: Plan, options: Options) -> Plan:
+        """A plan of the contiguity asked for."""
+        import msgspec
+
+        return msgspec.structs.replace(plan, contiguity=options.contiguity)
+
+    def scope(self, options: Options) -> str:
+        """The contiguity asked for."""
+        return options.contiguity
+
+    def covers(self, scope: str, options: Options) -> bool:
+        """What holds for free splits holds for acyclic ones, which are free, too."""
+        return scope in ("free", options.contiguity)
+
+    def explain_infeasible(
+        self, problem: ThroughputProblem, solver: Solver[ThroughputProblem, Plan, Options], options: Options
+    ) -> str:
+        """The smallest device count or memory that would do."""
+        from partita.problems.throughput.explain import explain_infeasible
+
+        def probe(changed: ThroughputProblem, time_s: float) -> Plan | bool | None:
+            outcome = solver.solve(changed, options, Monitor(max(0.05, time_s), target=float("inf")))
+            if outcome.plan is not None and self.evaluate(changed, outcome.plan).feasible:
+                return outcome.plan
+            return False if outcome.infeasible else None
+
+        return explain_infeasible(problem, probe)
+
+    def prove(self, problem: ThroughputProblem, monitor: Monitor) -> Proof | None:
+        """By all bounds together, which tell each other what they find."""
+        from partita.problems.throughput.proving import prove
+
+        return prove(problem, self.solvers[0], monitor)
+
+    def unlimited(self, problem: ThroughputProblem, evaluation: Evaluation) -> ThroughputProblem | None:
+        """Without memory limits, if a stage's memory is nearly full."""
+        memories = [stage.memory for stage in evaluation.stages]
+        if all(memory.limit is None or memory.total < NEARLY_FULL * memory.limit for memory in memories):
+            return None
+        return problem.replace(memory_bytes=float("inf"))
+
+    @property
+    def model(self) -> FromModel[ThroughputProblem]:
+        """Every model on every cluster."""
+        from partita.problems.throughput.from_model import ThroughputFromModel
+
+        return ThroughputFromModel()
+
+    @property
+    def generators(self) -> Sequence[Generator]:
+        """Graphs like published synthetic ones."""
+        from partita.problems.throughput.generators.settings import GENERATORS
+
+        return GENERATORS
+
+    @property
+    def converter(self) -> Converter:
+        """Identical devices, one tensor per operator."""
+        from partita.problems.throughput.generators.settings import CONVERTER
+
+        return CONVERTER
+
+    @property
+    def samples(self) -> Sequence[Sequence[ThroughputProblem]]:
+        """See the function."""
+        from partita.problems.throughput.samples import samples
+
+        return samples()
+
+    @property
+    def files(self) -> Files[ThroughputProblem, Plan, Evaluation]:
+        """Result files, and the published split format."""
+        from partita.problems.throughput.files.plans import PlanFiles
+
+        return PlanFiles(self.plan)
+
+    @property
+    def report(self) -> Report[ThroughputProblem, Plan, Evaluation]:
+        """Stages, memory, and what limits them."""
+        from partita.problems.throughput.report.report import ThroughputReport
+
+        return ThroughputReport()
+
+    @property
+    def sweep(self) -> Sweep[ThroughputProblem, Plan]:
+        """Devices, memory, bandwidth."""
+        from partita.problems.throughput.sweep import ThroughputSweep
+
+        return ThroughputSweep(self)
+
+
+THROUGHPUT = Throughput()

@@ -1,0 +1,317 @@
+"""Price: a graph and a cluster become a throughput problem.
+
+docs/cost-model.md says what every number means and what is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from partita.cluster import Cluster, DeviceGroup, LinkPath
+from partita.cluster_paths import inside_paths
+from partita.costs.gradients import partial_gradients
+from partita.costs.optimizer import OPTIMIZERS, dtype_bytes, optimizer_bytes
+from partita.costs.roofline import Roofline
+from partita.costs.source import CostSource
+from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
+from partita.errors import InputError
+from partita.graph import Graph
+from partita.graph import Parameter as GraphParameter
+from partita.problems.throughput.machine_groups import machine_groups
+from partita.problems.throughput.problem import (
+    DeviceKind,
+    Operator,
+    Parameter,
+    SavedTensor,
+    Schedule,
+    Tensor,
+    ThroughputProblem,
+    WorkingMemory,
+)
+from partita.units import format_bytes, format_time
+
+__all__ = ["price"]
+
+
+def price(
+    graph: Graph,
+    cluster: Cluster,
+    *,
+    microbatches: int = 1,
+    schedule: str = "1f1b",
+    optimizer: str = "adam",
+    optimizer_dtype: str = "float32",
+    master_weights: bool | None = None,
+    recompute: bool = False,
+    tied: Literal["copy", "together"] = "copy",
+    costs: CostSource | None = None,
+    name: str | None = None,
+    hierarchy: bool = False,
+    working_memory: WorkingMemory = "largest",
+) -> ThroughputProblem:
+    """The throughput problem of a graph on a cluster, in seconds and bytes.
+
+    Parameters
+    ----------
+    graph
+        The model; with backward operators the problem is training, otherwise inference.
+    cluster
+        The devices. Devices that are alike become one kind.
+    microbatches
+        Microbatches per batch (training).
+    schedule
+        ``1f1b`` or ``gpipe``; inference holds one microbatch at a time whatever is asked.
+    optimizer
+        ``adam``, ``adamw``, ``sgd``, ``sgd-momentum``, ``adafactor`` or ``none`` (training).
+    optimizer_dtype
+        Number format of the optimizer's state; ``parameter`` for that of each parameter.
+    master_weights
+        Whether a copy of the weights in ``optimizer_dtype`` is kept; None where the weights are narrower than it. Adam
+        then costs 12 bytes per parameter for half precision and 8 for float32.
+    recompute
+        Keep only what enters a stage and run its forward part again (training).
+    tied
+        ``copy``: a parameter that operators on several devices read is stored on each. ``together``: all operators that
+        read a tied parameter (one with several names) share a device, which is exact but often forces large stages.
+    costs
+        Where operator times come from; the roofline unless stated.
+    name
+        The problem's name; the graph's and cluster's names unless stated.
+    hierarchy
+        Price devices at the links inside their machine, and make each machine a group that pays for what crosses the
+        network; otherwise every transfer is priced at the slowest way its device may have to use.
+    working_memory
+        ``largest``: an operator's workspace is all that is alive in the whole graph while it runs. ``peak``: only what
+        is not a tensor between operators, for stages whose memory is the peak of an order; what exceeds it is streamed
+        (inference).
+
+    Raises
+    ------
+    InputError
+        If an option is unknown or out of range, recomputation is asked for inference, or a device states no rate for a
+        number format the graph computes in.
+    """
+    training = any(op.phase == "backward" for op in graph.operators)
+    _check_options(schedule, optimizer, optimizer_dtype, tied, microbatches, recompute and not training)
+    source: CostSource = Roofline() if costs is None else costs
+    groups = cluster.groups()
+    paths = inside_paths(cluster, groups) if hierarchy else [cluster.slowest_path(group) for group in groups]
+    kinds = tuple(_kind(cluster, group, path) for group, path in zip(groups, paths, strict=True))
+
+    roots = colocation_roots(graph)
+    if tied == "together":
+        roots = _tie(graph, roots)
+    saved = saved_readers(graph) if training else {}
+    spans = lives(graph, roots, saved, accumulates=training and microbatches > 1)
+    parameters, parameter_notes = _parameters(graph, training, optimizer, optimizer_dtype, master_weights)
+    plan_schedule = (
+        Schedule(name="gpipe" if schedule == "gpipe" else "1f1b", microbatches=microbatches, recompute=recompute)
+        if training
+        else Schedule(name="inference", microbatches=microbatches)
+    )
+    notes = [
+        *graph.notes,
+        *source.notes(),
+        *_link_notes(cluster, groups, paths, hierarchy),
+        *_memory_notes(training, microbatches),
+    ]
+    notes += parameter_notes
+    if training:
+        notes += _tied_notes(graph, roots, paths)
+    tensors = _tensors(graph, roots)
+    workspace = workspace_bytes(graph, spans).tolist()
+    if working_memory == "peak":
+        workspace = own_bytes(graph).tolist()
+    return ThroughputProblem(
+        name=name if name is not None else f"{graph.name} on {cluster.name}",
+        kinds=kinds,
+        operators=_operators(graph, groups, source, roots, workspace),
+        tensors=tensors,
+        parameters=parameters,
+        saved=tuple(
+            SavedTensor(name=graph.tensors[place].name, users=readers, bytes=float(graph.tensors[place].bytes))
+            for place, readers in saved.items()
+        ),
+        schedule=plan_schedule,
+        groups=machine_groups(cluster, groups) if hierarchy else (),
+        unit="s",
+        notes=tuple(notes),
+        streaming=working_memory == "peak",
+        working_memory=working_memory,
+    )
+
+
+def _check_options(
+    schedule: str, optimizer: str, optimizer_dtype: str, tied: str, microbatches: int, idle_recompute: bool
+) -> None:
+    if schedule not in ("1f1b", "gpipe"):
+        raise InputError(f"schedule is {schedule!r}; it must be 1f1b or gpipe")
+    if optimizer not in OPTIMIZERS:
+        raise InputError(f"optimizer is {optimizer!r}; it must be one of {', '.join(OPTIMIZERS)}")
+    if optimizer_dtype != "parameter":
+        dtype_bytes(optimizer_dtype)
+    if tied not in ("copy", "together"):
+        raise InputError(f"tied is {tied!r}; it must be copy or together")
+    if microbatches < 1:
+        raise InputError(f"microbatches is {microbatches}; it must be at least 1")
+    if idle_recompute:
+        raise InputError("recompute needs a graph with a backward part; trace the model for training, or leave it out")
+
+
+def _kind(cluster: Cluster, group: DeviceGroup, path: LinkPath | None) -> DeviceKind:
+    spec = group.spec
+    if path is None:
+        # A single device never transfers; its own link keeps the problem meaningful when the count is raised.
+        link = cluster.links[spec.link]
+        path = LinkPath(link=link.name, bandwidth_bytes_per_s=link.achievable_bytes_per_s, latency_s=link.latency_s)
+    return DeviceKind(
+        name=spec.name,
+        count=len(group.indices),
+        memory_bytes=float(spec.usable_bytes),
+        accelerator=spec.accelerator,
+        transfer_time_per_unit=1.0 / path.bandwidth_bytes_per_s,
+        transfer_latency=path.latency_s,
+        sync_time_per_byte=1.0 / path.bandwidth_bytes_per_s,
+        reload_time_per_byte=1.0 / path.bandwidth_bytes_per_s,
+    )
+
+
+def _operators(
+    graph: Graph, groups: list[DeviceGroup], source: CostSource, roots: list[int], workspace: list[int]
+) -> tuple[Operator, ...]:
+    columns = [source.operator_times(graph, group.spec) for group in groups]
+    sizes: dict[int, int] = {}
+    for root in roots:
+        sizes[root] = sizes.get(root, 0) + 1
+    return tuple(
+        Operator(
+            id=index,
+            times=times,
+            name=op.name,
+            module=op.module,
+            backward=op.phase == "backward",
+            colocation=roots[index] if sizes[roots[index]] > 1 else None,
+            workspace_bytes=float(workspace[index]),
+        )
+        for index, (op, times) in enumerate(zip(graph.operators, zip(*columns, strict=True), strict=True))
+    )
+
+
+def _tensors(graph: Graph, roots: list[int]) -> tuple[Tensor, ...]:
+    """What is moved for every microbatch: not the parts of a parameter's gradient that are added up across devices.
+
+    Each device with a copy of the parameter keeps the sum of its own part; the copies exchange it once per batch.
+    """
+    parts = partial_gradients(graph)
+    return tuple(
+        Tensor(producer=t.producer, consumers=t.consumers, size=float(t.bytes), name=t.name)
+        for place, t in enumerate(graph.tensors)
+        if t.producer is not None
+        and t.consumers
+        and not (place in parts and roots[t.producer] != roots[t.consumers[0]])
+    )
+
+
+def _tie(graph: Graph, roots: list[int]) -> list[int]:
+    """Roots after merging the classes of all users of each tied parameter."""
+    parent = {root: root for root in roots}
+
+    def find(v: int) -> int:
+        while parent[v] != v:
+            parent[v] = parent[parent[v]]
+            v = parent[v]
+        return v
+
+    for parameter in graph.parameters:
+        if parameter.aliases:
+            first, *others = sorted({find(roots[user]) for user in parameter.users}) or [0]
+            for other in others:
+                parent[find(other)] = find(first)
+    return [find(root) for root in roots]
+
+
+def _parameters(
+    graph: Graph, training: bool, optimizer: str, dtype: str, master_weights: bool | None
+) -> tuple[tuple[Parameter, ...], list[str]]:
+    result: list[Parameter] = []
+    unused: list[GraphParameter] = []
+    mastered = False
+    for parameter in graph.parameters:
+        if not parameter.users:
+            unused.append(parameter)
+            continue
+        trained = training and parameter.trainable and not parameter.buffer
+        state = optimizer_bytes(parameter, optimizer, dtype=dtype, master_weights=master_weights) if trained else 0
+        mastered |= trained and state > optimizer_bytes(parameter, optimizer, dtype=dtype, master_weights=False)
+        result.append(
+            Parameter(
+                name=parameter.name,
+                users=parameter.users,
+                weight_bytes=float(parameter.bytes),
+                gradient_bytes=float(parameter.bytes) if trained else 0.0,
+                optimizer_bytes=float(state),
+            )
+        )
+    notes = []
+    if unused:
+        size = format_bytes(sum(p.bytes for p in unused))
+        shown = ", ".join(p.name for p in unused[:3]) + (", …" if len(unused) > 3 else "")
+        notes.append(f"No operator reads {len(unused)} parameters ({size}: {shown}); they are stored on no device.")
+    if training:
+        kept = "and no optimizer state" if optimizer == "none" else f"and {optimizer} state in {dtype}"
+        copies = f", with a master copy of weights in {dtype}" if mastered else ""
+        notes.append(
+            f"Each trained weight is held with a gradient in its own number format {kept}{copies}; the optimizer's "
+            "step, once per batch, is not in the load."
+        )
+    return tuple(result), notes
+
+
+def _link_notes(
+    cluster: Cluster, groups: list[DeviceGroup], paths: list[LinkPath | None], hierarchy: bool
+) -> list[str]:
+    parts = [
+        f"{group.spec.name} {path.bandwidth_bytes_per_s / 1e9:.4g} GB/s over {path.link}"
+        for group, path in zip(groups, paths, strict=True)
+        if path is not None
+    ]
+    if not parts:
+        return []
+    if hierarchy:
+        return [
+            f"Transfers are priced at the links inside a machine: {', '.join(parts)}; what leaves a machine is paid by "
+            "the machine, too, at the network's rate."
+        ]
+    note = (
+        "Every transfer is priced at the slowest way its device may have to use, wherever the other end is: "
+        f"{', '.join(parts)}; transfers do not share links."
+    )
+    if len(groups) > 1 and not all(group.spec.accelerator for group in groups):
+        note += " Transfers between an accelerator and a CPU are priced at the CPU's end at the host link."
+    return [note]
+
+
+def _memory_notes(training: bool, microbatches: int) -> list[str]:
+    notes = [
+        "Memory a stage needs only while it runs is counted as the largest number of bytes alive anywhere in the model "
+        "while one of its operators runs, so a tensor that passes a stage by is counted there too; loss to "
+        "fragmentation is part of each device's reserve."
+    ]
+    if training and microbatches > 1:
+        notes.append("The gradient of one microbatch is held beside the sum while it is added.")
+    return notes
+
+
+def _tied_notes(graph: Graph, roots: list[int], paths: list[LinkPath | None]) -> list[str]:
+    slowest = min((path.bandwidth_bytes_per_s for path in paths if path is not None), default=None)
+    shared = [p for p in graph.parameters if p.trainable and len({roots[user] for user in p.users}) > 1]
+    if not shared or slowest is None:
+        return []
+    size = sum(p.bytes for p in shared)
+    shown = ", ".join("=".join((p.name, *p.aliases)) for p in shared[:3]) + (", …" if len(shared) > 3 else "")
+    # A ring all-reduce sends 2·(c − 1)/c of the bytes from each of c devices: all of them where c is 2.
+    return [
+        f"Some trained parameters are read in several places ({format_bytes(size)}: {shown}). Where these are split, "
+        "each device holds weight, gradient and state; two copies exchange their gradients once per batch, about "
+        f"{format_time(size / slowest)} if all are split, which is not in the load."
+    ]

@@ -1,0 +1,108 @@
+"""A throughput plan for people, and as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from partita.problems.facets.report import Report
+from partita.problems.throughput.evaluation import Evaluation
+from partita.problems.throughput.plan import Plan
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.report.limits import limits
+from partita.problems.throughput.report.modules import stage_modules
+from partita.problems.throughput.report.tables import memory_table, stage_table
+from partita.problems.throughput.sample_latency import pipeline_of
+from partita.run.result import Result, Row
+from partita.tables.text import paragraphs
+from partita.units import format_bytes, format_count, format_time
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from partita.problems.facets.model import Answer
+
+__all__ = ["ThroughputReport"]
+
+ThroughputResult = Result[ThroughputProblem, Plan, Evaluation]
+
+
+class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
+    """Stages, their memory, the pipeline they make, and what limits it."""
+
+    doing = "splitting"
+    per = " per sample"
+
+    def scope(self, scope: str) -> str:
+        """Acyclic or free splits."""
+        return f"{scope} split"
+
+    def sentences(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[str]:
+        """Contiguity, depth of the pipeline, and the time that one sample takes."""
+        found = pipeline_of(problem, plan, evaluation)
+        stages = f"{found.stages} stage{'s' if found.stages != 1 else ''}"
+        if found.virtual_stages != found.stages:
+            stages += f" as {found.virtual_stages} virtual ones"
+        return [
+            f"{'contiguous' if evaluation.acyclic else 'not contiguous'}, pipeline of {stages}, {found.depth} deep: a "
+            f"sample takes {format_time(found.latency, problem.unit)} when it is full, "
+            f"{format_time(found.latency_alone, problem.unit)} alone"
+        ]
+
+    def verdict(self, evaluation: Evaluation) -> dict[str, Any]:
+        """Contiguity."""
+        return {"acyclic": evaluation.acyclic}
+
+    def tables(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[RenderableType]:
+        """Stages, and their memory where there is any."""
+        counts = [len(stage.operators) for stage in plan.stages]
+        found = [stage_table(problem, evaluation, counts, stage_modules(problem, plan))]
+        if any(stage.memory.total for stage in evaluation.stages):
+            found.append(memory_table(evaluation))
+        return found
+
+    def figures(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Mapping[str, str]:
+        """The latency of one sample through the full pipeline."""
+        return {"latency": format_time(pipeline_of(problem, plan, evaluation).latency, problem.unit)}
+
+    def row_document(self, result: ThroughputResult, row: Row) -> dict[str, Any]:
+        """The largest load, feasible or not, and the pipeline."""
+        if row.evaluation is None:
+            return {"load": None, "pipeline": None}
+        pipeline = pipeline_of(result.problem, row.plan, row.evaluation)
+        return {"load": row.evaluation.objective, "pipeline": msgspec.structs.asdict(pipeline)}
+
+    def answer_document(self, answer: Answer[ThroughputProblem], document: dict[str, Any]) -> None:
+        """Modules of every stage, the schedule, and what limits the plan."""
+        problem, result = answer.problem, answer.result
+        document["schedule"] = {
+            "name": problem.schedule.name,
+            "microbatches": problem.schedule.microbatches,
+            "recompute": problem.schedule.recompute,
+        }
+        document["limits"] = None
+        if result.plan is None or result.evaluation is None:
+            return
+        found = limits(problem, result.evaluation, answer.without_limit)
+        document["limits"] = {"stage": found.stage, "binding": found.binding, "sentences": list(found.sentences)}
+        plan = document["plan"]
+        plan["stages"] = [
+            {**device, "modules": list(entry.complete), "partial_modules": list(entry.partial)}
+            for device, entry in zip(plan["devices"], stage_modules(problem, result.plan), strict=True)
+        ]
+
+    def answer_tables(self, answer: Answer[ThroughputProblem]) -> Sequence[RenderableType]:
+        """The model, the stages, their memory, and what limits the plan."""
+        graph, problem, result = answer.graph, answer.problem, answer.result
+        kind = "training (forward and backward)" if graph.training else "inference"
+        shown: list[RenderableType] = [
+            f"{graph.name}: {len(graph.operators)} operators, {format_count(graph.parameter_count)} parameters "
+            f"({format_bytes(graph.parameter_bytes)}), {format_count(graph.flops)}FLOP per microbatch, {kind}"
+        ]
+        if result.plan is not None and result.evaluation is not None:
+            shown += self.tables(problem, result.plan, result.evaluation)
+            found = limits(problem, result.evaluation, answer.without_limit)
+            shown.append(paragraphs("What limits the plan", found.sentences))
+        return shown

@@ -1,0 +1,66 @@
+"""Plans from elsewhere beside a result's: as a table and as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from partita.run.result import Result, Row
+from partita.tables.text import new_table
+from partita.units import format_time
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from partita.problems.facets.report import Report
+
+__all__ = ["comparison_table", "row_documents"]
+
+
+def comparison_table(report: Report[Any, Any, Any], result: Result[Any, Any, Any], rows: Sequence[Row]) -> Table:
+    """The plan and the rows, judged by one evaluator, with the problem's own figures."""
+    problem = result.problem
+    shown = [("partita", result.plan, result.evaluation, "")] if result.evaluation is not None else []
+    shown += [(row.name, row.plan, row.evaluation, row.note) for row in rows]
+    figures = [
+        {} if evaluation is None else report.figures(problem, plan, evaluation) for _, plan, evaluation, _ in shown
+    ]
+    titles = list(dict.fromkeys(title for found in figures for title in found))
+    table = new_table("Compared with")
+    table.add_column("plan", overflow="fold")
+    for title in ("objective", "against the plan"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in titles:
+        table.add_column(title, justify="right", overflow="fold")
+    table.add_column("what it does", overflow="fold", ratio=1)
+    mine = [None] if result.evaluation is not None else []
+    for (name, _, evaluation, note), found, row in zip(shown, figures, [*mine, *rows], strict=True):
+        if evaluation is None:
+            table.add_row(name, "—", "", *("" for _ in titles), note)
+            continue
+        objective = format_time(evaluation.objective, problem.unit)
+        ratio, text = "", ""
+        if row is not None:
+            ratio = f"{evaluation.objective / result.objective - 1:+.1%} time" if result.objective else ""
+            text = report.why(result, row) if evaluation.feasible else f"does not work: {note}"
+        cells = [found.get(title, "") for title in titles]
+        table.add_row(name, objective, ratio, *cells, text, style="bold" if row is None else None)
+    return table
+
+
+def row_documents(
+    report: Report[Any, Any, Any], result: Result[Any, Any, Any], rows: Sequence[Row]
+) -> list[dict[str, Any]]:
+    """Rows as plain values; the objective of a plan that does not fit is null."""
+    return [
+        {
+            "name": row.name,
+            "summary": row.summary,
+            "objective": row.evaluation.objective if row.feasible else None,
+            "feasible": row.feasible,
+            "reason": row.note or None,
+            "runtime_s": row.runtime_s,
+            **report.row_document(result, row),
+        }
+        for row in rows
+    ]

@@ -1,0 +1,60 @@
+"""Paragraphs and table frames for people."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["module_ranges", "new_table", "paragraphs"]
+
+
+def new_table(title: str) -> Table:
+    """An empty table in the one style of all tables."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def paragraphs(title: str, sentences: Sequence[str]) -> str:
+    """A heading, and an indented paragraph for each sentence; empty without sentences."""
+    if not sentences:
+        return ""
+    lines = [title]
+    for sentence in sentences:
+        lines += textwrap.wrap(sentence, 118, initial_indent="  - ", subsequent_indent="    ")
+    return "\n".join(lines) + "\n"
+
+
+_TAIL = re.compile(r"^(.*?)(\d+)$")
+
+
+def module_ranges(names: Sequence[str]) -> list[str]:
+    """Shorten runs of numbered siblings: ``h.0, h.1, h.2`` becomes ``h.0-2``."""
+    result: list[str] = []
+    start = last = -1
+    prefix = ""
+
+    def flush() -> None:
+        if start >= 0:
+            result.append(f"{prefix}{start}" if start == last else f"{prefix}{start}-{last}")
+
+    for name in names:
+        match = _TAIL.match(name)
+        if match and start >= 0 and match[1] == prefix and int(match[2]) == last + 1:
+            last += 1
+            continue
+        flush()
+        if match:
+            prefix, start = match[1], int(match[2])
+            last = start
+        else:
+            start = -1
+            result.append(name)
+    flush()
+    return result
