@@ -402,19 +402,16 @@ def test_any_plan_is_worth_the_same(family: str, data: st.DataObject) -> None:
 def test_a_limit_is_a_limit_in_any_unit(size: float) -> None:
     """What is a millionth too much for a device is too much, and what fits exactly fits, whatever the bytes."""
     tight = LIMITED.replace(memory_bytes=5.0 - 5e-6)
-    solvers = [name for name, contiguity in (("exact", "acyclic"), ("free", "free"))]
     for problem in (LIMITED, tight):
         changed = in_other_bytes(problem, size)
-        for solver in solvers:
-            contiguity = "free" if solver == "free" else "acyclic"
+        for solver, contiguity in (("exact", "acyclic"), ("free", "free")):
             result = partita.solve(changed, solver=solver, contiguity=contiguity, time_limit_s=LIMIT_S, explain=False)
             assert result.status is partita.Status.OPTIMAL if problem is LIMITED else partita.Status.INFEASIBLE
-    whole = FLAT.replace(memory_bytes=FLAT.memory_bytes)
-    needed = max(stage.memory_bytes for stage in partita.solve(whole).evaluation.stages)
+    result = partita.solve(FLAT)
+    needed = max(stage.memory_bytes for stage in result.evaluation.stages)
     for memory, fits in ((needed, True), (needed * (1 - 1e-6), False)):
         changed = in_other_bytes(FLAT.replace(memory_bytes=memory), size)
-        plan = partita.solve(whole).plan
-        assert partita.evaluate(changed, plan).feasible is fits
+        assert partita.evaluate(changed, result.plan).feasible is fits
 
 
 def test_every_component_is_in() -> None:
