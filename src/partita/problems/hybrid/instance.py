@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from partita.dags import topological_order
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
+from partita.kernels.throughput.arrays import bit_rows
+from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.units import TOLERANCE
 
@@ -52,6 +54,11 @@ class HybridInstance:
     degrees: tuple[int, ...]
     options: tuple[tuple[tuple[Configuration, ...], ...], ...]
     uniform: tuple[bool, ...]
+
+    @property
+    def homeless(self) -> int:
+        """Bit set of the layers without a degree that the devices allow: with any there is no plan."""
+        return sum(1 << v for v in range(len(self.order)) if not any(row[v] for row in self.options))
 
     @property
     def width(self) -> int:
@@ -135,10 +142,7 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
     problem = model.problem
     n, m, bandwidth = len(model.order), len(model.source), problem.bandwidth_bytes_per_unit
     held = list(sets)
-    words = (n + 63) // 64
-    raw = b"".join(members.to_bytes(8 * words, "little") for members in held)
-    packed = np.frombuffer(raw, dtype=np.uint64).reshape(len(held), words)
-    bits = np.unpackbits(packed.view(np.uint8), axis=1, bitorder="little")[:, :n].astype(bool)
+    bits = as_bits(held, n).astype(bool)
 
     least, edge_least = _least_device_time(model)
     # Added layer by layer, so that rounding never makes a subset heavier than its superset.
@@ -146,7 +150,7 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
     for v in range(n):
         work += bits[:, v] * least[v]
     by_work = np.lexsort((bits.sum(axis=1), work))
-    work, bits, packed = work[by_work], bits[by_work], packed[by_work]
+    work, bits = work[by_work], bits[by_work]
     crossing = np.zeros((len(held), m), dtype=bool)
     for e in range(m):
         crossing[:, e] = ~bits[:, model.source[e]] & bits[:, model.target[e]]
@@ -162,7 +166,7 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
     values: dict[str, Any] = {
         "degree": model.degrees,
         "uniform": model.uniform,
-        "members": packed,
+        "members": bit_rows(bits),
         "work": work,
         "rest": np.maximum(0.0, work[-1] - work) * (1.0 - TOLERANCE) + across @ edge_least,
         "missing": np.array([[not choices for choices in row] for row in model.options], dtype=np.float64) @ size.T,
