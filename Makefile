@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-all lint types imports bench clean
+.PHONY: install demo test test-all lint types imports mutants bench clean
 
 install: $(STAMP)
 
@@ -35,6 +35,9 @@ test: lint types imports
 
 test-all: lint types imports
 	$(BIN)/pytest -n 2 --dist worksteal --run-slow
+
+mutants: install
+	PYTHONPATH=tests $(BIN)/python -m mutants
 
 bench: install
 	$(BIN)/python -m benchmarks

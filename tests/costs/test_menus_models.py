@@ -11,8 +11,8 @@ from functools import cache
 import pytest
 
 import partita as pt
-from partita.problems.hybrid.pricing import LayerMenus, layer_menus, model_flops
 from partita.graph import Graph
+from partita.problems.hybrid.pricing import LayerMenus, layer_menus, model_flops
 
 pytest.importorskip("torch", reason="menus are made from traced models")
 pytest.importorskip("transformers", reason="hf: models need transformers")

@@ -126,7 +126,12 @@ def read_tagged(data: bytes, kind: type[T], name: str, version: int, path: str |
 
 def sha256(value: Any) -> str:
     """Digest of a value's canonical JSON."""
-    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+    try:
+        data = msgspec.json.encode(value, order="deterministic")
+    except TypeError:
+        # Only keys that are text can be put in order.
+        data = msgspec.json.encode(msgspec.to_builtins(value, str_keys=True), order="deterministic")
+    return hashlib.sha256(data).hexdigest()
 
 
 def write_atomic(path: str | Path, data: bytes) -> None:

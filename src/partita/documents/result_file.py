@@ -52,7 +52,7 @@ def result_document(result: Result[Any, Any, Any], plan: dict[str, Any] | None, 
         Further top-level keys.
     """
     problem = result.problem
-    digest = sha256(msgspec.to_builtins(tagged(problem, problem.format, problem.version), str_keys=True))
+    digest = sha256(tagged(problem, problem.format, problem.version))
     return {
         "format": RESULT_FORMAT,
         "version": RESULT_VERSION,

@@ -6,8 +6,10 @@ import pytest
 
 from partita.errors import InputError
 from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.load import Transfers
 from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import (
+    DeviceGroup,
     DeviceKind,
     Operator,
     Parameter,
@@ -312,6 +314,191 @@ class TestOrder:
         # With 0 and 1 on one device, 9 would have to come after and before it.
         assert not evaluate(problem, on_gpus((0, 2, 1, 3), (9,))).acyclic
         assert evaluate(problem, on_gpus((0, 2, 9), (1, 3))).acyclic
+
+
+def groups_of(*counts: int) -> tuple[DeviceGroup, ...]:
+    """Groups of so many GPUs, which pay 1 + 2 · size for a tensor that crosses their boundary."""
+    return tuple(
+        DeviceGroup(name=f"group {number}", counts=(count,), transfer_time_per_unit=2.0, transfer_latency=1.0)
+        for number, count in enumerate(counts)
+    )
+
+
+def grouped(*counts: int, **fields: object) -> ThroughputProblem:
+    """As many operators as GPUs, without tensors, with so many microbatches that in_flight is counted from the end."""
+    return ThroughputProblem(
+        name="grouped",
+        kinds=(DeviceKind(name="gpu", count=sum(counts)),),
+        operators=tuple(op(i, 1.0) for i in range(sum(counts))),
+        groups=groups_of(*counts),
+        schedule=Schedule(name="1f1b", microbatches=9),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def on(*devices: int) -> Plan:
+    """Operator i on the GPU of the i-th number."""
+    return plan(*((f"gpu:{device}", (place,)) for place, device in enumerate(devices)))
+
+
+class TestGroups:
+    """Devices behind slower links."""
+
+    def test_what_crosses_a_boundary_is_paid_by_both_groups(self) -> None:
+        # {0} and {1} share a group: 8 and 16 are cut, only 16 crosses, for 1 + 2 · 16 on each side.
+        problem = chain([1, 2, 4], [8, 16]).replace(kinds=(DeviceKind(name="gpu", count=3),), groups=groups_of(2, 1))
+        evaluation = evaluate(problem, on_gpus((0,), (1,), (2,)))
+        first, second = evaluation.groups
+        assert (first.name, first.transfers, first.load) == ("group 0", Transfers(forward_out=33), 33)
+        assert (second.name, second.transfers, second.load) == ("group 1", Transfers(forward_in=33), 33)
+        assert [stage.load for stage in evaluation.stages] == [9, 26, 20]
+        assert evaluation.objective == 33
+
+    def test_forward_and_backward_tensors_have_directions_of_their_own(self) -> None:
+        problem = mirrored(name="gpipe").replace(kinds=(DeviceKind(name="gpu", count=2),), groups=groups_of(1, 1))
+        evaluation = evaluate(problem, on_gpus((0, 2), (1, 3)))
+        assert [stage.transfers for stage in evaluation.stages] == [
+            Transfers(forward_out=16, backward_in=64),
+            Transfers(forward_in=16, backward_out=64),
+        ]
+        first, second = evaluation.groups
+        # 1 + 2 · 16 and 1 + 2 · 64
+        assert first.transfers == Transfers(forward_out=33, backward_in=129)
+        assert second.transfers == Transfers(forward_in=33, backward_out=129)
+        assert (first.forward_load, first.backward_load, first.load) == (33, 129, 162)
+        assert evaluation.objective == 162  # the links' phases exceed 2 + 16 and 8 + 64
+
+    @pytest.mark.parametrize(
+        ("counts", "devices", "in_flight"),
+        [
+            ((2, 1), (0, 1, 2), [3, 2, 1]),  # groups 0, 0, 1: as listed
+            ((2, 1), (2, 0, 1), [3, 2, 1]),  # groups 1, 0, 0: as listed
+            ((2, 1), (0, 2, 1), [3, 1, 2]),  # groups 0, 1, 0: the last stage goes before the second
+            ((2, 2), (2, 0, 3, 1), [4, 2, 3, 1]),  # groups 1, 0, 1, 0: the group that is listed first comes first
+            ((2, 2), (0, 2, 3, 1), [4, 2, 1, 3]),  # groups 0, 1, 1, 0
+        ],
+    )
+    def test_the_stages_of_a_group_follow_each_other(
+        self, counts: tuple[int, ...], devices: tuple[int, ...], in_flight: list[int]
+    ) -> None:
+        evaluation = evaluate(grouped(*counts), on(*devices))
+        assert evaluation.acyclic
+        assert [stage.in_flight for stage in evaluation.stages] == in_flight
+
+    def test_tensors_order_the_groups(self) -> None:
+        # Operator 1, in the other group, feeds operator 0: its group is first, then the two stages of group 0.
+        back = (Tensor(producer=1, consumers=(0,), size=0.0),)
+        evaluation = evaluate(grouped(2, 1, tensors=back), on(0, 2, 1))
+        assert evaluation.acyclic
+        assert [stage.in_flight for stage in evaluation.stages] == [2, 3, 1]
+
+    def test_groups_that_wait_for_each_other(self) -> None:
+        # 0 → 1 → 2 without a cycle of stages, but from group 0 to group 1 and back.
+        there_and_back = tuple(Tensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(2))
+        evaluation = evaluate(grouped(2, 1, tensors=there_and_back), on(0, 2, 1))
+        assert not evaluation.acyclic
+        assert not evaluation.feasible
+
+
+def shared_stage(*devices: str) -> Plan:
+    """Operator 0 on several GPUs, operator 1 on one of its own."""
+    first, *others = devices
+    return Plan(
+        stages=(
+            Stage(device=first, kind="gpu", operators=(0,), replicas=tuple(others)),
+            Stage(device="gpu:3", kind="gpu", operators=(1,)),
+        )
+    )
+
+
+class TestReplicasAndStreaming:
+    """Devices that take turns, and memory over the limit."""
+
+    gpus = DeviceKind(name="gpu", count=4, memory_bytes=60.0, sync_time_per_byte=0.5, reload_time_per_byte=0.25)
+    weights = Parameter(name="w", users=(0,), weight_bytes=47.0, gradient_bytes=8.0, optimizer_bytes=2.0)
+
+    def problem(self, **fields: object) -> ThroughputProblem:
+        """57 bytes of a parameter and 10 of its own for operator 0, which is 7 too many."""
+        return ThroughputProblem(
+            name="shared",
+            kinds=(self.gpus,),
+            operators=(op(0, 4.0, memory_bytes=10.0), op(1, 3.0)),
+            tensors=(Tensor(producer=0, consumers=(1,), size=6.0),),
+            max_replicas=2,
+            streaming=True,
+            **{"parameters": (self.weights,), **fields},  # type: ignore[arg-type]
+        )
+
+    def test_replicas_share_the_work_and_synchronise_gradients(self) -> None:
+        first, second = evaluate(self.problem(), shared_stage("gpu:0", "gpu:1")).stages
+        assert first.reload == 1.75  # 7 bytes at 0.25
+        assert first.synchronisation == 2.0  # 1/2 of 8 bytes at 0.5
+        assert (first.load, first.replicas) == ((4 + 6 + 1.75) / 2 + 2, 2)
+        assert (second.load, second.replicas, second.synchronisation, second.reload) == (9, 1, 0, 0)
+
+    def test_files_without_parameters_synchronise_operators(self) -> None:
+        first, _ = evaluate(self.problem(parameters=()), shared_stage("gpu:0", "gpu:1")).stages
+        assert first.synchronisation == 2.5  # 1/2 of 10 bytes at 0.5
+        assert first.reload == 0
+
+    def test_once_per_batch(self) -> None:
+        batches = self.problem(weight_sync_per_batch=True, schedule=Schedule(microbatches=4))
+        first, _ = evaluate(batches, shared_stage("gpu:0", "gpu:1")).stages
+        assert first.synchronisation == 0.5
+
+    def test_too_many_replicas(self) -> None:
+        evaluation = evaluate(self.problem(), shared_stage("gpu:0", "gpu:1", "gpu:2"))
+        assert evaluation.violations == ("stage 0 has 3 replicas, the problem allows 2",)
+
+    def test_replicas_lie_in_one_group(self) -> None:
+        within = self.problem(groups=groups_of(2, 2))
+        assert evaluate(within, shared_stage("gpu:0", "gpu:1")).feasible
+        evaluation = evaluate(within, shared_stage("gpu:0", "gpu:2"))
+        assert evaluation.violations == ("the replicas of stage 0 are in different groups",)
+
+    def test_replicas_count_as_devices_to_the_end(self) -> None:
+        # The stage is followed by one device: three to the end, two of them take turns, so each holds ⌈3/2⌉.
+        problem = self.problem(schedule=Schedule(name="1f1b", microbatches=9))
+        assert [stage.in_flight for stage in evaluate(problem, shared_stage("gpu:0", "gpu:1")).stages] == [2, 1]
+
+
+class TestPeaks:
+    """Working memory along the order in which a stage lists its operators."""
+
+    problem = ThroughputProblem(
+        name="peaks",
+        kinds=(DeviceKind(name="gpu", count=2, memory_bytes=10.0, reload_time_per_byte=0.5),),
+        operators=(op(0, 1.0, workspace_bytes=1.0), op(1, 1.0), op(2, 1.0, workspace_bytes=4.0)),
+        tensors=(
+            Tensor(producer=0, consumers=(1,), size=3.0),
+            Tensor(producer=1, consumers=(2,), size=5.0),
+            Tensor(producer=0, consumers=(2,), size=2.0),
+        ),
+        streaming=True,
+        working_memory="peak",
+    )
+
+    def test_the_peak_is_held(self) -> None:
+        # While 0 runs 3 + 2 + 1 are held, while 1 runs 3 + 5 + 2, while 2 runs 5 + 2 + 4 = 11: 1 too many, at 0.5.
+        (stage,) = evaluate(self.problem, on_gpus((0, 1, 2))).stages
+        assert (stage.memory.workspace, stage.reload, stage.load) == (11, 0.5, 3.5)
+
+    def test_otherwise_the_largest_workspace(self) -> None:
+        (stage,) = evaluate(self.problem.replace(working_memory="largest"), on_gpus((0, 1, 2))).stages
+        assert (stage.memory.workspace, stage.reload, stage.load) == (4, 0, 3)
+
+    def test_each_stage_has_a_peak_of_its_own(self) -> None:
+        # What comes from elsewhere is there when it is read first, what only others read is sent at once.
+        first, second = evaluate(self.problem, on_gpus((0,), (1, 2))).stages
+        assert first.memory.workspace == 3 + 2 + 1
+        assert second.memory.workspace == 5 + 2 + 4
+
+    def test_makers_run_before_readers(self) -> None:
+        evaluation = evaluate(self.problem, on_gpus((0, 2, 1)))
+        assert evaluation.violations == ("stage 0 runs operator 2 before operator 1, whose tensor it reads",)
+        assert not evaluation.feasible
+        evaluation = evaluate(self.problem, on_gpus((0,), (2, 1)))
+        assert evaluation.violations == ("stage 1 runs operator 2 before operator 1, whose tensor it reads",)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from partita.cluster import Cluster
 from partita.errors import InputError
 from partita.graph import Graph, Operator, Parameter, Tensor
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.pricing import price
 from partita.problems.throughput.plan import Plan, Stage
+from partita.problems.throughput.pricing import price
 from partita.problems.throughput.problem import SavedTensor
 
 SPLIT = Plan(

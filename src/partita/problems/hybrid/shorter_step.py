@@ -61,8 +61,8 @@ def shorter_steps(
     fastest = min([*feasible, *_others(problem, options, monitor)], key=step, default=answer)
     kept = None if answer is mine else answer
     if step(fastest) >= step(answer) * (1 - OPTIMALITY_GAP):
-        return Refinement(kept)
-    return Refinement(fastest) if aim == "step" else Refinement(kept, fastest)
+        return Refinement(kept, by_objective=aim == "steady")
+    return Refinement(fastest, by_objective=False) if aim == "step" else Refinement(kept, fastest)
 
 
 def _others(problem: HybridProblem, options: Options, monitor: Monitor) -> list[Row]:

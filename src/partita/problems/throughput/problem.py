@@ -281,12 +281,15 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         return msgspec.structs.replace(self, kinds=tuple(kinds), **changes)
 
     def scale_communication(self, factor: float) -> ThroughputProblem:
-        """A copy in which every transfer on a device's own link takes ``factor`` times as long."""
-        kinds = (
-            msgspec.structs.replace(kind, **{name: getattr(kind, name) * factor for name in TRANSFER_TIMES})
-            for kind in self.kinds
-        )
-        return self if factor == 1.0 else self.replace(kinds=tuple(kinds))
+        """A copy in which every transfer takes ``factor`` times as long, on links of devices and of groups."""
+
+        def scaled(link: Any) -> Any:
+            times = {name: getattr(link, name) * factor for name in TRANSFER_TIMES if hasattr(link, name)}
+            return msgspec.structs.replace(link, **times)
+
+        if factor == 1.0:
+            return self
+        return self.replace(kinds=tuple(map(scaled, self.kinds)), groups=tuple(map(scaled, self.groups)))
 
     @property
     def device_count(self) -> int:

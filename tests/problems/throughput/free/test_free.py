@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import brute_force
-from partita.conductor.pipeline import bound, solve
+from partita.conductor.bound import bound
+from partita.conductor.solve import solve
 from partita.mip.solve import available
 from partita.problems.throughput.free.instance import free_instance, refusal
 from partita.problems.throughput.free.search import FreeIncumbent, search

@@ -1,0 +1,33 @@
+"""Graphs in files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import partita as pt
+from partita import graph as graphs
+from partita.errors import FormatError
+
+GRAPH = graphs.Graph(
+    name="net",
+    operators=(
+        graphs.Operator(name="a", target="aten.mm", flops=8, bytes_read=4),
+        graphs.Operator(name="b", target="aten.add", module="m"),
+    ),
+    tensors=(graphs.Tensor(name="t", producer=0, consumers=(1,), shape=(2, 3), bytes=24),),
+    notes=("a note",),
+)
+
+
+def test_graphs_there_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    pt.write_graph(path, GRAPH)
+    assert pt.read_graph(path) == GRAPH
+    document = json.loads(path.read_text())
+    assert (document["format"], document["version"]) == ("partita.graph", 1)
+    path.write_text(json.dumps(document | {"version": 2}))
+    with pytest.raises(FormatError, match=r"version 2 of partita\.graph"):
+        pt.read_graph(path)
