@@ -73,8 +73,7 @@ class _Search:
 
     def prove(self) -> None:
         model = build_instance(self.problem)
-        if any(not any(row[v] for row in model.options) for v in range(len(model.order))):
-            # A layer has no degree that the devices allow.
+        if model.homeless:
             self.best.refute("the menu of degrees")
             return
         entries = model.width + 1
