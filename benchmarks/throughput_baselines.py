@@ -17,6 +17,7 @@ from pathlib import Path
 
 from partita.conductor.comparison import judge_plan
 from partita.conductor.pipeline import solve
+
 from partita.errors import InputError
 from partita.problems.importers import read_any_plan, read_problem
 from partita.problems.throughput.problem import ThroughputProblem

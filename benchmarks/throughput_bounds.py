@@ -21,12 +21,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from partita.problems.throughput.bounds import HIERARCHY
+from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
 from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.scheduler import run_hierarchy
 from partita.problems.throughput.bounds.uniform import uniform
+from partita.problems.throughput.components import HIERARCHY
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.orders.block_problem import blocks_of
 from partita.problems.throughput.orders.partition_search import PartitionSearch
@@ -68,7 +68,7 @@ def run(problem: ThroughputProblem, methods: list[HierarchyBound], seconds: floa
     knowledge = Knowledge(relaxed)
     search = PartitionSearch(blocks_of(relaxed), seed=0)
     search.run(min(SEARCH_SHARE * seconds, SEARCH_S))
-    knowledge.offer(search.label, search.value)
+    knowledge.offer(search.label, search.value, "annealing")
     knowledge.proven.append(("search", 0.0, time.perf_counter() - started))
     run_hierarchy(knowledge, methods, seconds - (time.perf_counter() - started))
     return knowledge

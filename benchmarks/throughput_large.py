@@ -24,8 +24,8 @@ import partita
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, SavedTensor, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.protocol import Options
 from partita.run.monitor import Monitor
 from throughput_contiguous import write
 
@@ -142,9 +142,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="instances whose name contains this")
     parser.add_argument("--out", type=Path, default=Path("results"))
     arguments = parser.parse_args()
-    from partita.kernels import warm_up
-
-    warm_up()
+    # Compiles or loads the kernels.
+    Exact().solve(next(iter(cases(arguments.data))), Options(), Monitor(5.0))
     print(f"{'instance':64} {'objective':>10} {'bound':>10} {'gap':>8} {'s':>6} {'MB':>5}")
     rows: list[dict[str, object]] = []
     for problem in cases(arguments.data):

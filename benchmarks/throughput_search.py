@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from partita.problems.throughput.generators.regal import regal_problem
-from partita.problems.throughput.orders.block_problem import Blocks, make_blocks
+from partita.problems.throughput.orders.block_problem import BlockProblem, make_blocks
 from partita.problems.throughput.orders.genetic import Genetic
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.partition_search import PartitionSearch
@@ -32,7 +32,7 @@ from throughput_contiguous import write
 History = list[tuple[float, float]]
 
 
-def annealing(blocks: Blocks, seconds: float, seed: int) -> tuple[History, int]:
+def annealing(blocks: BlockProblem, seconds: float, seed: int) -> tuple[History, int]:
     """History, and moves tried."""
     history: History = []
     started = time.perf_counter()
@@ -43,7 +43,7 @@ def annealing(blocks: Blocks, seconds: float, seed: int) -> tuple[History, int]:
     return history, search.trials
 
 
-def genetic(blocks: Blocks, seconds: float, seed: int, *, arrange: bool = False) -> tuple[History, int]:
+def genetic(blocks: BlockProblem, seconds: float, seed: int, *, arrange: bool = False) -> tuple[History, int]:
     """History, and orders decoded; an arrangement is cut whenever it is better."""
     history: History = []
     started = time.perf_counter()
@@ -58,12 +58,12 @@ def genetic(blocks: Blocks, seconds: float, seed: int, *, arrange: bool = False)
     return history, engine.evaluations
 
 
-def arrangement(blocks: Blocks, seconds: float, seed: int) -> tuple[History, int]:
+def arrangement(blocks: BlockProblem, seconds: float, seed: int) -> tuple[History, int]:
     """History, and orders decoded."""
     return genetic(blocks, seconds, seed, arrange=True)
 
 
-def random_orders(blocks: Blocks, seconds: float, seed: int) -> tuple[History, int]:
+def random_orders(blocks: BlockProblem, seconds: float, seed: int) -> tuple[History, int]:
     """History, and orders cut."""
     history: History = []
     started = time.perf_counter()
@@ -76,7 +76,7 @@ def random_orders(blocks: Blocks, seconds: float, seed: int) -> tuple[History, i
     return history, cutter.orders
 
 
-METHODS: dict[str, Callable[[Blocks, float, int], tuple[History, int]]] = {
+METHODS: dict[str, Callable[[BlockProblem, float, int], tuple[History, int]]] = {
     "annealing": annealing,
     "genetic": genetic,
     "random": random_orders,

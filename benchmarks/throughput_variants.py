@@ -36,7 +36,7 @@ import partita
 from partita.run.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.variants import split_evenly
 problem = partita.read_problem(sys.argv[1], format="dnn-partitioning")
 wanted = json.loads(sys.argv[2])

@@ -25,7 +25,7 @@ def with_devices(cluster: Cluster, devices: int) -> Cluster:
     if any(other != machine for other in cluster.machines) or len(machine.devices) != 1:
         raise InputError(
             f"cluster {cluster.name} has different machines or devices; other numbers of devices need machines that "
-            "are alike, such as 8xA100-80GB or 2x(8xA100-80GB)"
+            "are alike, with devices of one kind, such as 8xA100-80GB or 2x(8xA100-80GB)"
         )
     if cluster.matrix_bytes_per_s is not None:
         raise InputError(f"cluster {cluster.name} has a bandwidth matrix, which other numbers of devices do not fit")

@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 
 import brute_force
 from cli.conftest import Run, workload
-from partita.conductor.pipeline import solve
-from partita.conductor.sweep import Point, grid, relaxes, scale_bandwidth, sweep
+from partita.conductor.solve import run_solver
+from partita.conductor.sweep import Point, grid, sweep
 from partita.errors import InputError
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.sweep import relaxes
+from partita.problems.throughput.variants import scale_bandwidth
 from partita.run.result import StopReason
 from strategies import examples, plans, throughput_problems
 
@@ -68,7 +71,7 @@ def test_table_and_plot(partita: Call, chain: Path, tmp_path: Path) -> None:
     picture = tmp_path / "rows.png"
     run = partita("sweep", chain, "--devices", "1,2,3", "--plot", picture)
     assert run.code == 0
-    assert "best baseline" in run.err
+    assert "best baseline" in run.out
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -85,10 +88,10 @@ def test_plot_names_its_extra(partita: Call, chain: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--devices", "2,x"), "not a valid integer"),
+        (("--devices", "2,x"), "'x' is not a whole number"),
         (("--devices", "2,2"), "twice"),
         (("--devices", "0"), "range"),
-        (("--bandwidth", "-1"), "positive"),
+        (("--bandwidth", "-1"), "range"),
         (("--memory", "nan"), "range"),
         (("--csv", "/no/such/folder/x.csv"), "does not exist"),
     ],
@@ -108,12 +111,12 @@ def test_ctrl_c_writes_the_rows_so_far(
 
     calls: list[int] = []
 
-    def interrupted(problem: ThroughputProblem, **options: object) -> object:
+    def interrupted(problem: ThroughputProblem, *arguments: Any, **options: Any) -> object:
         calls.append(problem.device_count)
-        result = solve(problem, **options)  # type: ignore[arg-type]
+        result = run_solver(problem, *arguments, **options)
         return dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED) if len(calls) == 2 else result
 
-    monkeypatch.setattr("partita.conductor.sweep.solve", interrupted)
+    monkeypatch.setattr("partita.conductor.sweep.run_solver", interrupted)
     table = tmp_path / "rows.csv"
     run = partita("sweep", chain, "--devices", "1,2,3", "--csv", table, "--json")
     assert run.code == 130
@@ -153,16 +156,16 @@ def test_work_is_reused(chain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = read_problem(chain).replace(memory_bytes=float("inf"))
     solved: list[int] = []
 
-    def counted(problem: ThroughputProblem, **options: object) -> object:
+    def counted(problem: ThroughputProblem, *arguments: Any, **options: Any) -> object:
         solved.append(problem.device_count)
-        return solve(problem, **options)  # type: ignore[arg-type]
+        return run_solver(problem, *arguments, **options)
 
-    monkeypatch.setattr("partita.conductor.sweep.solve", counted)
-    found = sweep(grid([1, 2, 3, 4], [], []), lambda point: base.replace(accelerators=point.devices))
+    monkeypatch.setattr("partita.conductor.sweep.run_solver", counted)
+    found = sweep(grid({"devices": [1, 2, 3, 4]}), lambda point: base.replace(accelerators=point["devices"]))
     # c is not tied to the others here: two devices give max(2 + 3, 4) = 5, which no number of devices beats.
-    assert [row.result.objective for row in found.rows] == [9.0, 5.0, 5.0, 5.0]
+    assert [row.result.objective for row in found.points] == [9.0, 5.0, 5.0, 5.0]
     assert solved == [4, 1]
-    assert all(row.result.gap is not None and row.result.gap <= 1e-6 for row in found.rows)
+    assert all(row.result.gap is not None and row.result.gap <= 1e-6 for row in found.points)
 
 
 def test_a_harder_points_plan_is_handed_on(chain: Path) -> None:
@@ -171,9 +174,9 @@ def test_a_harder_points_plan_is_handed_on(chain: Path) -> None:
 
     base = read_problem(chain)
     found = sweep(
-        grid([1, 2, 3], [], []), lambda point: base.replace(accelerators=point.devices), solver="single-device"
+        grid({"devices": [1, 2, 3]}), lambda point: base.replace(accelerators=point["devices"]), solver="single-device"
     )
-    objectives = [row.result.objective for row in found.rows]
+    objectives = [row.result.objective for row in found.points]
     assert all(value is not None for value in objectives)
     assert objectives == sorted(objectives, key=lambda value: -(value or 0.0))
 
@@ -205,11 +208,11 @@ def test_a_sweep_agrees_with_brute_force(problem: ThroughputProblem) -> None:
     counts = [1, 2, 3]
 
     def at(point: Point) -> ThroughputProblem:
-        kinds = (msgspec.structs.replace(problem.kinds[0], count=point.devices),)
-        return scale_bandwidth(problem.replace(kinds=kinds), point.bandwidth)
+        kinds = (msgspec.structs.replace(problem.kinds[0], count=point["devices"]),)
+        return scale_bandwidth(problem.replace(kinds=kinds), point["bandwidth"])
 
-    found = sweep(grid(counts, [], [1.0, 2.0]), at, time_limit_s=20.0)
-    for row in found.rows:
+    found = sweep(grid({"devices": counts, "bandwidth": [1.0, 2.0]}), at, time_limit_s=20.0)
+    for row in found.points:
         best = brute_force.best(at(row.point), "acyclic")
         assert row.result.objective == pytest.approx(best) if best is not None else row.result.objective is None
         assert row.result.bound is None or best is None or row.result.bound.value <= best * (1 + 1e-6) + 1e-9

@@ -13,16 +13,16 @@ from hypothesis import given
 
 import brute_force
 import partita.problems.throughput.baselines
-import partita.problems.throughput.proving
+import partita.problems.throughput.components
 from partita.problems.throughput.bounds.protocol import BoundMethod
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.protocol import Options
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 from strategies import examples, random_problem, throughput_problems
 
-BOUNDS: tuple[BoundMethod, ...] = partita.problems.throughput.proving.ALL_BOUNDS
+BOUNDS: tuple[BoundMethod, ...] = partita.problems.throughput.components.BOUNDS
 
 every_bound = pytest.mark.parametrize("component", BOUNDS, ids=lambda component: component.name)
 

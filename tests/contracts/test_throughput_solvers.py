@@ -14,15 +14,15 @@ from hypothesis import given
 
 import brute_force
 import partita.problems.throughput.baselines
-import partita.problems.throughput.solvers
+import partita.problems.throughput.components
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Contiguity
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome, Solver
+from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
 from strategies import examples, random_problem, throughput_problems
 
-SOLVERS: tuple[Solver, ...] = partita.problems.throughput.solvers.DEFAULT_SOLVERS
+SOLVERS: tuple[Solver, ...] = partita.problems.throughput.components.SOLVERS
 BASELINES: tuple[Solver, ...] = partita.problems.throughput.baselines.DEFAULT_BASELINES
 
 CONTIGUITIES: tuple[Contiguity, ...] = ("acyclic", "free")

@@ -16,10 +16,11 @@ import pytest
 
 import partita as pt
 from menu_models import megatron, nn, torch
+from partita.costs.menus import MenuEntry
 from partita.costs.table import CostRow, CostTable
 from partita.errors import InputError, UnsupportedError
 from partita.graph import Graph
-from partita.problems.hybrid.pricing import LayerMenus, MenuEntry, layer_menus, model_flops
+from partita.problems.hybrid.pricing import LayerMenus, layer_menus, model_flops
 from partita.problems.hybrid.problem import Configuration
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan, Stage

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
+from partita.checks import check_fields, check_fraction, check_positive
 from partita.errors import InputError
 from partita.units import GIB
 
@@ -44,9 +43,9 @@ class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def __post_init__(self) -> None:
         owner = f"link {self.name!r}"
-        _check_positive(owner, "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s)
-        _check_not_negative(owner, "latency_s", self.latency_s)
-        _check_fraction(owner, "efficiency", self.efficiency)
+        check_positive(owner, "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s)
+        check_fields(owner, self, "latency_s")
+        check_fraction(owner, "efficiency", self.efficiency)
 
     @property
     def achievable_bytes_per_s(self) -> float:
@@ -108,13 +107,12 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if "float32" not in self.peak_flops:
             raise InputError(f"{owner}: peak_flops has no float32; state at least that rate")
         for dtype, rate in self.peak_flops.items():
-            _check_positive(owner, f"peak_flops.{dtype}", rate)
-        _check_positive(owner, "memory_bandwidth_bytes_per_s", self.memory_bandwidth_bytes_per_s)
-        _check_positive(owner, "memory_bytes", self.memory_bytes)
-        _check_not_negative(owner, "reserved_bytes", self.reserved_bytes)
-        _check_not_negative(owner, "launch_overhead_s", self.launch_overhead_s)
-        _check_fraction(owner, "compute_efficiency", self.compute_efficiency)
-        _check_fraction(owner, "memory_efficiency", self.memory_efficiency)
+            check_positive(owner, f"peak_flops.{dtype}", rate)
+        for field in ("memory_bandwidth_bytes_per_s", "memory_bytes"):
+            check_positive(owner, field, getattr(self, field))
+        check_fields(owner, self, "reserved_bytes", "launch_overhead_s")
+        for field in ("compute_efficiency", "memory_efficiency"):
+            check_fraction(owner, field, getattr(self, field))
         if self.reserved_bytes >= self.memory_bytes:
             raise InputError(
                 f"{owner}: reserved_bytes {self.reserved_bytes} leaves nothing of memory_bytes {self.memory_bytes}"
@@ -155,18 +153,3 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"device {self.name!r} states no FLOP/s for {asked}; it knows {known}; add it to peak_flops"
             )
         return rate
-
-
-def _check_positive(owner: str, field: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{owner}: {field} is {value}; it must be finite and positive")
-
-
-def _check_not_negative(owner: str, field: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{owner}: {field} is {value}; it must be finite and not negative")
-
-
-def _check_fraction(owner: str, field: str, value: float) -> None:
-    if not 0 < value <= 1:
-        raise InputError(f"{owner}: {field} is {value}; it must be above 0 and at most 1")

@@ -358,7 +358,7 @@ def read_model(
     machines = parse_cluster(cluster)
     training: bool = tracing["training"]
     # A graph file may hold a backward part without being asked for one.
-    certain = training or objective is not None or not text.endswith(".json")
+    certain = training or text.startswith("hf:") or not text.endswith(".json")
     if certain:
         kind, notes = choose_problem(objective, machines, training)
         sorted_flags = _sorted(kind, given)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from partita.conductor.judge import judge, proven
 from partita.conductor.solve import check_time_limit, find_solver, options_of
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of
 from partita.problems.kind import Proof
 from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
-from partita.run.result import Bound
+from partita.run.result import Bound, Status
 
 __all__ = ["bound", "proof"]
 
@@ -65,7 +67,7 @@ def _by(problem: Any, method: str, monitor: Monitor) -> Proof:
         if refusal is not None:
             raise UnsupportedError(f"bound {method}: {refusal}")
         best = bounds[method].bound(problem, monitor)
-        return Proof(best, (best,))
+        return Proof(best, (best,), infeasible=math.isinf(best.value))
     solvers = [solver.name for solver in kind.solvers]
     if method not in solvers:
         raise InputError(f"there is no bound {method!r}; known are {', '.join([*bounds, *solvers])}")
@@ -78,36 +80,37 @@ def _by(problem: Any, method: str, monitor: Monitor) -> Proof:
 
 
 def _by_solver(problem: Any, name: str | None, monitor: Monitor) -> Proof | None:
-    """What a solver proves on the way; None for nothing."""
+    """What a solver proves on the way, judged beside its plan; None for nothing."""
     kind = kind_of(problem)
     options = options_of(kind, 0, 2, {})
     solver = find_solver(problem, name, options)
     refusal = solver.supports(problem, options)
     if refusal is not None:
         raise UnsupportedError(f"solver {solver.name}: {refusal}")
-    outcome = solver.solve(problem, options, monitor)
-    scope = kind.scope(options) if outcome.scope is None else outcome.scope
-    if not outcome.lossless:
-        return None
-    if outcome.infeasible:
-        best = Bound(float("inf"), solver.name, scope, monitor.elapsed_s)
-        return Proof(best, (best,), infeasible=True)
-    if outcome.bound is None:
-        return None
-    best = Bound(outcome.bound, solver.name, scope, monitor.elapsed_s)
-    return Proof(best, (best,))
+    result = judge(problem, solver, solver.solve(problem, options, monitor), options, monitor, trusted=True)
+    best = result.bound
+    if result.status is Status.INFEASIBLE:
+        best = Bound(math.inf, solver.name, kind.scope(options), monitor.elapsed_s)
+    return None if best is None else Proof(best, (best,), result.objective, math.isinf(best.value))
 
 
 def _one_after_the_other(problem: Any, monitor: Monitor) -> Proof:
-    """Every bound that fits, cheapest first, then the default solver."""
+    """Every bound that fits, cheapest first, then the default solver, whose plan none of them may be above."""
+    kind = kind_of(problem)
+    options = options_of(kind, 0, 2, {})
     parts: list[Bound] = []
-    for method in kind_of(problem).bounds:
+    for method in kind.bounds:
         if method.supports(problem) is None and not monitor.stopping:
             parts.append(method.bound(problem, monitor))
     by_search = None if monitor.stopping and parts else _by_solver(problem, None, monitor)
+    objective = None
     if by_search is not None:
         parts += by_search.methods
-    if not parts:
+        objective = by_search.objective
+    holding = [part for part in parts if kind.covers(part.scope, options)]
+    if not holding:
         raise InputError(f"nothing was proved about problem {problem.name!r} in the time given; give it more")
-    best = max(parts, key=lambda part: part.value)
-    return Proof(best, tuple(parts), infeasible=by_search is not None and by_search.infeasible)
+    best = max(holding, key=lambda part: part.value)
+    if objective is not None:
+        best = proven(objective, best)[0] or best
+    return Proof(best, tuple(parts), objective, math.isinf(best.value))

@@ -11,7 +11,7 @@ from partita.conductor.judge import adopt, adopt_better
 from partita.conductor.solve import check_time_limit, find_solver, options_of, run_solver
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kinds
-from partita.problems.facets.model import Answer, FromModel, Priced
+from partita.problems.facets.model import Answer, FromModel, Priced, Refinement
 from partita.problems.kind import AnyKind, AnyResult
 from partita.problems.settings import read_settings
 from partita.run.interrupt import interruptible
@@ -216,6 +216,7 @@ def plan_priced(
     if result.status is Status.INFEASIBLE and not result.reason:
         chosen = find_solver(priced.problem, solver, options)
         result = dataclasses.replace(result, reason=kind.explain_infeasible(priced.problem, chosen, options))
+    options = model.search_options(priced, options)
     rows: list[Row] = []
     if baselines and result.stop_reason is not StopReason.INTERRUPTED:
         rows = run_baselines(result.problem, options)
@@ -238,7 +239,7 @@ def answer(
     """
     model: FromModel[Any] | None = kind.model
     assert model is not None
-    other: Row | None = None
+    refined = Refinement()
     if result.plan is not None and result.stop_reason is not StopReason.INTERRUPTED:
         monitor = Monitor(REFINE_S)
         with interruptible(monitor):
@@ -247,10 +248,10 @@ def answer(
             result = adopt(result, refined.row, options)
         if monitor.interrupted:
             result = dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED)
-        other = refined.other
     without = None
+    probe = probe and refined.by_objective
     if probe and result.evaluation is not None and result.stop_reason is not StopReason.INTERRUPTED:
         unlimited = kind.unlimited(result.problem, result.evaluation)
         if unlimited is not None:
             without = run_solver(unlimited, None, options, Monitor(UNLIMITED_S), explain=False).objective
-    return Answer(priced, result, tuple(rows), other=other, without_limit=without)
+    return Answer(priced, result, tuple(rows), other=refined.other, without_limit=without)

@@ -205,15 +205,18 @@ class _Run:
             result = with_bound(run_solver(problem, self.solver, self.options, monitor, explain=False), bound)
             if result.status is Status.INFEASIBLE:
                 result = dataclasses.replace(result, reason="no plan fits these devices")
+        kind, options = kind_of(problem), self.options
+        if priced is not None and kind.model is not None:
+            options = kind.model.search_options(priced, options)
         rows: list[Row] = []
         if result.stop_reason is not StopReason.INTERRUPTED:
-            rows = run_baselines(problem, self.options)
-        result = adopt_better(result, [*guesses, *rows], self.options)
+            rows = run_baselines(problem, options)
+        result = adopt_better(result, [*guesses, *rows], options)
         made = None
         if priced is not None:
-            made = answer(kind_of(problem), priced, result, rows, self.options, probe=False)
+            made = answer(kind, priced, result, rows, options, probe=False)
             result = made.result
-        return SweptPoint(point, result, best_of(problem, rows, self.options), made)
+        return SweptPoint(point, result, best_of(problem, rows, options), made)
 
     def _known(self, problem: Any, status: Status, bound: Bound | None, reason: str = "") -> AnyResult:
         """A result that needs no search."""

@@ -125,10 +125,11 @@ def read_tagged(data: bytes, kind: type[T], name: str, version: int, path: str |
 
 
 def sha256(value: Any) -> str:
-    """Digest of a value's canonical JSON; where dictionaries have numbers as keys, of that with all keys as text."""
+    """Digest of a value's canonical JSON."""
     try:
         data = msgspec.json.encode(value, order="deterministic")
     except TypeError:
+        # Only keys that are text can be put in order.
         data = msgspec.json.encode(msgspec.to_builtins(value, str_keys=True), order="deterministic")
     return hashlib.sha256(data).hexdigest()
 

@@ -129,9 +129,11 @@ class Setting:
             return text
         if item in (int, float):
             try:
-                return self.check(item(text))
+                number = item(text)
             except ValueError:
-                raise InputError(f"{self.flag} {text!r} is not {self._wanted()}") from None
+                several = "; it takes one here" if "," in text or ":" in text else ""
+                raise InputError(f"{self.flag} {text!r} is not {self._wanted()}{several}") from None
+            return self.check(number)
         return text
 
     def _range(self, part: str) -> list[int]:

@@ -78,7 +78,7 @@ class Incumbent(Generic[AnswerT]):
 
     @property
     def bound(self) -> float:
-        """The best proven bound, 0 for none; every objective is at least that."""
+        """The best proven bound, 0 for none; every objective is at least that. Infinite if there is no answer."""
         return self._bound
 
     @property
@@ -94,10 +94,9 @@ class Incumbent(Generic[AnswerT]):
     @property
     def closed(self) -> bool:
         """Whether nothing is left to prove."""
-        if self._infeasible:
-            return True
-        gap = relative_gap(self._value, self._bound)
-        return not math.isinf(self._value) and gap is not None and gap <= self.closeness
+        with self._lock:
+            gap = relative_gap(self._value, self._bound)
+            return self._infeasible or (not math.isinf(self._value) and gap is not None and gap <= self.closeness)
 
     @property
     def done(self) -> bool:
@@ -133,7 +132,7 @@ class Incumbent(Generic[AnswerT]):
         return True
 
     def prove(self, bound: float, by: str = "") -> bool:
-        """Raise the bound if this one is better; whether it was.
+        """Raise the bound if this one is better; whether it was. An infinite one says that there is no answer.
 
         Raises
         ------
@@ -145,6 +144,7 @@ class Incumbent(Generic[AnswerT]):
             if not bound > self._bound:
                 return False
             self._bound, self.proven_by = bound, by
+            self._infeasible = math.isinf(bound)
         if self.on_bound is not None:
             self.on_bound(bound, by)
         return True
@@ -157,7 +157,7 @@ class Incumbent(Generic[AnswerT]):
         DisagreementError
             If one is known: a defect.
         """
-        with self._lock:
-            if self._answer is not None:
-                raise DisagreementError(f"{by or 'a proof'} claims that there is no plan, and one has {self._value!r}")
-            self._infeasible, self.proven_by = True, by
+        value, answer, _ = self.snapshot()
+        if answer is not None:
+            raise DisagreementError(f"{by or 'a proof'} claims that there is no plan, and one has {value!r}")
+        self.prove(math.inf, by)

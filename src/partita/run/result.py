@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -114,6 +114,11 @@ class HasObjective(Protocol):
     @property
     def feasible(self) -> bool:
         """Whether the plan satisfies every constraint."""
+        ...
+
+    @property
+    def violations(self) -> Sequence[str]:
+        """What of them it does not satisfy, each as a sentence."""
         ...
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.conductor.hybrid_comparison import adopt_better_hybrid, compare_hybrid
+from partita.conductor.compare import compare
+from partita.conductor.judge import adopt_better
 from partita.problems.hybrid.baselines import DEFAULT_BASELINES
 from partita.problems.hybrid.baselines.choices import fastest_choices
 from partita.problems.hybrid.baselines.layouts import Layouts, find_blocks
@@ -21,6 +22,7 @@ from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.problems.hybrid.report.limits import device_time, explain_slower, hybrid_sentences
 from partita.problems.hybrid.solvers.protocol import Options, Solver
+from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
 from partita.units import GIB
 from problems.hybrid.brute_force import best_objective
@@ -77,15 +79,14 @@ def test_a_recipe_makes_a_plan_of_its_kind_or_says_why(recipe: Solver, problem: 
 def test_no_recipe_beats_the_planner(problem: HybridProblem) -> None:
     best = pt.solve(problem, explain=False)
     assert best.objective == 0 or best.status in (pt.Status.OPTIMAL, pt.Status.INFEASIBLE)
-    for row in compare_hybrid(problem):
+    for row in compare(problem):
         if row.feasible:
             assert row.plan is not None
-            assert row.step is not None
             value, broken = judge(problem, row.plan)
             assert broken == []
             assert best.objective is not None
             assert value >= best.objective * (1 - 1e-6) - 1e-9
-            assert row.step.per_sample >= value * (1 - 1e-9)
+            assert step_time(problem, row.plan, row.evaluation).per_sample >= value * (1 - 1e-9)
             spent = device_time(problem, row.plan, evaluate(problem, row.plan))
             assert spent.total == pytest.approx(problem.devices * value, rel=1e-9, abs=1e-9)
             assert min(spent.parts().values()) >= -1e-9 * max(1.0, value)
@@ -254,29 +255,29 @@ def test_published_equal_stages_are_reached(devices: int, published: float, publ
 def test_a_better_recipe_replaces_an_unfinished_plan() -> None:
     """Only a search that was cut short can be beaten, and a proof that is contradicted is a defect."""
     problem = transformer(4)
-    rows = compare_hybrid(problem)
+    rows = compare(problem)
     best = pt.solve(problem)
     (worse,) = [row for row in rows if row.name == "pure pipeline"]
     cut = dataclasses.replace(
         best, plan=worse.plan, evaluation=worse.evaluation, bound=None, status=pt.Status.FEASIBLE, reason=""
     )
-    found = adopt_better_hybrid(cut, rows)
+    found = adopt_better(cut, rows, Options())
     assert found.objective == min(row.evaluation.objective for row in rows if row.evaluation is not None)
     assert found.status is pt.Status.FEASIBLE
     assert "adopted" in found.statistics.events[-1].note
-    assert adopt_better_hybrid(best, rows) is best
+    assert adopt_better(best, rows, Options()) is best
     lost = dataclasses.replace(best, plan=None, evaluation=None, bound=None, status=pt.Status.INFEASIBLE)
     with pytest.raises(pt.DisagreementError, match="no plan"):
-        adopt_better_hybrid(lost, rows)
+        adopt_better(lost, rows, Options())
     assert best.objective is not None
     high = dataclasses.replace(best, bound=pt.Bound(2 * best.objective, "wrong", "acyclic"))
     with pytest.raises(pt.DisagreementError, match="claims bound"):
-        adopt_better_hybrid(high, rows)
+        adopt_better(high, rows, Options())
 
 
 def test_what_a_slower_layout_spends_more_on() -> None:
     problem = transformer(4)
-    rows = {row.name: row for row in compare_hybrid(problem)}
+    rows = {row.name: row for row in compare(problem)}
     plan = pt.solve(problem)
     mine = device_time(problem, plan.plan, plan.evaluation)
     alone = rows["pure pipeline"]

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 import partita as pt
+from partita.conductor.documents import result_document
 from partita.documents.document import write_json
 from partita.errors import InputError
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.files.native import read_plan, result_document
+from partita.problems.throughput.files.plans import read_plan
 from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
 from partita.problems.throughput.variants import refuse_variants, reload_at, split_evenly, variants_of
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.errors import InputError
-from partita.kernels.throughput.variant_ideals import FOUND, REFUTED
-from partita.problems.throughput.bounds import HIERARCHY, STREAMING
+from partita.kernels.throughput.search_state import FOUND, REFUTED
 from partita.problems.throughput.bounds.streaming import streams
+from partita.problems.throughput.components import HIERARCHY, STREAMING
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import (
@@ -29,13 +29,13 @@ from partita.problems.throughput.problem import (
     Tensor,
     ThroughputProblem,
 )
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.solvers.race import Target
+from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing import Slicing
-from partita.problems.throughput.solvers.variants.decision import VariantSearcher
-from partita.problems.throughput.solvers.variants.objective_decision import Target
-from partita.problems.throughput.solvers.variants.prepared import prepare_variant
-from partita.problems.throughput.solvers.variants.remaining_capacity import lower_bounds
+from partita.problems.throughput.solvers.variant_decision import VariantSearcher
+from partita.problems.throughput.solvers.variant_view import variant_view
 from partita.problems.throughput.working_memory import best_order, order_violation, ordered_plan, peak_of_order
 from partita.run.monitor import Monitor
 from partita.run.result import Status
@@ -220,7 +220,7 @@ def check(problem: ThroughputProblem) -> None:
     assert outcome.bound == pytest.approx(best, rel=1e-8, abs=1e-9)
     stop = np.zeros(1, dtype=np.int64)
     for backwards in (False, True):
-        view = prepare_variant(problem, backwards=backwards)
+        view = variant_view(problem, backwards=backwards)
         searchers = [[VariantSearcher(view, 2 * best + 1, 1e9)]]
         low = lower_bounds(view)
         assert low.both <= best * (1 + 1e-9)

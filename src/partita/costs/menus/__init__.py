@@ -1,1 +1,10 @@
-"""Menus of layers: what every layer of a model costs at every tensor-parallel degree, with every way to save memory."""
+"""Menus of layers: what every layer of a model costs at every tensor-parallel degree, with every way to save memory.
+
+docs/menus.md says how splits are found and what every number means.
+"""
+
+from __future__ import annotations
+
+from partita.costs.menus.entries import Collective, LayerMenu, MenuEntry
+
+__all__ = ["Collective", "LayerMenu", "MenuEntry"]

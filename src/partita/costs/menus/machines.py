@@ -9,9 +9,8 @@ import msgspec
 
 from partita.catalogue.specs import DeviceSpec
 from partita.cluster import Cluster, DeviceGroup, LinkPath, Machine
+from partita.cluster_paths import inside_paths
 from partita.errors import InputError, UnsupportedError
-from partita.problems.hybrid.problem import Hierarchy
-from partita.problems.throughput.machine_groups import inside_paths
 
 __all__ = ["Machines", "find_machines"]
 
@@ -29,9 +28,9 @@ class Machines:
     inside, outside
         The slowest way between two devices of one machine, and between any two; None where there are none.
     bandwidth_bytes_per_s
-        What each device moves per second; with a hierarchy inside its machine.
-    hierarchy
-        Machines of several devices; None where all ways are alike.
+        What each device moves per second; with machines of several devices inside its machine.
+    machine_bandwidth_bytes_per_s
+        What each machine of several devices moves per second; None where all ways are alike.
     """
 
     device: DeviceSpec
@@ -40,7 +39,7 @@ class Machines:
     inside: LinkPath | None
     outside: LinkPath | None
     bandwidth_bytes_per_s: float
-    hierarchy: Hierarchy | None
+    machine_bandwidth_bytes_per_s: float | None
 
     def path(self, degree: int) -> LinkPath | None:
         """The slowest way in a tensor-parallel group."""
@@ -58,7 +57,8 @@ class Machines:
             return [1 << k for k in range(self.per_machine.bit_length())]
         if not asked:
             raise InputError("degrees is empty; give at least one tensor-parallel degree")
-        most, where = (self.per_machine, "a machine's") if self.hierarchy is not None else (self.count, "the cluster's")
+        alike = self.machine_bandwidth_bytes_per_s is None
+        most, where = (self.count, "the cluster's") if alike else (self.per_machine, "a machine's")
         for degree in asked:
             if not 1 <= degree <= most:
                 raise InputError(f"tensor-parallel degree {degree} must be between 1 and {where} {most} devices")
@@ -81,15 +81,14 @@ def find_machines(cluster: Cluster) -> Machines:
     sample = _sample(cluster)
     members = _group(sample)
     (inside,), outside = inside_paths(sample, [members]), sample.slowest_path(members)
-    hierarchy = None
+    between = None
     if len(counts) > 1 and inside is not None and outside is not None:
         if len(set(counts.values())) > 1:
             raise UnsupportedError(
                 f"machines of cluster {cluster.name} have {min(counts.values())} to {max(counts.values())} "
                 f"{group.spec.name}; hybrid plans need machines that are alike"
             )
-        per_machine, bandwidth = min(counts.values()), outside.bandwidth_bytes_per_s
-        hierarchy = Hierarchy(devices_per_machine=per_machine, machine_bandwidth_bytes_per_unit=bandwidth)
+        between = outside.bandwidth_bytes_per_s
     path = inside or outside
     # A single device never transfers; its own link keeps the problem meaningful when the count is raised.
     link = cluster.links[group.spec.link].achievable_bytes_per_s
@@ -100,7 +99,7 @@ def find_machines(cluster: Cluster) -> Machines:
         inside=inside,
         outside=outside,
         bandwidth_bytes_per_s=link if path is None else path.bandwidth_bytes_per_s,
-        hierarchy=hierarchy,
+        machine_bandwidth_bytes_per_s=between,
     )
 
 

@@ -54,10 +54,13 @@ class Refinement:
         A plan to take instead, None to keep the answer's.
     other
         A plan that a reader should know of, None for none.
+    by_objective
+        Whether the answer was chosen by its objective: only then a limit that is nearly reached may have shaped it.
     """
 
     row: Row | None = None
     other: Row | None = None
+    by_objective: bool = True
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,10 @@ class FromModel(Generic[P]):
     def choose(self, answers: Sequence[tuple[Priced[P], Result[P, Any, Any]]]) -> int:
         """Number of the best of several candidates."""
         return 0
+
+    def search_options(self, priced: Priced[P], options: Any) -> Any:
+        """The options of a search with what the cluster says about those that were not given."""
+        return options
 
     def refine(
         self, priced: Priced[P], result: Result[P, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor

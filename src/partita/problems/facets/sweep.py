@@ -57,6 +57,12 @@ def listed(item: type, help: str, **details: Any) -> Setting:
     return setting(help, type=types.GenericAlias(tuple, (item, ...)), group="grid", **details)
 
 
+def _limits(entry: Setting) -> dict[str, Any]:
+    """What several values of a setting have in common with one."""
+    shared = {name: getattr(entry, name) for name in ("flag", "least", "above", "most")}
+    return {**shared, "metavar": f"{entry.metavar or 'X'},{entry.metavar or 'X'},…"}
+
+
 def common_axes() -> tuple[Axis, ...]:
     """Devices, memory of each, and bandwidth: what most problems vary."""
     return (
@@ -99,10 +105,10 @@ class Sweep(Generic[P, L]):
     @property
     def axes(self) -> Sequence[Axis]:
         """What can be varied, the outermost first."""
+        numbers = [entry for entry in settings_of(self.kind.changes).values() if entry.type in (int, float)]
         return [
-            Axis(name, listed(entry.type, entry.help, flag=entry.flag, metavar="N,N,…"), name.replace("_", " "))
-            for name, entry in settings_of(self.kind.changes).items()
-            if entry.type in (int, float)
+            Axis(entry.name, listed(entry.type, entry.help, **_limits(entry)), entry.name.replace("_", " "))
+            for entry in numbers
         ]
 
     def at(self, problem: P, point: Mapping[str, Any]) -> P:

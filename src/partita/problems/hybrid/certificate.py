@@ -9,7 +9,7 @@ import numpy as np
 
 from partita.errors import InputError, UnsupportedError
 from partita.problems.hybrid.downsets import all_suffix_sets
-from partita.problems.hybrid.instance import build_model
+from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.machines import MachineFamily
@@ -64,7 +64,7 @@ def refutation(problem: HybridProblem, target: float) -> HybridCertificate | Non
     """
     if not target > 0:
         raise InputError(f"the target is {target}; it must be positive")
-    model = build_model(problem)
+    model = build_instance(problem)
     sets = all_suffix_sets(model.after, model.before, MOST_SETS)
     if sets is None:
         raise UnsupportedError(

@@ -59,6 +59,10 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
 
         return evaluate(problem, plan)
 
+    def scope(self, options: Options) -> str:
+        """Stages are always in a row."""
+        return "acyclic"
+
     def explain_infeasible(
         self, problem: HybridProblem, solver: Solver[HybridProblem, HybridPlan, Options], options: Options
     ) -> str:

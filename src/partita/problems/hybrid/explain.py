@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
+from partita.problems.enough import smallest_count, smallest_memory
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.run.monitor import Monitor
 from partita.units import format_bytes, leq
+
+if TYPE_CHECKING:
+    from partita.problems.hybrid.solvers.protocol import Outcome
 
 __all__ = ["explain_infeasible"]
 
@@ -39,17 +44,13 @@ def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> st
     clock = Monitor(time_limit_s)
     parts = [_what_is_missing(problem)]
     if problem.hierarchy is not None:
-        machines = _smallest_machines(problem, Monitor(time_limit_s / 2))
-        if machines is not None:
-            parts.append(machines)
+        parts.append(_smallest_machines(problem, Monitor(time_limit_s / 2)))
     else:
         devices = _smallest_devices(problem)
         if devices is not None:
             parts.append(f"the smallest count that fits is {devices} devices")
-    memory = _smallest_memory(problem, clock)
-    if memory is not None:
-        parts.append(f"{memory[1]} {format_bytes(memory[0])} ({math.ceil(memory[0])} bytes)")
-    return "; ".join(parts)
+    parts.append(_smallest_memory(problem, clock))
+    return "; ".join(part for part in parts if part)
 
 
 def _least_memory(problem: HybridProblem, layer: Layer) -> float:
@@ -84,13 +85,13 @@ def _smallest_devices(problem: HybridProblem) -> int | None:
     import numpy as np
 
     from partita.problems.hybrid.downsets import all_suffix_sets
-    from partita.problems.hybrid.instance import build_model
+    from partita.problems.hybrid.instance import build_instance
     from partita.problems.hybrid.solvers.decision import Family
 
     most = max(degree for layer in problem.layers for degree in layer.configurations)
     # One replica for every layer on its own is the longest row that can help; more replicas only share memory.
     width = min(problem.microbatches, 4 * len(problem.layers) + problem.devices)
-    model = build_model(problem.replace(devices=width * most, microbatches=problem.microbatches))
+    model = build_instance(problem.replace(devices=width * most, microbatches=problem.microbatches))
     sets = all_suffix_sets(model.after, model.before, _MOST_ENTRIES // (model.width + 1))
     if sets is None or len(sets) ** 2 > _MOST_ENTRIES:
         return None
@@ -100,65 +101,39 @@ def _smallest_devices(problem: HybridProblem) -> int | None:
     return found if found is not None and (found <= width or width == problem.microbatches) else None
 
 
-def _smallest_machines(problem: HybridProblem, clock: Monitor) -> str | None:
-    """Double the machines until a plan exists, then bisect; None if none was found in time.
-
-    The batch stays as it is, so that some problems have no plan with any number of machines.
-    """
-    from partita.problems.hybrid.solvers.exact import HybridExact
-    from partita.problems.hybrid.solvers.protocol import Options
-
+def _smallest_machines(problem: HybridProblem, clock: Monitor) -> str:
+    """The batch stays as it is, so that some problems have no plan with any number of machines."""
     assert problem.hierarchy is not None
     size = problem.hierarchy.devices_per_machine
-    # Each group has a layer and each of its machines a microbatch of its own.
-    most = min(len(problem.layers) * problem.microbatches, _MOST_MACHINES)
 
-    def fits(machines: int) -> bool | None:
-        monitor = Monitor(max(0.05, clock.remaining_s / 2), target=math.inf)
-        outcome = HybridExact().solve(problem.replace(devices=machines * size), Options(), monitor)
+    def fits(machines: int, time_s: float) -> bool | None:
+        outcome = _solved(problem.replace(devices=machines * size), time_s)
         return None if outcome.plan is None and not outcome.infeasible else outcome.plan is not None
 
+    # Each group has a layer and each of its machines a microbatch of its own.
+    most = min(len(problem.layers) * problem.microbatches, _MOST_MACHINES)
     # A machine may not be full yet.
-    low, high, exact = problem.devices // size, 0, True
-    while not high and low < most and clock.remaining_s > 0:
-        count = min(most, max(1, 2 * low))
-        answer = fits(count)
-        exact = exact and answer is not None
-        low, high = (low, count) if answer else (count, 0)
-    if not high:
-        return None
-    while high - low > 1 and clock.remaining_s > 0:
-        middle = (low + high) // 2
-        answer = fits(middle)
-        exact = exact and answer is not None
-        low, high = (low, middle) if answer else (middle, high)
-    word = "the smallest count that fits is" if exact and high - low == 1 else "enough would be"
-    return f"{word} {high} machines of {size} devices"
+    return smallest_count(fits, problem.devices // size, most, f"machines of {size} devices", clock)
 
 
-def _smallest_memory(problem: HybridProblem, clock: Monitor) -> tuple[float, str] | None:
-    """Bisect the memory of a device."""
+def _smallest_memory(problem: HybridProblem, clock: Monitor) -> str:
     from partita.problems.hybrid.evaluate import evaluate
+
+    def used(size: float, time_s: float) -> float | bool | None:
+        changed = problem.replace(memory_bytes=size)
+        outcome = _solved(changed, time_s)
+        if outcome.plan is None:
+            return False if outcome.infeasible else None
+        return max(stage.memory_bytes for stage in evaluate(changed, outcome.plan).stages)
+
+    if problem.memory_bytes is None:
+        return ""
+    return smallest_memory(used, problem.memory_bytes, clock, precision=_MEMORY_PRECISION)
+
+
+def _solved(problem: HybridProblem, time_s: float) -> Outcome:
+    """Any plan, or a proof that there is none, within a time."""
     from partita.problems.hybrid.solvers.exact import HybridExact
     from partita.problems.hybrid.solvers.protocol import Options
 
-    if problem.memory_bytes is None:
-        return None
-    low, high, exact = problem.memory_bytes, math.inf, True
-    while clock.remaining_s > 0 and (math.isinf(high) or high - low > max(0.5, _MEMORY_PRECISION * high)):
-        size = (low + high) / 2 if math.isfinite(high) else math.inf
-        changed = problem.replace(memory_bytes=size)
-        monitor = Monitor(max(0.05, clock.remaining_s / 2), target=math.inf)
-        outcome = HybridExact().solve(changed, Options(), monitor)
-        if outcome.plan is not None:
-            used = max(stage.memory_bytes for stage in evaluate(changed, outcome.plan).stages)
-            high = min(size, used)
-        elif math.isinf(size):
-            return None
-        else:
-            exact = exact and outcome.infeasible
-            low = size
-    if math.isinf(high):
-        return None
-    word = "the smallest memory per device that fits is about" if exact else "enough memory per device would be"
-    return high, word
+    return HybridExact().solve(problem, Options(), Monitor(time_s, target=math.inf))

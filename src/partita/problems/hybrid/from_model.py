@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from partita.errors import InputError
 from partita.problems.facets.model import FromModel, Priced, Refinement
-from partita.problems.hybrid.options import Pricing
+from partita.problems.hybrid.options import Options, Pricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
@@ -102,6 +105,13 @@ class HybridFromModel(FromModel[HybridProblem]):
             if result.plan is not None and result.evaluation is not None
         }
         return min(worth, key=lambda place: worth[place]) if worth else len(answers) - 1
+
+    def search_options(self, priced: Priced[Any], options: Options) -> Options:
+        """Tensor parallelism stays inside the machines of the cluster."""
+        if options.machine_devices is not None:
+            return options
+        sizes = Counter(priced.cluster.machine_of())
+        return msgspec.structs.replace(options, machine_devices=min(sizes.values()))
 
     def refine(
         self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import rustworkx
 
+from partita.dags import topological_order
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.units import TOLERANCE
 
-__all__ = ["Model", "build_arrays", "build_model", "new_scratch"]
+__all__ = ["HybridInstance", "build_arrays", "build_instance", "new_scratch"]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Model:
+class HybridInstance:
     """What does not depend on the suffix sets: layers in topological order with the options worth having.
 
     Attributes
@@ -64,13 +64,10 @@ class Model:
         return tuple(layers[p].id for p in sorted(p for v, p in enumerate(self.order) if members >> v & 1))
 
 
-def build_model(problem: HybridProblem) -> Model:
+def build_instance(problem: HybridProblem) -> HybridInstance:
     """Sort the layers, and leave out configurations that another one beats in every respect."""
     place = {layer.id: number for number, layer in enumerate(problem.layers)}
-    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from(range(len(problem.layers)))
-    graph.add_edges_from_no_data([(place[edge.source], place[edge.target]) for edge in problem.edges])
-    order = tuple(rustworkx.lexicographical_topological_sort(graph, key=lambda number: f"{number:09d}"))
+    order = tuple(topological_order(len(place), ((place[edge.source], place[edge.target]) for edge in problem.edges)))
     rank = {number: v for v, number in enumerate(order)}
     source = tuple(rank[place[edge.source]] for edge in problem.edges)
     target = tuple(rank[place[edge.target]] for edge in problem.edges)
@@ -83,7 +80,7 @@ def build_model(problem: HybridProblem) -> Model:
         tuple(_worth_having(problem.layers[number].configurations.get(degree, ())) for number in order)
         for degree in degrees
     )
-    return Model(
+    return HybridInstance(
         problem=problem,
         order=order,
         source=source,
@@ -133,7 +130,7 @@ def _worth_having(choices: Sequence[Configuration]) -> tuple[Configuration, ...]
     return tuple(kept)
 
 
-def build_arrays(model: Model, sets: Iterable[int]) -> tuple[HybridArrays, list[int]]:
+def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArrays, list[int]]:
     """The arrays over some suffix sets, and the sets in the arrays' order."""
     problem = model.problem
     n, m, bandwidth = len(model.order), len(model.source), problem.bandwidth_bytes_per_unit
@@ -198,7 +195,7 @@ def build_arrays(model: Model, sets: Iterable[int]) -> tuple[HybridArrays, list[
     return arrays, [held[k] for k in by_work]
 
 
-def _least_device_time(model: Model) -> tuple[list[float], Floats]:
+def _least_device_time(model: HybridInstance) -> tuple[list[float], Floats]:
     """For each layer and edge the least time on one device times devices: min over degrees of t·p and t·2(c + sync)/B.
 
     A stage keeps d·t devices busy for at most the target, so both add up to at most devices times target.
@@ -223,7 +220,7 @@ def _least_device_time(model: Model) -> tuple[list[float], Floats]:
 class _Options:
     """The options of all layers, flat, and each layer's fastest values by degree."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: HybridInstance) -> None:
         n, m, ranks = len(model.order), len(model.source), len(model.degrees)
         bandwidth = model.problem.bandwidth_bytes_per_unit
         ids = [model.problem.layers[place].id for place in model.order]
@@ -291,7 +288,7 @@ class _Options:
 class _Segments:
     """Runs of in-flight counts y over which every layer's smallest configuration, of a·y + b, stays the same."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: HybridInstance) -> None:
         width, n = model.width, len(model.order)
         counts = np.arange(1, width + 1, dtype=np.float64)
         self.of_count = np.zeros((len(model.degrees), width + 1), dtype=np.int64)
@@ -320,7 +317,7 @@ class _Segments:
         self.active, self.fixed, self.time = np.array(active), np.array(fixed), np.array(time)
 
 
-def _next_replicas(model: Model) -> npt.NDArray[np.int64]:
+def _next_replicas(model: HybridInstance) -> npt.NDArray[np.int64]:
     """For each d the smallest allowed data-parallel degree at least d; width + 1 for none."""
     width, batch = model.width, model.problem.microbatches
     result = np.full(width + 2, width + 1, dtype=np.int64)
@@ -331,7 +328,7 @@ def _next_replicas(model: Model) -> npt.NDArray[np.int64]:
     return result
 
 
-def new_scratch(model: Model) -> HybridScratch:
+def new_scratch(model: HybridInstance) -> HybridScratch:
     """Working memory for one thread."""
     n = len(model.order)
     size = max((sum(len(choices) for choices in row) for row in model.options), default=0) + 1

@@ -22,7 +22,7 @@ from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.errors import InputError
 from partita.graph import Graph
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.units import format_bytes
 
 __all__ = ["MEMORY_OPTIONS", "LayerMenus", "Offload", "hybrid_problem", "layer_menus", "model_flops"]
@@ -130,6 +130,9 @@ def layer_menus(
     _check(graph, microbatches, optimizer, optimizer_dtype, memory_options)
     machines = find_machines(cluster)
     chosen = machines.degrees(degrees)
+    between, hierarchy = machines.machine_bandwidth_bytes_per_s, None
+    if between is not None:
+        hierarchy = Hierarchy(devices_per_machine=machines.per_machine, machine_bandwidth_bytes_per_unit=between)
     source: CostSource = Roofline() if costs is None else costs
 
     view = View(graph)
@@ -165,7 +168,7 @@ def layer_menus(
         edges=_edges(view, layer),
         unit="s",
         weight_sync_per_batch=True,
-        hierarchy=machines.hierarchy,
+        hierarchy=hierarchy,
         update_shared=zero1,
         notes=(*graph.notes, *source.notes(), *_notes(menus, modes, reserve, sequence_parallel, zero1)),
     )

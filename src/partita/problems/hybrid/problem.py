@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
-import rustworkx
 
+from partita.checks import check_at_least, check_fields, check_number, check_positive
+from partita.dags import check_acyclic
 from partita.errors import InputError
 
 __all__ = ["Configuration", "Edge", "Hierarchy", "HybridProblem", "Layer"]
@@ -241,13 +242,9 @@ def validate(problem: HybridProblem) -> None:
     if not problem.layers:
         raise InputError(f"{where} has no layers; a plan needs at least one")
     for field in ("devices", "microbatches"):
-        if getattr(problem, field) < 1:
-            raise InputError(f"{where}: {field} is {getattr(problem, field)}; it must be at least 1")
-    if problem.memory_bytes is not None:
-        _check_number(where, "memory_bytes", problem.memory_bytes)
-    bandwidth = problem.bandwidth_bytes_per_unit
-    if not 0 < bandwidth < math.inf:
-        raise InputError(f"{where}: bandwidth_bytes_per_unit is {bandwidth}; it must be positive and finite")
+        check_at_least(f"{where}: {field}", getattr(problem, field))
+    check_fields(where, problem, "memory_bytes")
+    check_positive(where, "bandwidth_bytes_per_unit", problem.bandwidth_bytes_per_unit)
     if problem.hierarchy is not None:
         _check_hierarchy(where, problem.devices, problem.hierarchy)
     index: dict[int, int] = {}
@@ -266,40 +263,33 @@ def validate(problem: HybridProblem) -> None:
             raise InputError(f"{owner} is a cycle of one layer; layers must form a directed acyclic graph")
         if edge.target in after[edge.source]:
             raise InputError(f"{owner} appears twice; give one edge with the bytes of both")
-        _check_number(owner, "bytes", edge.bytes)
+        check_fields(owner, edge, "bytes")
         after[edge.source].add(edge.target)
         before[edge.target].add(edge.source)
     for layer in problem.layers:
         _check_layer(where, layer, before[layer.id], after[layer.id])
-    _check_acyclic(where, problem, index)
+    edges = [(index[edge.source], index[edge.target]) for edge in problem.edges]
+    check_acyclic(where, "layers", [layer.id for layer in problem.layers], edges)
 
 
 def _check_hierarchy(where: str, devices: int, hierarchy: Hierarchy) -> None:
-    size, bandwidth = hierarchy.devices_per_machine, hierarchy.machine_bandwidth_bytes_per_unit
-    if size < 1:
-        raise InputError(f"{where}: devices_per_machine is {size}; it must be at least 1")
+    size = hierarchy.devices_per_machine
+    check_at_least(f"{where}: devices_per_machine", size)
     if devices > size and devices % size:
         raise InputError(
             f"{where}: {devices} devices do not fill machines of {size}; "
             f"take {devices // size * size} or {(devices // size + 1) * size} devices"
         )
-    if not 0 < bandwidth < math.inf:
-        raise InputError(f"{where}: machine_bandwidth_bytes_per_unit is {bandwidth}; it must be positive and finite")
-
-
-def _check_number(owner: str, field: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{owner}: {field} is {value}; it must be finite and not negative")
+    check_positive(where, "machine_bandwidth_bytes_per_unit", hierarchy.machine_bandwidth_bytes_per_unit)
 
 
 def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) -> None:
     owner = f"{where}: {layer.label}"
     if not any(layer.configurations.values()):
         raise InputError(f"{owner} has no configurations; give at least one for some tensor-parallel degree")
-    if layer.weight_bytes is not None:
-        _check_number(owner, "weight_bytes", layer.weight_bytes)
+    check_fields(owner, layer, "weight_bytes")
     for degree, time in layer.update_times.items():
-        _check_number(owner, f"update time at degree {degree}", time)
+        check_number(owner, f"update time at degree {degree}", time)
     for degree, configurations in layer.configurations.items():
         if degree < 1:
             raise InputError(f"{owner}: tensor-parallel degree {degree} must be at least 1")
@@ -309,8 +299,8 @@ def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) ->
             if choice.id in seen:
                 raise InputError(f"{place} appears twice; ids must be unique within a layer and degree")
             seen.add(choice.id)
-            for field in ("time", "weight_bytes", "memory_per_microbatch_bytes", "memory_bytes", "sharded_bytes"):
-                _check_number(place, field, getattr(choice, field))
+            sizes = ("weight_bytes", "memory_per_microbatch_bytes", "memory_bytes", "sharded_bytes")
+            check_fields(place, choice, "time", *sizes)
             _check_sync(place, "sync_in_bytes", choice.sync_in_bytes, before, "comes from")
             _check_sync(place, "sync_out_bytes", choice.sync_out_bytes, after, "goes to")
 
@@ -319,15 +309,4 @@ def _check_sync(place: str, field: str, table: Mapping[int, float], neighbours: 
     for neighbour, value in table.items():
         if neighbour not in neighbours:
             raise InputError(f"{place}: {field} names layer {neighbour}, but no edge {verb} it; remove the entry")
-        _check_number(place, f"{field} of layer {neighbour}", value)
-
-
-def _check_acyclic(where: str, problem: HybridProblem, index: dict[int, int]) -> None:
-    graph: rustworkx.PyDiGraph[None, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from([None] * len(problem.layers))
-    graph.add_edges_from_no_data([(index[edge.source], index[edge.target]) for edge in problem.edges])
-    if rustworkx.is_directed_acyclic_graph(graph):
-        return
-    cycle = [problem.layers[v].id for v, _ in rustworkx.digraph_find_cycle(graph)]
-    shown = " → ".join(str(v) for v in [*cycle, cycle[0]][:8])
-    raise InputError(f"{where} has a cycle: {shown}{' …' if len(cycle) > 7 else ''}; layers must form a DAG")
+        check_number(place, f"{field} of layer {neighbour}", value)

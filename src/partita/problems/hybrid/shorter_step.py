@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from partita.problems.facets.model import Refinement
 from partita.problems.hybrid.baselines.equal_stages import shortest_step
+from partita.problems.hybrid.baselines.restrict import change_weights
 from partita.problems.hybrid.evaluate import HybridEvaluation, evaluate
 from partita.problems.hybrid.options import Aim, Options
 from partita.problems.hybrid.plan import HybridPlan
@@ -62,8 +61,8 @@ def shorter_steps(
     fastest = min([*feasible, *_others(problem, options, monitor)], key=step, default=answer)
     kept = None if answer is mine else answer
     if step(fastest) >= step(answer) * (1 - OPTIMALITY_GAP):
-        return Refinement(kept)
-    return Refinement(fastest) if aim == "step" else Refinement(kept, fastest)
+        return Refinement(kept, by_objective=aim == "steady")
+    return Refinement(fastest, by_objective=False) if aim == "step" else Refinement(kept, fastest)
 
 
 def _others(problem: HybridProblem, options: Options, monitor: Monitor) -> list[Row]:
@@ -87,16 +86,4 @@ def fewer_replicas(problem: HybridProblem, most: int) -> HybridProblem:
     if not problem.weight_sync_per_batch:
         return problem.replace(microbatches=most)
     share = most / problem.microbatches
-    known: dict[int, dict[int, Any]] = {}
-    layers = []
-    for layer in problem.layers:
-        if id(layer.configurations) not in known:
-            known[id(layer.configurations)] = {
-                degree: tuple(msgspec.structs.replace(c, weight_bytes=c.weight_bytes * share) for c in row)
-                for degree, row in layer.configurations.items()
-            }
-        whole = None if problem.hierarchy is None else layer.whole_weight_bytes * share
-        layers.append(
-            msgspec.structs.replace(layer, configurations=known[id(layer.configurations)], weight_bytes=whole)
-        )
-    return problem.replace(layers=tuple(layers), microbatches=most)
+    return change_weights(problem, lambda weight: weight * share).replace(microbatches=most)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from partita.errors import UnsupportedError
 from partita.problems.hybrid.downsets import all_suffix_sets
-from partita.problems.hybrid.instance import build_model
+from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
 
@@ -43,7 +43,7 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
         raise UnsupportedError(
             f"problem {problem.name!r} has machines, and a table counts devices; solve it for one size at a time"
         )
-    model = build_model(problem)
+    model = build_instance(problem)
     table = np.full((problem.devices + 1, model.width + 1), math.inf)
     if any(not any(row[v] for row in model.options) for v in range(len(model.order))):
         return table

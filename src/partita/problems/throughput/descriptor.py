@@ -42,16 +42,16 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     @property
     def solvers(self) -> Sequence[Solver[ThroughputProblem, Plan, Options]]:
         """Of acyclic and of free splits."""
-        from partita.problems.throughput.solvers import DEFAULT_SOLVERS
+        from partita.problems.throughput.components import SOLVERS
 
-        return DEFAULT_SOLVERS
+        return SOLVERS
 
     @property
     def bounds(self) -> Sequence[BoundMethod[ThroughputProblem]]:
         """Cheapest first."""
-        from partita.problems.throughput.proving import ALL_BOUNDS
+        from partita.problems.throughput.components import BOUNDS
 
-        return ALL_BOUNDS
+        return BOUNDS
 
     @property
     def baselines(self) -> Sequence[Solver[ThroughputProblem, Plan, Options]]:
@@ -62,7 +62,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
 
     def default_solver(self, problem: ThroughputProblem, options: Options) -> str:
         """One for each contiguity."""
-        from partita.problems.throughput.solvers import DEFAULT_FOR
+        from partita.problems.throughput.components import DEFAULT_FOR
 
         return DEFAULT_FOR[options.contiguity]
 

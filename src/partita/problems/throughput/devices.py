@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import msgspec
 
+from partita.checks import check_fields
 from partita.errors import InputError
 
-__all__ = ["DeviceGroup", "DeviceKind", "check_groups", "check_kinds", "check_number"]
+__all__ = ["TRANSFER_TIMES", "DeviceGroup", "DeviceKind", "check_groups", "check_kinds"]
+
+#: Fields of a device kind that are times of transfers.
+TRANSFER_TIMES = ("transfer_time_per_unit", "transfer_latency", "sync_time_per_byte", "reload_time_per_byte")
 
 
 class DeviceKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,6 +48,10 @@ class DeviceKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sync_time_per_byte: float = 0.0
     reload_time_per_byte: float = 0.0
 
+    def transfer_time(self, size: float) -> float:
+        """Time to move one tensor into or out of such a device."""
+        return self.transfer_latency + size * self.transfer_time_per_unit
+
 
 class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Devices that share one link to the rest, for example a machine on a network.
@@ -64,17 +71,9 @@ class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     transfer_time_per_unit: float
     transfer_latency: float = 0.0
 
-
-def check_number(owner: str, field: str, value: float) -> None:
-    """Refuse a number that is negative or not finite.
-
-    Raises
-    ------
-    InputError
-        Naming the owner, the field and the value.
-    """
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{owner}: {field} is {value}; it must be finite and not negative")
+    def transfer_time(self, size: float) -> float:
+        """Time to move one tensor over the boundary of the group."""
+        return self.transfer_latency + size * self.transfer_time_per_unit
 
 
 def check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
@@ -92,10 +91,7 @@ def check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
             raise InputError(f"{owner} appears twice; give each kind its own name")
         if kind.count < 0:
             raise InputError(f"{owner}: count is {kind.count}; it must not be negative")
-        if kind.memory_bytes is not None:
-            check_number(owner, "memory_bytes", kind.memory_bytes)
-        for field in ("transfer_time_per_unit", "transfer_latency", "sync_time_per_byte", "reload_time_per_byte"):
-            check_number(owner, field, getattr(kind, field))
+        check_fields(owner, kind, "memory_bytes", *TRANSFER_TIMES)
     if sum(kind.count for kind in kinds) == 0:
         raise InputError(f"{where} has no devices; raise the count of a device kind (--devices)")
 
@@ -119,8 +115,7 @@ def check_groups(where: str, kinds: Sequence[DeviceKind], groups: Sequence[Devic
             raise InputError(f"{owner} has {len(group.counts)} counts; give one for each of the {len(kinds)} kinds")
         if min(group.counts, default=0) < 0:
             raise InputError(f"{owner}: a count is {min(group.counts)}; it must not be negative")
-        check_number(owner, "transfer_time_per_unit", group.transfer_time_per_unit)
-        check_number(owner, "transfer_latency", group.transfer_latency)
+        check_fields(owner, group, "transfer_time_per_unit", "transfer_latency")
     for place, kind in enumerate(kinds):
         held = sum(group.counts[place] for group in groups)
         if held != kind.count:

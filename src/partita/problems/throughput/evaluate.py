@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-import rustworkx
 
+from partita.dags import topological_order
 from partita.errors import InputError
 from partita.problems.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
 from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, Memory, StageEvaluation
@@ -77,14 +77,15 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
     if problem.working_memory == "peak":
         memories, wrong = _with_peaks(problem, plan, memories)
         violations += wrong
-    weights = _synchronised(problem, stage_of, len(plan.stages))
     stages = []
     for i, entry in enumerate(plan.stages):
         kind = problem.kinds[kind_of[i]]
         room = memories[i].limit
         over = 0.0 if room is None else max(0.0, memories[i].total - room)
         reload = over * kind.reload_time_per_byte if problem.streaming else 0.0
-        synchronised = synchronisation(problem, kind, weights[i], replicas[i])
+        # Gradients, or what an instance file states as the operators' sizes.
+        weights = memories[i].gradients if problem.parameters else memories[i].operators
+        synchronised = synchronisation(problem, kind, weights, replicas[i])
         load = device_load(
             problem,
             forward=forward[i],
@@ -242,12 +243,8 @@ def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups
 def _order(preferred: list[int], pairs: set[tuple[int, int]]) -> list[int] | None:
     """A topological order in which the most preferred of what is possible is next; None for a cycle."""
     place = {node: number for number, node in enumerate(preferred)}
-    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from(preferred)
-    graph.add_edges_from_no_data(sorted((place[a], place[b]) for a, b in pairs if a != b))
-    if not rustworkx.is_directed_acyclic_graph(graph):
-        return None
-    return list(rustworkx.lexicographical_topological_sort(graph, key=lambda node: f"{place[node]:09d}"))
+    order = topological_order(len(preferred), sorted((place[a], place[b]) for a, b in pairs if a != b))
+    return [preferred[k] for k in order] if len(order) == len(preferred) else None
 
 
 def _communication(
@@ -261,9 +258,6 @@ def _communication(
     times = [[0.0, 0.0, 0.0, 0.0] for _ in links]
     entering = [0.0] * len(links)
 
-    def time(link: DeviceKind | DeviceGroup, size: float) -> float:
-        return link.transfer_latency + size * link.transfer_time_per_unit
-
     for tensor in problem.tensors:
         source = place_of[tensor.producer]
         home, backward = int(part_of[source]), problem.operators[source].backward
@@ -274,9 +268,9 @@ def _communication(
             if part != home:
                 forward[part] = forward.get(part, False) or not problem.operators[place].backward
         if forward:
-            times[home][2 * backward + 1] += time(links[home], tensor.size)
+            times[home][2 * backward + 1] += links[home].transfer_time(tensor.size)
         for part, read_forward in forward.items():
-            times[part][2 * backward] += time(links[part], tensor.size)
+            times[part][2 * backward] += links[part].transfer_time(tensor.size)
             if read_forward and not backward:
                 entering[part] += tensor.size
     transfers = [Transfers(forward_in=a, forward_out=b, backward_in=c, backward_out=d) for a, b, c, d in times]
@@ -294,19 +288,6 @@ def _groups(problem: ThroughputProblem, stage_of: Ints, groups: list[int]) -> li
         )
         for group, entry, load in zip(problem.groups, transfers, loads, strict=True)
     ]
-
-
-def _synchronised(problem: ThroughputProblem, stage_of: Ints, count: int) -> list[float]:
-    """Bytes that replicas of each stage synchronise: gradients, or what an instance file states as operators' sizes."""
-    place_of = {op.id: place for place, op in enumerate(problem.operators)}
-    result = [0.0] * count
-    for parameter in problem.parameters:
-        for stage in {int(stage_of[place_of[user]]) for user in parameter.users}:
-            result[stage] += parameter.gradient_bytes
-    if not problem.parameters:
-        for place, op in enumerate(problem.operators):
-            result[int(stage_of[place])] += op.memory_bytes
-    return result
 
 
 def _memories(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from partita.problems.enough import smallest_count, smallest_memory
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import Operator, ThroughputProblem
@@ -46,14 +47,10 @@ def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: f
     if len([kind for kind in problem.kinds if kind.accelerator]) == 1 and accelerators and not problem.groups:
         # Half of the time is for the memory, however busy the machine is.
         half = Monitor(time_limit_s / 2)
-        devices = _smallest_devices(problem, probe, accelerators[0].count, half)
-        if devices:
-            parts.append(devices)
+        parts.append(_smallest_devices(problem, probe, accelerators[0].count, half))
     if any(kind.memory_bytes is not None for kind in accelerators):
-        memory = _smallest_memory(problem, probe, clock)
-        if memory:
-            parts.append(memory)
-    return "; ".join(parts)
+        parts.append(_smallest_memory(problem, probe, clock))
+    return "; ".join(part for part in parts if part)
 
 
 def _label(op: Operator) -> str:
@@ -106,65 +103,33 @@ def _what_is_missing(problem: ThroughputProblem) -> str:
     )
 
 
-def _with_devices(problem: ThroughputProblem, count: int) -> ThroughputProblem:
-    return problem.replace(accelerators=count)
-
-
 def _smallest_devices(problem: ThroughputProblem, probe: Probe, present: int, clock: Monitor) -> str:
-    """Double the count until a plan exists, then bisect; counts below the answer are refuted or left open."""
+    def fits(count: int, time_s: float) -> bool | None:
+        answer = probe(problem.replace(accelerators=count), time_s)
+        return None if answer is None else answer is not False
+
     limit = min(_MOST_DEVICES, max(2 * len(problem.operators), present + 1))
-    low, high, exact = present, 0, True
-    count = present + 1
-    while clock.remaining_s > 0:
-        answer = probe(_with_devices(problem, count), min(3.0, clock.remaining_s / 3))
-        if answer not in (None, False):
-            high = count
-            break
-        exact = exact and answer is False
-        low = count
-        if count >= limit:
-            return ""
-        count = min(limit, 2 * count)
-    if not high:
-        return ""
-    while high - low > 1 and clock.remaining_s > clock.time_limit_s / 3 if clock.time_limit_s else high - low > 1:
-        middle = (low + high) // 2
-        answer = probe(_with_devices(problem, middle), min(2.0, clock.remaining_s / 3))
-        if answer not in (None, False):
-            high = middle
-        else:
-            exact = exact and answer is False
-            low = middle
-    word = "the smallest count that fits is" if exact and high - low == 1 else "enough would be"
-    return f"{word} {high} devices of this kind"
+    return smallest_count(fits, present, limit, "devices of this kind", clock)
 
 
 def _smallest_memory(problem: ThroughputProblem, probe: Probe, clock: Monitor) -> str:
-    """Bisect one memory size for all accelerators."""
+    """One memory size for all accelerators."""
     from partita.problems.throughput.evaluate import evaluate
 
-    present = max(kind.memory_bytes or 0.0 for kind in problem.kinds if kind.accelerator)
-    # Everything on one device shows some size that is enough, also where no probe ends in time.
-    low, high, exact = present, _memory_of_one_device(problem), True
-    unlimited = True
-    while clock.remaining_s > 0 and (math.isinf(high) or high - low > max(1.0, _MEMORY_PRECISION * high)):
-        size = math.inf if unlimited else (low + high) / 2
+    accelerators = {kind.name: kind.memory_bytes or 0.0 for kind in problem.kinds if kind.accelerator}
+
+    def used(size: float, time_s: float) -> float | bool | None:
         changed = problem.replace(memory_bytes=size)
-        answer = probe(changed, clock.remaining_s / 2 if unlimited else min(2.0, clock.remaining_s / 2))
-        if isinstance(answer, Plan):
-            stages = evaluate(changed, answer).stages
-            accelerators = {kind.name for kind in problem.kinds if kind.accelerator}
-            high = min(high, size, max((s.memory.total for s in stages if s.kind in accelerators), default=0.0))
-        elif not unlimited:
-            exact = exact and answer is False
-            low = size
-        elif answer is False or math.isinf(high):
-            return ""
-        unlimited = False
-    if math.isinf(high):
-        return ""
-    word = "the smallest memory per device that fits is about" if exact else "enough memory per device would be"
-    return f"{word} {format_bytes(high)} ({math.ceil(high)} bytes)"
+        answer = probe(changed, time_s)
+        if not isinstance(answer, Plan):
+            return answer
+        stages = evaluate(changed, answer).stages
+        return max((stage.memory.total for stage in stages if stage.kind in accelerators), default=0.0)
+
+    # Everything on one device shows some size that is enough, also where no probe ends in time.
+    enough = _memory_of_one_device(problem)
+    present = max(accelerators.values())
+    return smallest_memory(used, present, clock, enough=enough, precision=_MEMORY_PRECISION, probe_s=2.0)
 
 
 def _memory_of_one_device(problem: ThroughputProblem) -> float:

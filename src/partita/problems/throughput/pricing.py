@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from partita.cluster import Cluster, DeviceGroup, LinkPath
+from partita.cluster_paths import inside_paths
 from partita.costs.gradients import partial_gradients
 from partita.costs.optimizer import OPTIMIZERS, dtype_bytes, optimizer_bytes
 from partita.costs.roofline import Roofline
@@ -16,7 +17,7 @@ from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_re
 from partita.errors import InputError
 from partita.graph import Graph
 from partita.graph import Parameter as GraphParameter
-from partita.problems.throughput.machine_groups import inside_paths, machine_groups
+from partita.problems.throughput.machine_groups import machine_groups
 from partita.problems.throughput.problem import (
     DeviceKind,
     Operator,

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
-import rustworkx
 
+from partita.checks import check_at_least, check_fields, check_number
+from partita.dags import check_acyclic
 from partita.errors import InputError
-from partita.problems.throughput.devices import DeviceGroup, DeviceKind, check_groups, check_kinds, check_number
+from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
 
 __all__ = [
-    "TRANSFER_TIMES",
     "Communication",
     "DeviceGroup",
     "DeviceKind",
@@ -30,9 +30,6 @@ __all__ = [
     "ThroughputProblem",
     "WorkingMemory",
 ]
-
-#: Fields of a device kind that are times of transfers.
-TRANSFER_TIMES = ("transfer_time_per_unit", "transfer_latency", "sync_time_per_byte", "reload_time_per_byte")
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
 Communication = Literal["sum", "overlap", "duplex"]
@@ -325,8 +322,7 @@ def validate(problem: ThroughputProblem) -> None:
         raise InputError(f"{where} has no operators; a plan needs at least one")
     check_kinds(where, problem.kinds)
     check_groups(where, problem.kinds, problem.groups)
-    if problem.max_replicas < 1:
-        raise InputError(f"{where}: max_replicas is {problem.max_replicas}; it must be at least 1")
+    check_at_least(f"{where}: max_replicas", problem.max_replicas)
     if problem.working_memory == "peak":
         if not problem.streaming:
             raise InputError(f"{where}: working_memory 'peak' is for memory over the limit at a price; set streaming")
@@ -334,8 +330,7 @@ def validate(problem: ThroughputProblem) -> None:
             raise InputError(
                 f"{where}: working_memory 'peak' is for inference, and there are backward operators; use 'largest'"
             )
-    if problem.schedule.microbatches < 1:
-        raise InputError(f"{where}: microbatches is {problem.schedule.microbatches}; it must be at least 1")
+    check_at_least(f"{where}: microbatches", problem.schedule.microbatches)
     index: dict[int, int] = {}
     for place, op in enumerate(problem.operators):
         if op.id in index:
@@ -344,7 +339,7 @@ def validate(problem: ThroughputProblem) -> None:
         _check_operator(where, op, problem.kinds)
     for tensor in problem.tensors:
         owner = f"{where}: tensor {tensor.name!r}" if tensor.name else f"{where}: tensor of operator {tensor.producer}"
-        check_number(owner, "size", tensor.size)
+        check_fields(owner, tensor, "size")
         _check_ids(owner, (tensor.producer,), index)
         _check_ids(owner, tensor.consumers, index)
         if tensor.producer in tensor.consumers:
@@ -352,14 +347,12 @@ def validate(problem: ThroughputProblem) -> None:
     for parameter in problem.parameters:
         owner = f"{where}: parameter {parameter.name!r}"
         _check_ids(owner, parameter.users, index)
-        check_number(owner, "weight_bytes", parameter.weight_bytes)
-        check_number(owner, "gradient_bytes", parameter.gradient_bytes)
-        check_number(owner, "optimizer_bytes", parameter.optimizer_bytes)
+        check_fields(owner, parameter, "weight_bytes", "gradient_bytes", "optimizer_bytes")
     for saved in problem.saved:
         owner = f"{where}: saved tensor {saved.name!r}"
         _check_ids(owner, saved.users, index)
-        check_number(owner, "bytes", saved.bytes)
-    _check_acyclic(where, problem, index)
+        check_fields(owner, saved, "bytes")
+    check_acyclic(where, "operators", [op.id for op in problem.operators], _edges(where, problem, index))
 
 
 def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
@@ -379,11 +372,11 @@ def _check_operator(where: str, op: Operator, kinds: Sequence[DeviceKind]) -> No
     for kind, time in zip(kinds, op.times, strict=True):
         if time is not None:
             check_number(owner, f"time on {kind.name}", time)
-    check_number(owner, "memory_bytes", op.memory_bytes)
-    check_number(owner, "workspace_bytes", op.workspace_bytes)
+    check_fields(owner, op, "memory_bytes", "workspace_bytes")
 
 
-def _check_acyclic(where: str, problem: ThroughputProblem, index: dict[int, int]) -> None:
+def _edges(where: str, problem: ThroughputProblem, index: dict[int, int]) -> list[tuple[int, int]]:
+    """Maker and reader of every tensor, by place; none goes from the backward part to the forward part."""
     edges = []
     for tensor in problem.tensors:
         source = index[tensor.producer]
@@ -395,11 +388,4 @@ def _check_acyclic(where: str, problem: ThroughputProblem, index: dict[int, int]
                     f"{where}: backward operator {tensor.producer} feeds forward operator {consumer}; "
                     "tensors may only go from the forward part to the backward part"
                 )
-    graph: rustworkx.PyDiGraph[None, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from([None] * len(problem.operators))
-    graph.add_edges_from_no_data(edges)
-    if rustworkx.is_directed_acyclic_graph(graph):
-        return
-    cycle = [problem.operators[v].id for v, _ in rustworkx.digraph_find_cycle(graph)]
-    shown = " → ".join(str(v) for v in [*cycle, cycle[0]][:8])
-    raise InputError(f"{where} has a cycle: {shown}{' …' if len(cycle) > 7 else ''}; operators must form a DAG")
+    return edges

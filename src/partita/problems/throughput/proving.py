@@ -10,27 +10,21 @@ import math
 import numpy as np
 
 from partita.problems.kind import Proof
-from partita.problems.throughput.bounds import DEFAULT_BOUNDS, HIERARCHY, STREAMING
+from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.protocol import BoundMethod
-from partita.problems.throughput.bounds.scheduler import run_hierarchy
-from partita.problems.throughput.bounds.streaming import streams
-from partita.problems.throughput.bounds.uniform import Ints, uniform, uniform_refusal
+from partita.problems.throughput.bounds.streaming import STREAMING, streams
+from partita.problems.throughput.bounds.uniform import Ints, Uniform, uniform, uniform_refusal
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.combined import IDEALS, Combined, combined_refusal
-from partita.problems.throughput.solvers.driver import run_in_background
-from partita.problems.throughput.solvers.ideals import IdealsBound
-from partita.problems.throughput.solvers.protocol import Options, Outcome, Solver
+from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.solvers.combined import Combined, combined_refusal
+from partita.problems.throughput.solvers.contiguous_run import IDEALS
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["ALL_BOUNDS", "prove"]
-
-#: Every bound that can be asked for by name.
-ALL_BOUNDS: tuple[BoundMethod, ...] = (*DEFAULT_BOUNDS, IdealsBound())
+__all__ = ["prove"]
 
 #: Share of the time for a first search, and most seconds of it: it tells the bounds when to stop.
 FIRST_SHARE, FIRST_S = 0.2, 3.0
@@ -62,15 +56,19 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
         best = bound or Bound(0.0, search.name, "acyclic", monitor.elapsed_s)
         return Proof(best, (best,), _objective(problem, found.plan), found.infeasible)
     value = _objective(problem, found.plan)
+    relaxed = uniform(problem)
+    # Splits of the relaxation may cost more as plans, or be none: only plans count.
     knowledge = Knowledge(
-        uniform(problem), stop=lambda: monitor.stopping, on_note=lambda note: monitor.report(note=note)
+        relaxed,
+        stop=lambda: monitor.stopping,
+        from_label=lambda label, value: None,
+        on_note=lambda note: monitor.report(note=note),
     )
     if found.plan is not None and value is not None:
-        knowledge.value = value
-        knowledge.label = _labels(problem, found.plan, knowledge)
+        knowledge.incumbent.offer(value, _labels(problem, found.plan, relaxed))
     parts = []
     if bound is not None:
-        knowledge.raise_bound(bound.value, search.name)
+        knowledge.prove(bound.value, search.name)
         parts.append(bound)
     reloads = streams(problem)
     if not knowledge.done:
@@ -84,27 +82,28 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
         started = monitor.elapsed_s
         proven = STREAMING.prove(problem, monitor, knowledge.value)
         parts.append(Bound(proven, STREAMING.name, STREAMING.scope, monitor.elapsed_s - started))
-        knowledge.raise_bound(proven, STREAMING.name)
+        knowledge.prove(proven, STREAMING.name)
     if not knowledge.done:
         again, better = _search(problem, search, monitor, monitor.remaining_s)
         if again.infeasible:
             return Proof(Bound(float("inf"), search.name, "acyclic", monitor.elapsed_s), tuple(parts), None, True)
         if better is not None:
             parts.append(better)
-            knowledge.raise_bound(better.value, search.name)
+            knowledge.prove(better.value, search.name)
         reached = _objective(problem, again.plan)
         value = reached if value is None or (reached is not None and reached < value) else value
-    best = Bound(knowledge.bound, knowledge.method, "acyclic", monitor.elapsed_s)
+    best = Bound(knowledge.bound, knowledge.incumbent.proven_by, "acyclic", monitor.elapsed_s)
     return Proof(best, tuple(parts), value)
 
 
 def _combined(problem: ThroughputProblem, monitor: Monitor) -> Proof:
     """What the combined solver proves."""
     driver = Combined(problem, Options(), monitor)
-    outcome = run_in_background(driver, monitor, driver.prove)
+    outcome = driver.search(monitor)
     if outcome.infeasible:
         return Proof(Bound(math.inf, IDEALS, "acyclic", monitor.elapsed_s), (), None, True)
-    best = Bound(driver.bound, driver.proven_by, "acyclic", monitor.elapsed_s)
+    incumbent = driver.incumbent
+    best = Bound(incumbent.bound, incumbent.proven_by, "acyclic", monitor.elapsed_s)
     parts = []
     if driver.knowledge is not None:
         valid = {method.name: method.scope for method in HIERARCHY}
@@ -116,7 +115,7 @@ def _combined(problem: ThroughputProblem, monitor: Monitor) -> Proof:
         for name, (proven, seconds) in rows.items():
             parts.append(Bound(proven, name, "acyclic" if merged else valid[name], seconds))
     if driver.ideals_s > 0 or not parts:
-        parts.append(Bound(driver.bound, IDEALS, "acyclic", driver.ideals_s))
+        parts.append(Bound(incumbent.bound, IDEALS, "acyclic", driver.ideals_s))
     return Proof(best, tuple(parts), _objective(problem, outcome.plan))
 
 
@@ -137,13 +136,13 @@ def _objective(problem: ThroughputProblem, plan: Plan | None) -> float | None:
     return evaluation.objective if evaluation.feasible and evaluation.acyclic else None
 
 
-def _labels(problem: ThroughputProblem, plan: Plan, knowledge: Knowledge) -> Ints | None:
+def _labels(problem: ThroughputProblem, plan: Plan, relaxed: Uniform) -> Ints | None:
     """Blocks of the relaxation's items in a plan, None if they fall somewhere along the order."""
     stage_of = {identity: j for j, stage in enumerate(plan.stages) for identity in stage.operators}
-    label = np.zeros(knowledge.uniform.items, dtype=np.int32)
+    label = np.zeros(relaxed.items, dtype=np.int32)
     label[build_instance(problem).group] = [stage_of[op.id] for op in problem.operators]
-    counts = np.diff(knowledge.uniform.succ_ptr)
-    falls = np.repeat(label, counts) > label[knowledge.uniform.succ]
+    counts = np.diff(relaxed.succ_ptr)
+    falls = np.repeat(label, counts) > label[relaxed.succ]
     return None if falls.any() else label
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import rustworkx
 
+from partita.dags import directed_graph, ranks, topological_order
 from partita.problems.throughput.evaluate import Evaluation
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
@@ -76,15 +77,13 @@ def pipeline_of(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) 
     device, edges = _device_of(problem, plan), _edges(problem)
     piece = virtual_stages(device, len(plan.stages), edges)
     loads = _piece_loads(problem, plan, device, piece)
-    graph = _quotient(piece, edges)
     turns = np.empty(len(loads), dtype=np.int64)
     turns[piece] = np.array([len(stage.devices) for stage in plan.stages])[device]
     depths, rounds, finish = np.ones(len(loads), dtype=np.int64), turns.copy(), loads.copy()
-    for u in range(len(loads)):
-        for v in graph.successor_indices(u):
-            depths[v] = max(depths[v], depths[u] + 1)
-            rounds[v] = max(rounds[v], rounds[u] + turns[v])
-            finish[v] = max(finish[v], finish[u] + loads[v])
+    for u, v in _between(piece, edges):
+        depths[v] = max(depths[v], depths[u] + 1)
+        rounds[v] = max(rounds[v], rounds[u] + turns[v])
+        finish[v] = max(finish[v], finish[u] + loads[v])
     return Pipeline(
         stages=sum(1 for stage in plan.stages if stage.operators),
         virtual_stages=len(loads),
@@ -114,11 +113,7 @@ def _edges(problem: ThroughputProblem) -> list[tuple[int, int]]:
         for place, op in enumerate(problem.operators):
             if op.backward and op.colocation is not None:
                 edges |= {(u, place) for u in classes.get(op.colocation, [])}
-    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from(list(range(len(problem.operators))))
-    graph.add_edges_from_no_data(sorted(edges))
-    rank = np.empty(len(problem.operators), dtype=np.int64)
-    rank[np.array(rustworkx.topological_sort(graph), dtype=np.int64)] = np.arange(len(rank))
+    rank = ranks(rustworkx.topological_sort(directed_graph(len(problem.operators), sorted(edges))))
     return sorted(edges, key=lambda edge: (int(rank[edge[0]]), edge[1]))
 
 
@@ -143,25 +138,22 @@ def virtual_stages(device: Ints, devices: int, edges: list[tuple[int, int]]) -> 
     for u, v in edges:
         np.maximum(piece[v], piece[u] + ((device[v] == everywhere) & (device[u] != everywhere)), out=piece[v])
         changes[v] = max(changes[v], changes[u] + (device[u] != device[v]))
-    key = list(zip(device.tolist(), piece[np.arange(n), device].tolist(), strict=True))
-    number = {pair: place for place, pair in enumerate(dict.fromkeys(key))}
-    stage = np.array([number[pair] for pair in key], dtype=np.int64)
-    cycles = rustworkx.strongly_connected_components(_quotient(stage, edges))
-    tangled = {s for members in cycles if len(members) > 1 for s in members}
-    finer = [(int(s), int(changes[v]) if int(s) in tangled else -1) for v, s in enumerate(stage)]
-    number = {pair: place for place, pair in enumerate(dict.fromkeys(finer))}
-    stage = np.array([number[pair] for pair in finer], dtype=np.int64)
-    order = rustworkx.lexicographical_topological_sort(_quotient(stage, edges), key=lambda s: f"{s:09d}")
-    rank = np.empty(len(number), dtype=np.int64)
-    rank[np.array(order, dtype=np.int64)] = np.arange(len(number))
-    return rank[stage]
+    stage = _numbered(list(zip(device.tolist(), piece[np.arange(n), device].tolist(), strict=True)))
+    graph = directed_graph(int(stage.max()) + 1, _between(stage, edges))
+    tangled = {s for members in rustworkx.strongly_connected_components(graph) if len(members) > 1 for s in members}
+    stage = _numbered([(int(s), int(changes[v]) if int(s) in tangled else -1) for v, s in enumerate(stage)])
+    return ranks(topological_order(int(stage.max()) + 1, _between(stage, edges)))[stage]
 
 
-def _quotient(stage: Ints, edges: list[tuple[int, int]]) -> rustworkx.PyDiGraph[int, None]:
-    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from(list(range(int(stage.max()) + 1)))
-    graph.add_edges_from_no_data(sorted({(int(stage[u]), int(stage[v])) for u, v in edges if stage[u] != stage[v]}))
-    return graph
+def _numbered(keys: list[tuple[int, int]]) -> Ints:
+    """The number of every key, 0, 1, … in order of first appearance."""
+    number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    return np.array([number[key] for key in keys], dtype=np.int64)
+
+
+def _between(stage: Ints, edges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Distinct edges between different stages, sorted."""
+    return sorted({(int(stage[u]), int(stage[v])) for u, v in edges if stage[u] != stage[v]})
 
 
 def _piece_loads(problem: ThroughputProblem, plan: Plan, device: Ints, piece: Ints) -> npt.NDArray[np.float64]:
@@ -198,8 +190,8 @@ def _piece_loads(problem: ThroughputProblem, plan: Plan, device: Ints, piece: In
                 readers[d] = min(readers.get(d, int(piece[place])), int(piece[place]))
         if readers:
             kind = kinds[kind_of[home]]
-            loads[piece[source]] += kind.transfer_latency + tensor.size * kind.transfer_time_per_unit
+            loads[piece[source]] += kind.transfer_time(tensor.size)
         for d, reader in readers.items():
             kind = kinds[kind_of[d]]
-            loads[reader] += kind.transfer_latency + tensor.size * kind.transfer_time_per_unit
+            loads[reader] += kind.transfer_time(tensor.size)
     return loads

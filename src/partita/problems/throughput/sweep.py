@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 
 from partita.problems.facets.sweep import Axis, Sweep, common_axes
+from partita.problems.throughput.devices import TRANSFER_TIMES
 from partita.problems.throughput.plan import Plan, Stage
-from partita.problems.throughput.problem import TRANSFER_TIMES, ThroughputProblem
+from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.sample_latency import pipeline_of
 from partita.problems.throughput.variants import scale_bandwidth
 from partita.run.result import Result

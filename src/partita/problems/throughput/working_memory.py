@@ -22,13 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import rustworkx
 
+from partita.dags import ranks, topological_order
 from partita.errors import InputError
+from partita.problems.throughput.contraction.instance import csr
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
@@ -117,24 +118,19 @@ class PeakTable:
             readers[maker].update(pins)
             for pin in (maker, *pins):
                 touched[pin].append(number)
-        makers: list[set[int]] = [set() for _ in range(n)]
+        makers: list[list[int]] = [[] for _ in range(n)]
         for maker, row in enumerate(readers):
             for reader in row:
-                makers[reader].add(maker)
+                makers[reader].append(maker)
         self.size = np.array([tensor.size for tensor in tensors], dtype=np.float64)
         self.scratch = np.array([op.workspace_bytes for op in operators], dtype=np.float64)
-        self._touched, self._readers, self._makers = _csr(touched), _csr(readers), _csr(makers)
+        self._touched, self._readers, self._makers = csr(touched), csr([sorted(row) for row in readers]), csr(makers)
         #: What each operator needs by itself.
         self.own = self.scratch + np.array([sum(self.size[t] for t in row) for row in touched], dtype=np.float64)
         #: No set needs more than this.
         self.most = float(self.size.sum() + self.scratch.max(initial=0.0))
-        graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-        graph.add_nodes_from(range(n))
-        graph.add_edges_from_no_data([(u, v) for u, row in enumerate(readers) for v in row])
-        order = rustworkx.lexicographical_topological_sort(graph, key=lambda v: f"{v:012d}")
         #: Place of every operator in a topological order.
-        self.rank = np.empty(n, dtype=np.int64)
-        self.rank[np.array(order, dtype=np.int64)] = np.arange(n)
+        self.rank = ranks(topological_order(n, ((u, v) for u, row in enumerate(readers) for v in row)))
         self._found: dict[bytes, Ordered] = {}
         self._scratch: PeakScratch | None = None
 
@@ -151,7 +147,7 @@ class PeakTable:
         from partita.kernels.throughput.working_memory import PeakArrays
 
         sign = -1 if backwards else 1
-        item_ptr, item_ops = _csr([sorted(row, key=lambda v: sign * int(self.rank[v])) for row in items])
+        item_ptr, item_ops = csr([sorted(row, key=lambda v: sign * int(self.rank[v])) for row in items])
         succ_ptr, succ = self._makers if backwards else self._readers
         op_ptr, op_tensors = self._touched
         return PeakArrays(op_ptr, op_tensors, self.size, self.scratch, succ_ptr, succ, item_ptr, item_ops)
@@ -284,10 +280,3 @@ def ordered_plan(problem: ThroughputProblem, plan: Plan) -> Plan:
         found = table.order(np.array(places, dtype=np.int32), hint)
         stages.append(msgspec.structs.replace(stage, operators=tuple(problem.operators[v].id for v in found.operators)))
     return msgspec.structs.replace(plan, stages=tuple(stages))
-
-
-def _csr(rows: Sequence[Any]) -> tuple[Ints, Ints]:
-    pointer = np.zeros(len(rows) + 1, dtype=np.int32)
-    np.cumsum([len(row) for row in rows], out=pointer[1:])
-    flat = np.fromiter((v for row in rows for v in (sorted(row) if isinstance(row, set) else row)), dtype=np.int32)
-    return pointer, flat

@@ -17,7 +17,7 @@ from partita.problems.throughput.baselines.single_device import SingleDevice
 from partita.problems.throughput.baselines.torchtitan import TorchTitan
 from partita.problems.throughput.baselines.vllm import Vllm
 from partita.problems.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Solver
+from partita.problems.throughput.protocol import Options, Solver
 from partita.run.monitor import Monitor
 
 

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 
 import brute_force
-from partita.conductor.comparison import adopt_better, best_of, compare, judge_plan
-from partita.conductor.pipeline import solve
+from partita.conductor.compare import compare
+from partita.conductor.judge import adopt_better, best_of, judge_plan
+from partita.conductor.solve import solve
 from partita.errors import DisagreementError
-from partita.problems.importers import read_any_plan, read_problem
+from partita.problems import kind_of
+from partita.problems.importers import read_problem
 from partita.problems.throughput.baselines.local_search import LocalSearch
 from partita.problems.throughput.baselines.pipedream import PipeDream, contract_branches
 from partita.problems.throughput.baselines.scotch import Scotch
@@ -21,9 +23,9 @@ from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.dpl import Dpl, fixed_orders
-from partita.problems.throughput.solvers.prepared import prepare
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.solvers.plain_view import plain_view
 from partita.run.monitor import Monitor
 from partita.run.result import Bound, Status
 from strategies import examples, throughput_problems
@@ -65,7 +67,7 @@ def test_pipedream_ignores_inputs() -> None:
 
 def test_dpl_cuts_more_than_one_order() -> None:
     """File, depth first from either side, breadth first: all topological, none twice."""
-    arrays = prepare(DIAMOND).arrays
+    arrays = plain_view(DIAMOND).arrays
     orders = [order.tolist() for order in fixed_orders(arrays)]
     assert [0, 1, 2, 3, 4] in orders
     assert [0, 2, 1, 3, 4] in orders
@@ -144,24 +146,24 @@ def test_a_better_row_is_adopted_and_a_contradiction_raises() -> None:
     """A result cut short takes the best feasible row; one that claims a proof does not survive a better one."""
     exact = solve(DIAMOND)
     rows = compare(DIAMOND)
-    best = best_of(rows)
+    best = best_of(DIAMOND, rows, Options())
     assert best is not None
     assert best.evaluation is not None
-    assert adopt_better(exact, rows) == exact
+    assert adopt_better(exact, rows, Options()) == exact
     import dataclasses
 
     worse = evaluate(DIAMOND, compare(DIAMOND)[0].plan)  # type: ignore[arg-type]
     cut_short = dataclasses.replace(exact, evaluation=worse, bound=None, status=Status.FEASIBLE)
-    adopted = adopt_better(cut_short, rows)
+    adopted = adopt_better(cut_short, rows, Options())
     assert adopted.objective == best.evaluation.objective
     assert "adopted" in adopted.statistics.events[-1].note
     nothing = dataclasses.replace(exact, plan=None, evaluation=None, bound=None, status=Status.UNKNOWN)
-    assert adopt_better(nothing, rows).status is Status.FEASIBLE
+    assert adopt_better(nothing, rows, Options()).status is Status.FEASIBLE
     with pytest.raises(DisagreementError):
-        adopt_better(dataclasses.replace(nothing, status=Status.INFEASIBLE), rows)
+        adopt_better(dataclasses.replace(nothing, status=Status.INFEASIBLE), rows, Options())
     false = dataclasses.replace(nothing, bound=Bound(100.0, "false", "acyclic"))
     with pytest.raises(DisagreementError):
-        adopt_better(false, rows)
+        adopt_better(false, rows, Options())
 
 
 PUBLISHED = [
@@ -200,7 +202,7 @@ def test_published_experts(published_data: Path, name: str, split: str, value: f
     """Table 1's expert column, from the splits published with it."""
     folder = published_data / "dnn-partitioning"
     problem = read_problem(folder / "throughput" / f"{name}.json")
-    plan = read_any_plan(folder / "experts" / f"{split}_expert.json", problem)
-    row = judge_plan(problem, "expert", "", plan, 0.0)
+    plan = kind_of(problem).files.read_plan(folder / "experts" / f"{split}_expert.json", problem)
+    row = judge_plan(problem, "expert", "", plan)
     assert row.evaluation is not None
     assert row.evaluation.objective == pytest.approx(value, abs=0.0051)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import brute_force
-from partita.problems.throughput.bounds import HIERARCHY
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound, Charges, charged_at
+from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.node import FreeNodeBound, NodeBound
 from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.scheduler import run_hierarchy
 from partita.problems.throughput.bounds.simple import SimpleBound
 from partita.problems.throughput.bounds.uniform import Uniform, uniform
+from partita.problems.throughput.components import HIERARCHY
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.run.monitor import Monitor
 from strategies import examples, throughput_problems
@@ -160,7 +161,9 @@ def test_the_hierarchy_keeps_what_it_proves(problem: ThroughputProblem, seconds:
     relaxed = uniform(problem)
     optimum = relaxed_optimum(relaxed)
     for value in (np.inf, optimum, 1.5 * optimum):
-        knowledge = Knowledge(relaxed, value=value)
+        knowledge = Knowledge(relaxed)
+        if math.isfinite(value):
+            knowledge.incumbent.offer(value, None)
         run_hierarchy(knowledge, OWN, seconds)
         assert knowledge.bound <= optimum * (1 + SLACK) + SLACK
         proven = [bound for _, bound, _ in knowledge.proven]

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from brute_force import best
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.programs.block_rows import Blocks
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound, compositions
 from partita.problems.throughput.bounds.programs.implied_by_target import facts_at
 from partita.problems.throughput.bounds.programs.minmax_program import granularity
@@ -32,7 +32,9 @@ small = throughput_problems(
 
 def proven(member: ProgramMember, one: Uniform, value: float = math.inf) -> float:
     """What a member proves by itself."""
-    knowledge = Knowledge(one, value=value)
+    knowledge = Knowledge(one)
+    if math.isfinite(value):
+        knowledge.incumbent.offer(value, None)
     member.improve(knowledge, None)
     return knowledge.bound
 
@@ -111,7 +113,7 @@ def test_points_of_splits_are_feasible(problem: ThroughputProblem) -> None:
     one, _ = found
     count = min(3, one.devices)
     rank = np.sort(np.random.default_rng(one.items).integers(0, count, one.items)).astype(np.int32)
-    blocks = Blocks(one, count)
+    blocks = BlockProgram(one, count)
     loads = []
     for b in range(count):
         load = blocks.model.add_continuous(0.0, math.inf)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import brute_force
-from partita.conductor.pipeline import bound, solve
+from partita.conductor.bound import bound
+from partita.conductor.solve import solve
 from partita.mip.solve import available
 from partita.problems.throughput.free.instance import free_instance, refusal
-from partita.problems.throughput.free.search import Best, search
+from partita.problems.throughput.free.search import FreeIncumbent, search
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.run.monitor import Monitor
 from partita.run.result import Status
 from strategies import throughput_problems
 
@@ -77,12 +77,12 @@ def test_the_annealing_keeps_its_books(problem: ThroughputProblem) -> None:
     assume(refusal(problem) is None)
     free = free_instance(problem)
     assume(not homeless(free))
-    best = Best(free, Monitor())
+    best = FreeIncumbent(free)
     search(free, best, 1, lambda: False, last_round=2)
     expected = brute_force.best_free(problem)
-    if best.label is None:
+    if best.answer is None:
         return
-    evaluation = evaluate(problem, free.plan(best.label))
+    evaluation = evaluate(problem, free.plan(best.answer))
     assert evaluation.feasible
     assert evaluation.objective == pytest.approx(best.value, rel=1e-9, abs=1e-9)
     assert expected is not None
@@ -112,8 +112,8 @@ def test_the_same_seed_searches_the_same_way() -> None:
     free = free_instance(problem)
     labels = []
     for _ in range(2):
-        best = Best(free, Monitor())
+        best = FreeIncumbent(free)
         search(free, best, 3, lambda: False, last_round=3)
-        assert best.label is not None
-        labels.append(best.label.tolist())
+        assert best.answer is not None
+        labels.append(best.answer.tolist())
     assert labels[0] == labels[1]

@@ -18,8 +18,8 @@ from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import DeviceKind, Operator
+from partita.problems.throughput.protocol import Options, Solver
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.protocol import Options, Solver
 from partita.run.monitor import Monitor
 
 SOLVERS: tuple[Solver, ...] = (PartitionAnnealing(), RandomOrders(), Evolution(), Arrangement())

@@ -15,13 +15,13 @@ from partita.kernels.throughput.arrays import Ints
 from partita.kernels.throughput.orders import decode
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.orders.annealing import PartitionAnnealing
-from partita.problems.throughput.orders.block_problem import Blocks, blocks_refusal, make_blocks
+from partita.problems.throughput.orders.block_problem import BlockProblem, blocks_refusal, make_blocks
 from partita.problems.throughput.orders.evolution import Arrangement, Evolution
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Solver
+from partita.problems.throughput.protocol import Options, Solver
 from partita.run.monitor import Monitor
 from strategies import examples, throughput_problems
 
@@ -48,11 +48,11 @@ def uniform_problems(draw: st.DrawFn, *, max_operators: int = 7) -> ThroughputPr
     return problem
 
 
-def random_order(blocks: Blocks, seed: int) -> Ints:
+def random_order(blocks: BlockProblem, seed: int) -> Ints:
     return Cutter(blocks, np.zeros(1, dtype=np.int64)).order(np.random.default_rng(seed).random(blocks.items))
 
 
-def cuts(blocks: Blocks, order: Ints, most: int) -> float:
+def cuts(blocks: BlockProblem, order: Ints, most: int) -> float:
     """Best largest cost over all ways to cut an order into at most so many segments."""
     n, best = len(order), math.inf
     for parts in range(1, min(most, n) + 1):

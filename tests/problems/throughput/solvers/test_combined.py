@@ -19,14 +19,13 @@ from partita.problems.throughput.bounds.uniform import uniform_of
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers import combined
 from partita.problems.throughput.solvers.combined import Combined, combined_refusal
 from partita.problems.throughput.solvers.decision import ChargedItems, Decision, Searcher
-from partita.problems.throughput.solvers.driver import run_in_background
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.prepared import prepare
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.solvers.plain_view import plain_view
 from partita.run.monitor import Monitor
 from strategies import examples, throughput_problems
 
@@ -38,14 +37,14 @@ uniform_problems = throughput_problems(
 def solve(problem: ThroughputProblem, threads: int, limit: float | None = None) -> Outcome:
     monitor = Monitor(limit)
     driver = Combined(problem, Options(threads=threads), monitor)
-    outcome = run_in_background(driver, monitor, driver.prove)
+    outcome = driver.search(monitor)
     if outcome.plan is not None:
         found = evaluate(problem, outcome.plan)
         assert found.feasible, found.violations
         assert found.acyclic
         assert outcome.bound is not None
         assert outcome.bound <= found.objective * (1 + 1e-9)
-        assert driver.found_by
+        assert driver.incumbent.found_by
     return outcome
 
 
@@ -80,7 +79,7 @@ def test_charged_work_refutes_nothing_that_exists(problem: ThroughputProblem, ab
     best = best_acyclic(problem)
     assume(best is not None and best > 0)
     assert best is not None
-    instance = prepare(problem).instance
+    instance = plain_view(problem).instance
     relaxed = uniform_of(problem, instance)
     charged = charged_at(relaxed, best * above)
     assert charged is not None
@@ -88,7 +87,7 @@ def test_charged_work_refutes_nothing_that_exists(problem: ThroughputProblem, ab
     forced[relaxed.kept] = charged.forced
     items = ChargedItems(charged.target, charged.work, forced)
     for backwards in (None, True):
-        searcher = Searcher(prepare(problem, backwards=backwards), best * above, charged=items)
+        searcher = Searcher(plain_view(problem, backwards=backwards), best * above, charged=items)
         assert Decision(searcher, best).run(1 << 40, np.zeros(1, dtype=np.int64)) == 1
         assert Decision(searcher, best * (1 - 1e-6)).run(1 << 40, np.zeros(1, dtype=np.int64)) == 0
 
@@ -96,7 +95,7 @@ def test_charged_work_refutes_nothing_that_exists(problem: ThroughputProblem, ab
 def test_charged_work_narrows_the_search() -> None:
     """What every split pays leaves less room for the rest."""
     problem = regal_problem(4, nodes=24, devices=4, noise="operator")
-    prepared = prepare(problem)
+    prepared = plain_view(problem)
     outcome = Exact().solve(problem, Options(), Monitor())
     assert outcome.bound is not None
     target = outcome.bound * (1 - 1e-6)
@@ -118,13 +117,13 @@ def test_a_hard_problem_stops_in_time_with_plan_and_bound(threads: int) -> None:
     problem = regal_problem(3, nodes=200, devices=16)
     monitor = Monitor(4.0)
     driver = Combined(problem, Options(threads=threads), monitor)
-    outcome = run_in_background(driver, monitor, driver.prove)
+    outcome = driver.search(monitor)
     assert monitor.elapsed_s < 7.0
     assert outcome.plan is not None
     assert outcome.bound is not None
     assert outcome.bound > 0.8 * evaluate(problem, outcome.plan).objective
-    assert driver.proven_by
-    assert driver.found_by
+    assert driver.incumbent.proven_by
+    assert driver.incumbent.found_by
 
 
 def test_proof_names_the_methods() -> None:

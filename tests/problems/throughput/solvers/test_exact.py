@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from brute_force import best_acyclic
-from partita.kernels.throughput.search import FOUND, REFUTED
+from partita.kernels.throughput.search_state import FOUND, REFUTED
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.solvers.decision import Decision, Searcher
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.prepared import prepare
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.solvers.plain_view import plain_view
 from partita.problems.throughput.solvers.slicing import Slicing
 from partita.problems.throughput.variants import variants_of
 from partita.run.monitor import Monitor
@@ -44,12 +44,12 @@ def check_against_brute_force(problem: ThroughputProblem) -> None:
 def check_decisions(problem: ThroughputProblem, best: float) -> None:
     """Without the heuristic, which hides a wrong refutation where it happens to be optimal."""
     for backwards in (None, True):
-        prepared = prepare(problem, backwards=backwards)
+        prepared = plain_view(problem, backwards=backwards)
         searcher = Searcher(prepared, 2 * best + 1)
         decision = Decision(searcher, best)
         assert decision.run(1 << 40, np.zeros(1, dtype=np.int64)) == FOUND
         split = decision.split()
-        assert prepared.loads(split).max() <= best + 1e-9
+        assert prepared.value(split).objective <= best + 1e-9
         assert evaluate(problem, prepared.plan(split)).feasible
         if best > 0:
             assert Decision(searcher, best * (1 - 1e-6)).run(1 << 40, np.zeros(1, dtype=np.int64)) == REFUTED

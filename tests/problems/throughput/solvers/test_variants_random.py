@@ -8,17 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from brute_force import best_acyclic
-from partita.kernels.throughput.variant_ideals import FOUND, REFUTED
+from partita.kernels.throughput.search_state import FOUND, REFUTED
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.solvers.race import Target
+from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing import Slicing
-from partita.problems.throughput.solvers.variants.decision import VariantSearcher
-from partita.problems.throughput.solvers.variants.objective_decision import Target
-from partita.problems.throughput.solvers.variants.prepared import prepare_variant
-from partita.problems.throughput.solvers.variants.remaining_capacity import lower_bounds
+from partita.problems.throughput.solvers.variant_decision import VariantSearcher
+from partita.problems.throughput.solvers.variant_view import variant_view
 from partita.run.monitor import Monitor
 from strategies import throughput_problems
 
@@ -69,7 +69,7 @@ def check_targets(problem: ThroughputProblem, best: float) -> None:
     stop = np.zeros(1, dtype=np.int64)
     groups = [0, 1] if len(problem.groups) == 2 else [0]
     for backwards in (None, True):
-        views = [prepare_variant(problem, backwards=backwards, first=first) for first in groups]
+        views = [variant_view(problem, backwards=backwards, first=first) for first in groups]
         searchers = [[VariantSearcher(view, 2 * best + 1, 1e9)] for view in views]
         low = lower_bounds(views[0])
         assert low.both <= best * (1 + 1e-9)

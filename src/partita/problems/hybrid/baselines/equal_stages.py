@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from partita.problems.hybrid.baselines.layouts import Blocks, Layouts, Row, find_blocks, replica_degrees
+from partita.problems.hybrid.baselines.layouts import Layouts, LikeBlocks, Row, find_blocks, replica_degrees
 from partita.problems.hybrid.baselines.recipe import Recipe
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
@@ -23,7 +23,7 @@ def divisors(number: int) -> list[int]:
 
 
 def equal_rows(
-    blocks: Blocks, stages: int, data_parallel: int, tensor_parallel: int, *, ends_apart: bool = False
+    blocks: LikeBlocks, stages: int, data_parallel: int, tensor_parallel: int, *, ends_apart: bool = False
 ) -> list[Row] | None:
     """Equal stages; the model's ends on the first and last, or on stages of their own: None if there are no ends."""
     share = blocks.count // stages
@@ -73,7 +73,7 @@ def shortest_step(problem: HybridProblem, monitor: Monitor) -> Outcome:
     return layouts.best(_every(problem, find_blocks(layouts), problem.degrees()), monitor, by_step=True)
 
 
-def _every(problem: HybridProblem, blocks: Blocks, degrees: list[int]) -> Iterator[list[Row]]:
+def _every(problem: HybridProblem, blocks: LikeBlocks, degrees: list[int]) -> Iterator[list[Row]]:
     """All equal stages, the fewest devices per replica first."""
     for stages in divisors(blocks.count):
         for t in degrees:

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import rustworkx
-
+from partita.dags import topological_order
 from partita.problems.hybrid.baselines.choices import fastest_choices, least_memory
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
@@ -20,7 +19,7 @@ from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
 from partita.units import TOLERANCE, format_bytes
 
-__all__ = ["Blocks", "Layouts", "Row", "find_blocks", "place", "replica_degrees"]
+__all__ = ["LikeBlocks", "Layouts", "Row", "find_blocks", "place", "replica_degrees"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class LikeBlocks:
     """A model as a row of like blocks.
 
     Attributes
@@ -160,10 +159,7 @@ class Layouts:
 def layer_order(problem: HybridProblem) -> list[Layer]:
     """The layers in topological order, in the problem's own order where that is free."""
     place = {layer.id: number for number, layer in enumerate(problem.layers)}
-    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from(range(len(problem.layers)))
-    graph.add_edges_from_no_data([(place[edge.source], place[edge.target]) for edge in problem.edges])
-    order = rustworkx.lexicographical_topological_sort(graph, key=lambda number: f"{number:09d}")
+    order = topological_order(len(place), ((place[edge.source], place[edge.target]) for edge in problem.edges))
     return [problem.layers[number] for number in order]
 
 
@@ -191,7 +187,7 @@ def place(problem: HybridProblem, rows: Sequence[Row]) -> list[list[Row]]:
     return found
 
 
-def find_blocks(layouts: Layouts) -> Blocks:
+def find_blocks(layouts: Layouts) -> LikeBlocks:
     """Blocks that repeat: one starts at every layer of the most frequent shape, of equally frequent ones the first.
 
     Layers have the same shape if their configurations differ in nothing but measured time. Layers between two starts
@@ -204,12 +200,12 @@ def find_blocks(layouts: Layouts) -> Blocks:
     shape, times = max(counted.items(), key=lambda item: (item[1], -shapes.index(item[0])), default=((), 0))
     size = len(shapes)
     if times < 2 or (2 * times < sum(busy) and times < 4):
-        return Blocks(tuple(range(size)), size, size)
+        return LikeBlocks(tuple(range(size)), size, size)
     starts = [place for place, other in enumerate(shapes) if other == shape]
     # The last block is as long as the others, so that the model's head is not part of it.
     lengths = Counter(after - before for before, after in itertools.pairwise(starts))
     length = lengths.most_common(1)[0][0]
-    return Blocks(tuple(starts), min(size, starts[-1] + length), size)
+    return LikeBlocks(tuple(starts), min(size, starts[-1] + length), size)
 
 
 def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[int]:

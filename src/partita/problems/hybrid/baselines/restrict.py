@@ -6,13 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
-from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
-from partita.run.monitor import Monitor
 
-__all__ = ["fastest_only", "solve_restricted", "tensor_degree_only", "without_replicas"]
+__all__ = ["change_weights", "fastest_only", "tensor_degree_only", "without_replicas"]
+
+Configurations = dict[int, tuple[Configuration, ...]]
 
 
 def tensor_degree_only(problem: HybridProblem, degree: int) -> HybridProblem | str:
@@ -26,14 +24,12 @@ def tensor_degree_only(problem: HybridProblem, degree: int) -> HybridProblem | s
 def fastest_only(problem: HybridProblem) -> HybridProblem:
     """Of every layer and degree only the fastest configuration, of equally fast ones the smallest: no memory saved."""
 
-    def fastest(choices: tuple[Configuration, ...]) -> tuple[Configuration, ...]:
-        return tuple(
-            sorted(choices, key=lambda c: (c.time, c.memory_per_microbatch_bytes, c.held_bytes(0, 1), c.weight_bytes))[
-                :1
-            ]
-        )
+    def worth(choice: Configuration) -> tuple[float, ...]:
+        return choice.time, choice.memory_per_microbatch_bytes, choice.held_bytes(0, 1), choice.weight_bytes
 
-    return _with_layers(problem, lambda row: {degree: fastest(choices) for degree, choices in row.items()})
+    return _with_layers(
+        problem, lambda row: {degree: tuple(sorted(choices, key=worth)[:1]) for degree, choices in row.items()}
+    )
 
 
 def without_replicas(problem: HybridProblem) -> HybridProblem:
@@ -54,23 +50,30 @@ def without_replicas(problem: HybridProblem) -> HybridProblem:
     # Of d replicas each moves 4·(d − 1)/d of the weights for every d microbatches, or once per batch.
     heavy = max(1.0, longest * max(links)) * max(problem.devices, problem.microbatches)
 
-    def weigh(choices: tuple[Configuration, ...]) -> tuple[Configuration, ...]:
-        return tuple(msgspec.structs.replace(choice, weight_bytes=heavy) for choice in choices)
+    return change_weights(problem, lambda weight: heavy)
 
-    changed = _with_layers(problem, lambda row: {degree: weigh(choices) for degree, choices in row.items()})
+
+def change_weights(problem: HybridProblem, change: Callable[[float], float]) -> HybridProblem:
+    """The problem with other weights, both those that replicas synchronise and those that machines do."""
+
+    def weigh(row: Configurations) -> Configurations:
+        return {
+            degree: tuple(msgspec.structs.replace(c, weight_bytes=change(c.weight_bytes)) for c in choices)
+            for degree, choices in row.items()
+        }
+
+    changed = _with_layers(problem, weigh)
     if problem.hierarchy is None:
         return changed
-    layers = tuple(msgspec.structs.replace(layer, weight_bytes=heavy) for layer in changed.layers)
-    return changed.replace(layers=layers)
+    layers = (msgspec.structs.replace(new, weight_bytes=change(new.whole_weight_bytes)) for new in changed.layers)
+    return changed.replace(layers=tuple(layers))
 
 
-def _with_layers(
-    problem: HybridProblem,
-    change: Callable[[dict[int, tuple[Configuration, ...]]], dict[int, tuple[Configuration, ...]]],
-) -> HybridProblem:
+def _with_layers(problem: HybridProblem, change: Callable[[Configurations], Configurations]) -> HybridProblem:
+    """The problem with other configurations in every layer."""
     layers: list[Layer] = []
     # Layers of a model share their menus; sharing the changed ones keeps large problems small.
-    known: dict[int, dict[int, tuple[Configuration, ...]]] = {}
+    known: dict[int, Configurations] = {}
     for layer in problem.layers:
         key = id(layer.configurations)
         if key not in known:
@@ -79,28 +82,3 @@ def _with_layers(
         whole = layer.weight_bytes if problem.hierarchy is None else layer.whole_weight_bytes
         layers.append(msgspec.structs.replace(layer, configurations=known[key], weight_bytes=whole))
     return problem.replace(layers=tuple(layers))
-
-
-def solve_restricted(
-    restricted: HybridProblem, options: Options, monitor: Monitor, *, replicas: bool = True
-) -> Outcome:
-    """The exact solver's plan for a restricted problem, which is a plan of the original one as well.
-
-    Parameters
-    ----------
-    restricted
-        The problem.
-    options, monitor
-        As the recipe got them.
-    replicas
-        False: a plan with data-parallel degrees above 1 is no answer.
-    """
-    outcome = HybridExact().solve(restricted, Options(seed=options.seed, threads=options.threads), monitor)
-    plan: HybridPlan | None = outcome.plan
-    if plan is not None and not replicas and any(stage.data_parallel > 1 for stage in plan.stages):
-        plan = None
-    if plan is not None:
-        return Outcome(plan)
-    if outcome.infeasible or outcome.plan is not None:
-        return Outcome(None, reason="no plan of this kind fits")
-    return Outcome(None, reason="no plan was found in the time given")

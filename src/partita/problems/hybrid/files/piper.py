@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict
 
 from partita.documents.document import decode
 from partita.errors import FormatError
@@ -18,13 +19,15 @@ __all__ = ["read_piper"]
 
 
 class _Configuration(msgspec.Struct):
+    """The fields of ``Configuration`` under the file's names."""
+
     id: str | int
-    timePerSample: float
-    parameterSize: float = 0.0
-    memoryUsageA: float = 0.0
-    memoryUsageB: float = 0.0
-    syncTimeFw: dict[int, float] = {}
-    syncTimeBw: dict[int, float] = {}
+    time: float = msgspec.field(name="timePerSample")
+    weight_bytes: float = msgspec.field(name="parameterSize", default=0.0)
+    memory_per_microbatch_bytes: float = msgspec.field(name="memoryUsageA", default=0.0)
+    memory_bytes: float = msgspec.field(name="memoryUsageB", default=0.0)
+    sync_in_bytes: dict[int, float] = msgspec.field(name="syncTimeFw", default_factory=dict)
+    sync_out_bytes: dict[int, float] = msgspec.field(name="syncTimeBw", default_factory=dict)
 
 
 class _Node(msgspec.Struct):
@@ -34,9 +37,9 @@ class _Node(msgspec.Struct):
 
 
 class _Edge(msgspec.Struct):
-    sourceId: int
-    destId: int
-    communicationCost: float
+    source: int = msgspec.field(name="sourceId")
+    target: int = msgspec.field(name="destId")
+    bytes: float = msgspec.field(name="communicationCost")
 
 
 class _Document(msgspec.Struct):
@@ -84,26 +87,13 @@ def read_piper(data: bytes, path: str | Path, *, scale_communication: float = 1.
                 id=node.id,
                 name=node.name,
                 configurations={
-                    degree: tuple(
-                        Configuration(
-                            id=str(choice.id),
-                            time=choice.timePerSample,
-                            weight_bytes=choice.parameterSize,
-                            memory_per_microbatch_bytes=choice.memoryUsageA,
-                            memory_bytes=choice.memoryUsageB,
-                            sync_in_bytes=choice.syncTimeFw,
-                            sync_out_bytes=choice.syncTimeBw,
-                        )
-                        for choice in choices
-                    )
+                    degree: tuple(Configuration(**{**asdict(c), "id": str(c.id)}) for c in choices)
                     for degree, choices in node.TMPCs.items()
                 },
             )
             for node in document.nodes
         ),
-        edges=tuple(
-            Edge(source=edge.sourceId, target=edge.destId, bytes=edge.communicationCost) for edge in document.edges
-        ),
+        edges=tuple(Edge(**asdict(edge)) for edge in document.edges),
     )
     problem = problem.scale_communication(scale_communication)
     return problem.replace(notes=_plausibility(problem))

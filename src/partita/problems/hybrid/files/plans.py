@@ -17,13 +17,8 @@ from partita.problems.hybrid.problem import HybridProblem
 __all__ = ["PlanFiles", "hybrid_plan_document", "read_hybrid_plan"]
 
 
-class _StageDocument(msgspec.Struct):
-    operators: list[int]
-    data_parallel: int
-    tensor_parallel: int
-    configurations: dict[int, str]
-    machines: int | None = None
-    machine_group: int | None = None
+class _StageDocument(HybridStage, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A stage beside what it is worth."""
 
 
 class _PlanDocument(msgspec.Struct):
@@ -39,19 +34,7 @@ def read_hybrid_plan(path: str | Path) -> HybridPlan:
         If the file is not a result file with a hybrid plan.
     """
     document = decode(read_plan_bytes(path), _PlanDocument, f"{path}: plan")
-    return HybridPlan(
-        stages=tuple(
-            HybridStage(
-                operators=tuple(stage.operators),
-                data_parallel=stage.data_parallel,
-                tensor_parallel=stage.tensor_parallel,
-                configurations=stage.configurations,
-                machines=stage.machines,
-                machine_group=stage.machine_group,
-            )
-            for stage in document.stages
-        )
-    )
+    return HybridPlan(stages=tuple(HybridStage(**msgspec.structs.asdict(stage)) for stage in document.stages))
 
 
 def hybrid_plan_document(plan: HybridPlan, evaluation: HybridEvaluation) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from partita.errors import DisagreementError
 from partita.kernels.hybrid.decide import NONE, decide
 from partita.kernels.hybrid.trace import STEP, choose, trace
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.instance import Model, build_arrays, new_scratch
+from partita.problems.hybrid.instance import HybridInstance, build_arrays, new_scratch
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.solvers.stage_memory import remember
 from partita.units import leq
@@ -33,7 +33,7 @@ class Family:
         One number; other than 0 asks running decisions to return.
     """
 
-    def __init__(self, model: Model, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> None:
+    def __init__(self, model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> None:
         self.model, self.stop = model, stop
         self.arrays, self.sets = build_arrays(model, sets)
         self.scratch = new_scratch(model)

@@ -7,20 +7,18 @@ configurations, and the pruning by what the remaining devices can do are describ
 from __future__ import annotations
 
 import math
-import os
 import random
-import threading
 from collections.abc import Iterable
 
-import numpy as np
-
 from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders, suffix_order
-from partita.problems.hybrid.instance import Model, build_model
+from partita.problems.hybrid.instance import HybridInstance, build_instance
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.machines import MachineFamily
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.run.background import run_in_background
+from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
 __all__ = ["HybridExact"]
@@ -54,26 +52,30 @@ class HybridExact:
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """Search until proved, or until ``monitor.stopping``."""
-        return _run(_Search(problem, options), monitor)
+        from partita.kernels.compiled import is_compiled
+        from partita.kernels.hybrid.decide import decide
+
+        search = _Search(problem, options)
+        if not is_compiled(decide):
+            monitor.report(note="compiling the kernels of hybrid plans, once on this machine: half a minute or so")
+        run_in_background(search.best, monitor, search.prove)
+        _, plan, bound = search.best.snapshot()
+        infeasible = search.best.infeasible
+        return Outcome(plan=plan, bound=None if infeasible or bound <= 0 else bound, infeasible=infeasible)
 
 
 class _Search:
-    """State of one run; ``prove`` runs in a worker thread, the main thread reads."""
+    """What one run works on; ``prove`` runs in a worker thread."""
 
     def __init__(self, problem: HybridProblem, options: Options) -> None:
         self.problem, self.options = problem, options
-        self.stop = np.zeros(1, dtype=np.int64)
-        self.plan: HybridPlan | None = None
-        self.value = math.inf
-        self.bound = 0.0
-        self.infeasible = False
-        self.counters: dict[str, float] = {}
+        self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE)
 
     def prove(self) -> None:
-        model = build_model(self.problem)
+        model = build_instance(self.problem)
         if any(not any(row[v] for row in model.options) for v in range(len(model.order))):
             # A layer has no degree that the devices allow.
-            self.infeasible = True
+            self.best.refute("the menu of degrees")
             return
         entries = model.width + 1
         if self.problem.hierarchy is not None:
@@ -81,34 +83,36 @@ class _Search:
         sets = all_suffix_sets(model.after, model.before, min(MOST_SETS, MOST_ENTRIES // entries))
         if sets is None or len(sets) > FEW_SETS:
             self._outline(model)
-        self.counters["suffix_sets"] = 0 if sets is None else len(sets)
-        if sets is None or self.stop[0] != 0:
+        counters = self.best.counters
+        counters["suffix_sets"] = 0 if sets is None else len(sets)
+        if sets is None or self.best.stop[0] != 0:
             return
         family = self._family(model, sets)
-        self.bound = max(self.bound, float(family.arrays.rest[0]) / self.problem.devices)
+        self.best.prove(float(family.arrays.rest[0]) / self.problem.devices, "division of work")
         self._close(family, proof=True)
         searches, nodes = family.scratch.counters[:2].tolist()
-        self.counters |= {"knapsacks": searches, "knapsack_nodes": nodes}
+        counters |= {"knapsacks": searches, "knapsack_nodes": nodes}
 
-    def _family(self, model: Model, sets: Iterable[int]) -> Family:
+    def _family(self, model: HybridInstance, sets: Iterable[int]) -> Family:
         kind = Family if self.problem.hierarchy is None else MachineFamily
-        return kind(model, sets, self.stop)
+        return kind(model, sets, self.best.stop)
 
-    def _outline(self, model: Model) -> None:
+    def _outline(self, model: HybridInstance) -> None:
         """A plan from the sets along a few orders, then along orders that respect the stages found."""
         generator = random.Random(self.options.seed)
         orders = some_orders(model.after, model.before, _ORDERS, self.options.seed)
         for _ in range(_ROUNDS):
-            if self.stop[0] != 0:
+            if self.best.stop[0] != 0:
                 return
             family = self._family(model, along_orders(orders))
-            if self.bound == 0.0:
-                self.bound = float(family.arrays.rest[0]) / self.problem.devices
-            before = self.value
+            if self.best.bound == 0.0:
+                self.best.prove(float(family.arrays.rest[0]) / self.problem.devices, "division of work")
+            before = self.best.value
             self._close(family, proof=False)
-            if self.plan is None or self.value > before * (1 - 1e-4):
+            plan = self.best.answer
+            if plan is None or self.best.value > before * (1 - 1e-4):
                 return
-            stage_of = {identity: i for i, stage in enumerate(self.plan.stages) for identity in stage.operators}
+            stage_of = {identity: i for i, stage in enumerate(plan.stages) for identity in stage.operators}
             stages = [-stage_of[self.problem.layers[place].id] for place in model.order]
             orders = [
                 suffix_order(model.after, model.before, [stage + 0.9 * generator.random() for stage in stages])
@@ -117,93 +121,44 @@ class _Search:
 
     def _close(self, family: Family, *, proof: bool) -> None:
         """Bisect until plan and bound meet; only with ``proof`` does a refuted target bound the problem."""
-        low = self.bound
+        best, low = self.best, self.best.bound
         step = 0.05
         decisions = 0
-        late = family.model.problem.devices > 0 and len(family) > FEW_SETS and self.plan is not None
-        while self.value > low * (1 + CLOSE) and self.value > _TINY and self.stop[0] == 0:
+        late = family.model.problem.devices > 0 and len(family) > FEW_SETS and best.answer is not None
+        while best.value > low * (1 + CLOSE) and best.value > _TINY and best.stop[0] == 0:
             target = self._target(low, step, late)
             answer = family.decide(target)
             decisions += 1
             if answer is None:
                 break
             if isinstance(answer, tuple):
-                self.value, self.plan = answer
+                best.offer(*answer, "decision")
                 late = False
                 continue
             if math.isinf(target):
                 # Not even the weakest target: without more sets there is no plan.
-                self.infeasible = proof
+                if proof:
+                    best.refute("decision")
                 break
             low = target * (1 - _ROUNDING)
             step *= 2.5
-            late = self.value < low * (1 + NEAR)
+            late = best.value < low * (1 + NEAR)
             if proof:
-                self.bound = min(low, self.value)
-        self.counters["decisions"] = self.counters.get("decisions", 0) + decisions
-        if self.plan is not None and proof and self.stop[0] == 0 and self.value <= low * (1 + CLOSE):
-            self.bound = min(low, self.value)
+                best.prove(low, "decision")
+        best.counters["decisions"] = best.counters.get("decisions", 0) + decisions
 
     def _target(self, low: float, step: float, late: bool) -> float:
-        if math.isinf(self.value):
+        value = self.best.value
+        if math.isinf(value):
             return low * (1 + step) if low > 0 and step < 20 else math.inf
-        just_under = self.value * (1 - CLOSE / 2)
+        just_under = value * (1 - CLOSE / 2)
         if late:
             return just_under
         if low <= 0:
             # Nothing is known of the scale: a plan this much better, or a first bound.
-            return self.value * 1e-6
+            return value * 1e-6
         return min(
             just_under,
             low * (1 + step),
-            (low + self.value) / 2 if self.value < 2 * low else math.sqrt(low * self.value),
+            (low + value) / 2 if value < 2 * low else math.sqrt(low * value),
         )
-
-
-def _run(search: _Search, monitor: Monitor) -> Outcome:
-    """Run the search in a thread; watch the clock and report from this one, so that Ctrl-C and progress stay alive."""
-    failure: list[BaseException] = []
-    done = threading.Event()
-
-    def target() -> None:
-        try:
-            search.prove()
-        except BaseException as error:
-            failure.append(error)
-        finally:
-            done.set()
-
-    if not _compiled_before():
-        monitor.report(note="compiling the kernels of hybrid plans, once on this machine: half a minute or so")
-    thread = threading.Thread(target=target, name="partita-hybrid", daemon=True)
-    thread.start()
-    try:
-        while not done.wait(0.02):
-            _report(search, monitor)
-            if monitor.stopping:
-                search.stop[0] = 1
-    except KeyboardInterrupt:
-        monitor.interrupt()
-    search.stop[0] = 1
-    thread.join()
-    if failure:
-        raise failure[0]
-    _report(search, monitor)
-    monitor.statistics.counters.update(search.counters)
-    bound = None if search.infeasible or search.bound <= 0 else search.bound
-    return Outcome(plan=search.plan, bound=bound, infeasible=search.infeasible)
-
-
-def _compiled_before() -> bool:
-    """Whether the machine code of the decisions is on disk."""
-    from partita.kernels.hybrid.decide import decide
-
-    folder = str(decide.stats.cache_path)  # type: ignore[attr-defined]
-    return os.path.isdir(folder) and any(name.startswith("decide.decide-") for name in os.listdir(folder))
-
-
-def _report(search: _Search, monitor: Monitor) -> None:
-    monitor.report(
-        objective=search.value if search.plan is not None else None,
-        bound=None if search.infeasible or search.bound <= 0 else search.bound,
-    )

@@ -13,7 +13,7 @@ from partita.errors import DisagreementError
 from partita.kernels.hybrid.machines import MachineArrays, MachineTables, decide_machines, fill_group
 from partita.kernels.hybrid.stages import ROUNDING
 from partita.kernels.hybrid.trace import choose
-from partita.problems.hybrid.instance import Model
+from partita.problems.hybrid.instance import HybridInstance
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.solvers.decision import Family
 
@@ -23,7 +23,7 @@ __all__ = ["MachineFamily"]
 class MachineFamily(Family):
     """As ``Family``, for problems with a hierarchy; ``fewest`` counts machines."""
 
-    def __init__(self, model: Model, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> None:
+    def __init__(self, model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> None:
         super().__init__(model, sets, stop)
         self.machines = _machine_arrays(model, self.sets)
         devices = model.problem.devices_per_machine
@@ -104,7 +104,7 @@ class MachineFamily(Family):
         return stages
 
 
-def _machine_arrays(model: Model, sets: list[int]) -> MachineArrays:
+def _machine_arrays(model: HybridInstance, sets: list[int]) -> MachineArrays:
     problem = model.problem
     assert problem.hierarchy is not None
     bandwidth = problem.hierarchy.machine_bandwidth_bytes_per_unit

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown
 from partita.kernels.hybrid.stages import lay_out
-from partita.problems.hybrid.instance import Model
+from partita.problems.hybrid.instance import HybridInstance
 
 __all__ = ["remember"]
 
@@ -16,7 +16,7 @@ _MOST_STAGES = 2_000_000
 _MOST_TIMES = 10_000_000
 
 
-def remember(model: Model, arrays: HybridArrays, sets: list[int]) -> HybridKnown:
+def remember(model: HybridInstance, arrays: HybridArrays, sets: list[int]) -> HybridKnown:
     """Room to remember the least times of stages; none where there are too many, or where they depend on replicas."""
     size, ranks = len(sets), len(model.degrees)
     if size * size * ranks <= _MOST_STAGES and not model.problem.shards:
@@ -29,7 +29,9 @@ def remember(model: Model, arrays: HybridArrays, sets: list[int]) -> HybridKnown
     return HybridKnown(nothing, nothing, nothing, nothing, np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
 
 
-def _kinds(model: Model, sets: list[int]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _kinds(
+    model: HybridInstance, sets: list[int]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """The kind of each stage, and an example of each kind.
 
     Two stages are of one kind if they have equally many layers of every sort; layers of one sort have the same options.

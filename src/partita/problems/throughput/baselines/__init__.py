@@ -15,7 +15,7 @@ from partita.problems.throughput.baselines.scotch import Scotch
 from partita.problems.throughput.baselines.single_device import SingleDevice
 from partita.problems.throughput.baselines.torchtitan import TorchTitan
 from partita.problems.throughput.baselines.vllm import Vllm
-from partita.problems.throughput.solvers.protocol import Solver
+from partita.problems.throughput.protocol import Solver
 
 __all__ = ["DEFAULT_BASELINES"]
 

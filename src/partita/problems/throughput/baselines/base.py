@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from partita.problems.throughput.baselines.layers import Layers, find_layers, plan_from_cuts
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
 __all__ = ["LayerBaseline"]

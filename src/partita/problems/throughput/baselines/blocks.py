@@ -19,14 +19,14 @@ import numpy as np
 from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, item_layers, plan_from_cuts
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["BlockLayout", "Blocks", "find_blocks"]
+__all__ = ["BlockLayout", "BlockRow", "find_blocks"]
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockRow:
     """Input part, blocks, output part, as one row of layers.
 
     Attributes
@@ -51,12 +51,12 @@ class Blocks:
         return [self.before + total for total in accumulate(counts[:-1])]
 
 
-def find_blocks(problem: ThroughputProblem) -> Blocks:
+def find_blocks(problem: ThroughputProblem) -> BlockRow:
     """The row of a problem."""
     instance = build_instance(problem)
     names = item_layers(problem, instance)
     if not any(names):
-        return Blocks(Layers(instance, np.arange(instance.items), instance.items), 0, 0)
+        return BlockRow(Layers(instance, np.arange(instance.items), instance.items), 0, 0)
     needed = [bool(name) for name in names]
     for item in range(instance.items - 1, -1, -1):
         after = instance.succ[instance.succ_ptr[item] : instance.succ_ptr[item + 1]]
@@ -76,7 +76,7 @@ def find_blocks(problem: ThroughputProblem) -> Blocks:
             # What only the output reads comes after the blocks; the rest follows the block it depends on.
             place[item] = last + 1 if floor >= last and not needed[item] else floor
     before, after_part = int((place == 0).any()), int((place > last).any())
-    return Blocks(Layers(instance, place - (1 - before), last + before + after_part), before, after_part)
+    return BlockRow(Layers(instance, place - (1 - before), last + before + after_part), before, after_part)
 
 
 class BlockLayout(ABC):

@@ -12,7 +12,7 @@ from partita.problems.throughput.baselines.base import LayerBaseline
 from partita.problems.throughput.baselines.blocks import find_blocks
 from partita.problems.throughput.baselines.layers import Layers, plan_from_cuts
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
 __all__ = ["DeepSpeed", "DeepSpeedUniform", "partition_balanced", "partition_uniform"]

@@ -16,7 +16,7 @@ import rustworkx
 
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
 __all__ = ["PipeDream", "contract_branches"]
@@ -42,9 +42,9 @@ class PipeDream:
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Contract and cut; no plan if the path has no cut that fits in memory."""
         from partita.problems.throughput.solvers.dpl import best_cut
-        from partita.problems.throughput.solvers.incumbent import Slicer
-        from partita.problems.throughput.solvers.prepared import prepare
-        from partita.problems.throughput.solvers.remaining_capacity import fractional_bound
+        from partita.problems.throughput.solvers.plain_view import plain_view
+        from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
+        from partita.problems.throughput.solvers.slicing_search import Slicer
 
         instance = build_instance(problem)
         node = contract_branches(instance)[instance.group]
@@ -54,14 +54,14 @@ class PipeDream:
                 for op, number in zip(problem.operators, node, strict=True)
             )
         )
-        prepared = prepare(path)
-        low = fractional_bound(prepared.arrays)
-        if low == float("inf"):
+        view = plain_view(path)
+        low = lower_bounds(view)
+        if np.isinf(low.both):
             return Outcome(plan=None)
         # The items are numbered topologically, so this order is the path.
-        slicer = Slicer(prepared, np.zeros(1, dtype=np.int64))
-        found = best_cut(slicer, np.arange(prepared.items, dtype=np.int32), low)
-        return Outcome(plan=None if found is None else prepared.plan(found[1]))
+        slicer = Slicer(view, low, np.zeros(1, dtype=np.int64))
+        found = best_cut(slicer, np.arange(view.items, dtype=np.int32))
+        return Outcome(plan=None if found is None else view.plan(found[1]))
 
 
 def contract_branches(instance: Instance) -> npt.NDArray[np.int64]:

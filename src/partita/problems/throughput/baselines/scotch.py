@@ -11,7 +11,7 @@ from partita.errors import MissingExtraError
 from partita.problems.throughput.baselines.layers import accelerator_devices, plan_from_labels
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
 __all__ = ["Scotch"]

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from partita.problems.throughput.baselines.blocks import BlockLayout
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.protocol import Options
 
 __all__ = ["Vllm"]
 

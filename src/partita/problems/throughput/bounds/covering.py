@@ -192,7 +192,7 @@ class Covering:
                 if even is None:
                     return ratio
                 if self._search(arrays, even, target, float(even.sum()) / devices):
-                    self.knowledge.raise_bound(target, CoveringBound.name)
+                    self.knowledge.refute(target, CoveringBound.name)
                     return ratio
             new = None if self.late() else self.pool.charges(target, self.late)
             if new is None:
@@ -281,5 +281,5 @@ class CoveringBound(HierarchyMember):
             return
         if not uniform.work.sum() > 0:
             return
-        knowledge.raise_bound(simple_bound(uniform), self.name)
+        knowledge.prove(simple_bound(uniform), self.name)
         Covering(knowledge, deadline_s, threads=min(knowledge.threads, 2, os.cpu_count() or 1)).run()

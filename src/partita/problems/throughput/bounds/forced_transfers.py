@@ -18,7 +18,7 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import bit_rows
 from partita.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
-from partita.kernels.throughput.forced_cuts import Order, Parts, closure_bits, force_nets, separate_pairs
+from partita.kernels.throughput.forced_cuts import Parts, UniformOrder, closure_bits, force_nets, separate_pairs
 from partita.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.kernels.throughput.mincut import Network, block_network
 from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
@@ -79,7 +79,7 @@ class Charges:
         self.closures = 0 < n <= CLOSURE_LIMIT
         self.pairs = n <= PAIRS_LIMIT
         nothing = np.zeros((n, 0), dtype=np.uint64)
-        self.order = Order(
+        self.order = UniformOrder(
             uniform.work,
             uniform.cost,
             uniform.net_ptr,
@@ -256,7 +256,7 @@ class ChargeBound(HierarchyMember):
         """Targets between the bound and the best value; without one, ever larger steps above the bound first."""
         began = time.perf_counter()
         uniform = knowledge.uniform
-        knowledge.raise_bound(simple_bound(uniform), self.name)
+        knowledge.prove(simple_bound(uniform), self.name)
         if uniform.items < 2 or uniform.devices < 2:
             return
 
@@ -274,7 +274,7 @@ class ChargeBound(HierarchyMember):
             if charges.settle(state):
                 known = state
             else:
-                knowledge.raise_bound(state.target, self.name)
+                knowledge.refute(state.target, self.name)
 
     def _upper(self, charges: Charges, knowledge: Knowledge, stop: Callable[[], bool]) -> State | None:
         """A target to go down from: the best value known, or else the first above the bound that is not refuted."""
@@ -284,7 +284,7 @@ class ChargeBound(HierarchyMember):
             if charges.settle(state):
                 knowledge.charged = state.charged()
                 return state
-            knowledge.raise_bound(state.target, self.name)
+            knowledge.refute(state.target, self.name)
             return None
         step = FIRST_STEP
         while not stop() and knowledge.bound > 0:
@@ -292,6 +292,6 @@ class ChargeBound(HierarchyMember):
             if charges.settle(state):
                 knowledge.charged = state.charged()
                 return state
-            knowledge.raise_bound(state.target, self.name)
+            knowledge.refute(state.target, self.name)
             step *= 2
         return None

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from partita.errors import SolverCrashError
+from partita.errors import DisagreementError, SolverCrashError
 from partita.problems.throughput.bounds.uniform import Uniform
+from partita.run.incumbent import Incumbent
 
 __all__ = ["Charged", "Knowledge"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
+
+#: Relative distance of bound and value at which nothing is left to prove.
+CLOSED = 1e-7
 
 
 @dataclass(frozen=True)
@@ -45,70 +48,90 @@ class Charged:
     forced: npt.NDArray[np.bool_]
 
 
-@dataclass
 class Knowledge:
     """State of one run over the hierarchy; bounds read it and add to it, from any thread.
 
-    Attributes
+    Parameters
     ----------
     uniform
         The relaxation that the bounds are about.
     stop
         Asked often; true ends a method, which keeps what it has proven.
-    value
-        Objective of the best split known, infinite for none: the bounds need not exceed it.
-    label
-        (n,) block of every item in that split, None for none.
-    bound, method
-        The best proven bound, and who proved it.
+    incumbent
+        The best split known, which the bounds need not exceed, and the best proven bound; None for one of the
+        relaxation's own, whose answers are labels. All its splits must be splits of the relaxation.
+    to_label
+        The (n,) block of every item in an answer of the incumbent, None where that is not known.
+    from_label
+        The incumbent's answer for blocks of the items, with its value; None where it is none, because the relaxation
+        leaves out what forbids it or what it costs.
+
+    Attributes
+    ----------
     charged
         The charged work of the largest target so far refuted or tried, None before.
     proven
         (method, value, seconds) of every method's own best, in order of time.
-    on_bound, on_split
-        Called with every better bound and its method, and with every better split.
     on_note
-        Called with what the history of the run should say beside that.
+        Called with what the history of the run should say beside plans and bounds.
     threads
         Most threads and processes that a method may use at once.
     """
 
-    uniform: Uniform
-    stop: Callable[[], bool] = lambda: False
-    value: float = math.inf
-    label: Ints | None = None
-    bound: float = 0.0
-    method: str = ""
-    charged: Charged | None = None
-    proven: list[tuple[str, float, float]] = field(default_factory=list)
-    on_bound: Callable[[float, str], None] | None = None
-    on_split: Callable[[Ints, float], None] | None = None
-    on_note: Callable[[str], None] | None = None
-    threads: int = 2
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    def __init__(
+        self,
+        uniform: Uniform,
+        stop: Callable[[], bool] = lambda: False,
+        *,
+        incumbent: Incumbent[Any] | None = None,
+        to_label: Callable[[Any], Ints | None] = lambda answer: answer,
+        from_label: Callable[[Ints, float], tuple[float, Any] | None] = lambda label, value: (value, label.copy()),
+        on_note: Callable[[str], None] | None = None,
+        threads: int = 2,
+    ) -> None:
+        self.uniform, self.stop = uniform, stop
+        self.incumbent = Incumbent(closeness=CLOSED) if incumbent is None else incumbent
+        self.to_label, self.from_label = to_label, from_label
+        self.on_note, self.threads = on_note, threads
+        self.charged: Charged | None = None
+        self.proven: list[tuple[str, float, float]] = []
 
     @property
-    def closed(self) -> bool:
-        """Whether nothing is left to prove (up to rounding)."""
-        return self.bound >= self.value * (1 - 1e-7)
+    def value(self) -> float:
+        """Objective of the best split known, infinite for none."""
+        return self.incumbent.value
+
+    @property
+    def bound(self) -> float:
+        """The best proven bound."""
+        return self.incumbent.bound
+
+    @property
+    def label(self) -> Ints | None:
+        """(n,) block of every item in the best split known, None for none."""
+        answer = self.incumbent.answer
+        return None if answer is None else self.to_label(answer)
 
     @property
     def done(self) -> bool:
-        """Whether to end: closed, or told to stop."""
-        return self.closed or self.stop()
+        """Whether to end: nothing is left to prove (up to rounding), or told to stop."""
+        return self.incumbent.closed or self.stop()
 
-    def raise_bound(self, bound: float, method: str) -> None:
-        """Report a proven bound; weaker ones than known are ignored.
+    def prove(self, bound: float, method: str) -> None:
+        """Report a proven bound, see ``Incumbent.prove``; infinite if there is no split."""
+        self.incumbent.prove(bound, method)
 
-        A bound above the value of a known split can only be rounding (or the proof that nothing is better).
+    def refute(self, target: float, method: str) -> None:
+        """Report that every split has a load above a target, by more than rounding.
+
+        Raises
+        ------
+        DisagreementError
+            If a split is known that has none: a defect.
         """
-        with self._lock:
-            bound = min(bound, self.value)
-            if bound <= self.bound:
-                return
-            self.bound, self.method = bound, method
-        if self.on_bound is not None:
-            self.on_bound(bound, method)
+        if target >= self.value:
+            raise DisagreementError(f"{method} refutes {target!r}, and a split is known with {self.value!r}")
+        self.prove(target, method)
 
     def lose(self, error: SolverCrashError, goes_on: str) -> None:
         """Note that a backend crashed, and what goes on without it; where nobody takes notes it is raised."""
@@ -116,11 +139,9 @@ class Knowledge:
             raise error
         self.on_note(f"{error}; {goes_on}")
 
-    def offer(self, label: Ints, value: float) -> None:
-        """Report a split, with blocks that do not fall along the order, and its objective."""
-        with self._lock:
-            if value >= self.value:
-                return
-            self.value, self.label = value, label.copy()
-        if self.on_split is not None:
-            self.on_split(label, value)
+    def offer(self, label: Ints, value: float, by: str) -> None:
+        """Report a split, with blocks that do not fall along the order, and its objective in the relaxation."""
+        if value < self.value:
+            found = self.from_label(label, value)
+            if found is not None:
+                self.incumbent.offer(*found, by)

@@ -45,7 +45,7 @@ class NodeBound(HierarchyMember):
         """Items by decreasing upper estimate, until no estimate exceeds the bound."""
         began = time.perf_counter()
         uniform = knowledge.uniform
-        knowledge.raise_bound(simple_bound(uniform), self.name)
+        knowledge.prove(simple_bound(uniform), self.name)
         if not uniform.items or uniform.devices < 2:
             return
         unforced = np.zeros(uniform.nets, dtype=np.int8)
@@ -68,7 +68,7 @@ class NodeBound(HierarchyMember):
                 tiny,
                 BATCH,
             )
-            knowledge.raise_bound(best * (1 - SLACK), self.name)
+            knowledge.prove(best * (1 - SLACK), self.name)
             if float(upper.max(initial=-math.inf)) <= best * (1 + SLACK):
                 return
 

@@ -52,7 +52,7 @@ class HierarchyBound(BoundMethod, Protocol):
     """A bound on the uniform relaxation that reads and adds to what the others know."""
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
-        """Raise the bound of ``knowledge`` with ``raise_bound(value, self.name)`` as far as this method can.
+        """Raise the bound of ``knowledge`` with ``prove(value, self.name)`` as far as this method can.
 
         Parameters
         ----------
@@ -106,5 +106,5 @@ class HierarchyMember:
         if knowledge.uniform.runs:
             self.improve(knowledge, None if monitor.time_limit_s is None else monitor.remaining_s)
         else:
-            knowledge.raise_bound(float("inf"), self.name)
+            knowledge.prove(float("inf"), self.name)
         return Bound(knowledge.bound, self.name, self.scope, monitor.elapsed_s)

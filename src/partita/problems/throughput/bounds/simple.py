@@ -32,4 +32,4 @@ class SimpleBound(HierarchyMember):
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
         """It takes no time worth asking for."""
-        knowledge.raise_bound(simple_bound(knowledge.uniform), self.name)
+        knowledge.prove(simple_bound(knowledge.uniform), self.name)

@@ -12,20 +12,21 @@ Source of the load: Archer et al., "Practical Performance Guarantees for Pipelin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
 
+from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.scheduler import run_hierarchy
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import Operator, Schedule, ThroughputProblem
 from partita.problems.throughput.working_memory import PeakTable
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["StreamingBound", "streams", "with_reloading"]
+__all__ = ["STREAMING", "StreamingBound", "streams", "with_reloading"]
 
 
 def with_reloading(problem: ThroughputProblem) -> tuple[ThroughputProblem, float]:
@@ -115,16 +116,19 @@ class StreamingBound:
             Seconds; None takes what the monitor leaves.
         """
         relaxed, extra = with_reloading(problem) if streams(problem) else (problem, 0.0)
-        # The split known costs at most this much there.
         knowledge = Knowledge(
-            uniform(relaxed),
-            stop=lambda: monitor.stopping,
-            value=max(0.0, value + extra),
-            on_note=lambda note: monitor.report(note=note),
+            uniform(relaxed), stop=lambda: monitor.stopping, on_note=lambda note: monitor.report(note=note)
         )
+        if math.isfinite(value):
+            # The split known costs at most this much there; its blocks do not matter.
+            knowledge.incumbent.offer(max(0.0, value + extra), None)
         if time_limit_s is None and monitor.time_limit_s is not None:
             time_limit_s = monitor.remaining_s
         run_hierarchy(knowledge, self.methods, time_limit_s)
         # Differences of large numbers: step back by more than rounding.
         slack = 1e-12 * (knowledge.bound + abs(extra)) if knowledge.uniform.runs else 0.0
         return max(0.0, knowledge.bound - extra - slack)
+
+
+#: The hierarchy for problems in which memory costs time.
+STREAMING = StreamingBound(HIERARCHY)

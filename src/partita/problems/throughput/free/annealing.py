@@ -10,12 +10,13 @@ import numpy as np
 
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
-from partita.problems.throughput.free.search import Best, search
+from partita.problems.throughput.free.search import FreeIncumbent, search
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.search_run import outcome_of
 from partita.run.monitor import Monitor
 
-__all__ = ["Annealing", "finish", "free_only", "homeless", "start"]
+__all__ = ["Annealing", "free_only", "homeless", "start"]
 
 #: Rounds per thread without a time limit, or where there are few items times devices.
 ROUNDS = 40
@@ -38,21 +39,13 @@ def homeless(free: FreeInstance) -> bool:
     return bool((~(np.isfinite(arrays.work[:, arrays.kind_of]) & fits)).all(axis=1).any())
 
 
-def start(problem: ThroughputProblem, monitor: Monitor) -> tuple[FreeInstance, Best, bool]:
-    """The instance, an empty best split with the simple bound, and whether it is plain that there is no split."""
+def start(problem: ThroughputProblem, monitor: Monitor) -> tuple[FreeInstance, FreeIncumbent]:
+    """The instance, and an incumbent without a split that knows the simple bound, or that there is plainly no split."""
     free = free_instance(problem)
-    best = Best(free, monitor)
-    if homeless(free):
-        return free, best, True
-    best.prove(CapacityBound().bound(problem, Monitor()).value, "capacity")
-    return free, best, False
-
-
-def finish(free: FreeInstance, best: Best, *, infeasible: bool = False) -> Outcome:
-    """What a solver hands back."""
-    if best.label is None:
-        return Outcome(None, best.bound if math.isfinite(best.bound) and not infeasible else None, infeasible)
-    return Outcome(free.plan(best.label), best.bound)
+    best = FreeIncumbent(free, monitor)
+    simple = CapacityBound()
+    best.prove(math.inf if homeless(free) else simple.bound(problem, Monitor()).value, simple.name)
+    return free, best
 
 
 class Annealing:
@@ -68,9 +61,9 @@ class Annealing:
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Anneal on every thread until told to stop; small problems, and all without a time limit, get a
         fixed number of rounds."""
-        free, best, hopeless = start(problem, monitor)
-        if hopeless:
-            return finish(free, best, infeasible=True)
+        free, best = start(problem, monitor)
+        if best.infeasible:
+            return outcome_of(best, free.plan)
         small = free.items * len(free.devices) <= SMALL
         last = None if monitor.time_limit_s is not None and not small else ROUNDS
 
@@ -93,4 +86,4 @@ class Annealing:
         with ThreadPoolExecutor(threads) as pool:
             runs = [pool.submit(work, i) for i in range(threads)]
             monitor.statistics.counters["annealing_trials"] = float(sum(run.result() for run in runs))
-        return finish(free, best)
+        return outcome_of(best, free.plan)

@@ -24,7 +24,7 @@ from partita.mip.model import Callbacks, Model
 from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.covering_program import knapsack, representatives
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
-from partita.problems.throughput.free.search import Best, search
+from partita.problems.throughput.free.search import FreeIncumbent, search
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
@@ -57,7 +57,7 @@ class Column:
 class FreeCovering:
     """Finds charges and the bounds that follow, for a target that moves between the bound and the best value."""
 
-    def __init__(self, free: FreeInstance, best: Best, stop: Callable[[], bool], seed: int = 0) -> None:
+    def __init__(self, free: FreeInstance, best: FreeIncumbent, stop: Callable[[], bool], seed: int = 0) -> None:
         self.free = free
         self.best = best
         self.stop = stop
@@ -138,7 +138,7 @@ class FreeCovering:
 
     def _split_columns(self) -> None:
         """The devices of the best split."""
-        _, label = self.best.known()
+        label = self.best.answer
         if label is None:
             return
         state = empty_state(self.free.arrays, 0)
@@ -235,7 +235,7 @@ class FreeCovering:
         lowest = [math.inf]
 
         def collect(values: Floats, objective: float) -> None:
-            lowest[0] = min(lowest[0], objective)
+            lowest[0] = min(lowest[0], objective / program.scale)
             for kind, variables in zip(program.kinds, program.items, strict=True):
                 items = values[variables] > 0.5
                 self._add(kind, items, self._load(kind, items))
@@ -244,14 +244,14 @@ class FreeCovering:
             # A set below the target shows these charges to be too weak; it will change them.
             return self._done() or (lowest[0] < target and time.monotonic() - began > PATIENCE_S)
 
-        calls = Callbacks(
-            stop=enough,
-            on_incumbent=collect,
-            on_bound=lambda bound: self.best.prove(min(bound, target), "covering-free"),
-        )
+        def bounded(bound: float) -> None:
+            # The program knows no loads above the target.
+            self.best.prove(min(bound / program.scale, target), "covering-free")
+
+        calls = Callbacks(stop=enough, on_incumbent=collect, on_bound=bounded)
         answer = solve_program(program.model, "highs", time_limit_s=EXACT_S, seed=self.seed, gap=2e-7, callbacks=calls)
         self.programs += 1
-        self.best.prove(min(answer.bound, target), "covering-free")
+        bounded(answer.bound)
 
     def _load(self, kind: int, items: Bools) -> float:
         arrays = self.free.arrays
@@ -280,13 +280,13 @@ class FreeCoveringBound:
         if not math.isfinite(simple.value):
             return Bound(simple.value, self.name, self.scope, monitor.elapsed_s)
         free = free_instance(problem)
-        best = Best(free, Monitor())
-        best.bound = simple.value
+        best = FreeIncumbent(free)
+        best.prove(simple.value, simple.method)
 
         def stop() -> bool:
             return monitor.stopping or best.closed
 
         search(free, best, 0, stop, last_round=6)
-        if best.label is not None:
+        if best.answer is not None:
             FreeCovering(free, best, stop).run()
         return Bound(best.bound, self.name, self.scope, monitor.elapsed_s)

@@ -11,22 +11,42 @@ import numpy.typing as npt
 from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.mip.model import Model
 
-__all__ = ["Representatives", "add_device", "knapsack", "representatives"]
+__all__ = ["Representatives", "add_device", "knapsack", "representatives", "unit_scale"]
 
 Floats = npt.NDArray[np.float64]
+
+#: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
+UNIT = 1000.0
 
 
 @dataclass(frozen=True)
 class Representatives:
-    """The program and its variables: ``items[i][v]`` is whether item v is on the device of kind ``kinds[i]``."""
+    """The program and its variables: ``items[i][v]`` is whether item v is on the device of kind ``kinds[i]``.
+
+    Its objective is a load times ``scale``.
+    """
 
     model: Model
     kinds: list[int]
     items: list[list[int]]
+    scale: float
+
+
+def unit_scale(upper: float) -> float:
+    """What loads are multiplied with so that the largest one of interest is ``UNIT``."""
+    return UNIT / upper if upper > 0 else 1.0
 
 
 def add_device(
-    model: Model, arrays: FreeArrays, kind: int, limit: float, load: int, upper: float, *, whole_cuts: bool = False
+    model: Model,
+    arrays: FreeArrays,
+    kind: int,
+    limit: float,
+    load: int,
+    upper: float,
+    scale: float,
+    *,
+    whole_cuts: bool = False,
 ) -> list[int]:
     """Variables and rows of one device that holds any set of items with load at most the variable ``load``.
 
@@ -42,6 +62,8 @@ def add_device(
         The variable its load must not exceed.
     upper
         Loads of interest: items that take longer are left out.
+    scale
+        What times are multiplied with.
     whole_cuts
         Make the variables of nets binary, for backends that know only integers.
 
@@ -63,11 +85,12 @@ def add_device(
         if not work <= upper * (1 + 1e-9) or arrays.memory[v] + arrays.workspace[v] > limit:
             model.fix(items[v], 0.0)
         else:
-            terms.append((items[v], work))
+            terms.append((items[v], scale * work))
     for e in range(arrays.net_cost.shape[0]):
         cost = float(arrays.net_cost[e, kind])
         if cost <= 0:
             continue
+        cost *= scale
         pins = [items[v] for v in arrays.net_pins[arrays.net_ptr[e] : arrays.net_ptr[e + 1]]]
         if len(pins) == 2:
             cut = indicator()
@@ -113,8 +136,8 @@ def representatives(arrays: FreeArrays, charge: Floats, lower: float, upper: flo
     For any charges this is a lower bound on every split: of a split with objective T take for each kind the device that
     carries most.
     """
-    model = Model()
-    load = model.add_continuous(lower, upper, 1.0)
+    model, scale = Model(), unit_scale(upper)
+    load = model.add_continuous(lower * scale, upper * scale, 1.0)
     present = sorted({int(k) for k in arrays.kind_of})
     kinds = [kind for kind in present if arrays.net_cost[:, kind].any()] or present
     rows: list[list[int]] = []
@@ -127,11 +150,11 @@ def representatives(arrays: FreeArrays, charge: Floats, lower: float, upper: flo
             # and the program is much easier without it.
             needed -= len(devices) * knapsack(charge, arrays.work[:, kind], upper)
             continue
-        items = add_device(model, arrays, kind, float(arrays.limit[devices[0]]), load, upper)
+        items = add_device(model, arrays, kind, float(arrays.limit[devices[0]]), load, upper, scale)
         rows.append(items)
         carried += [(item, len(devices) * float(y)) for item, y in zip(items, charge, strict=True) if y > 0]
     model.add_row(carried, lower=max(0.0, needed - 1e-9 * float(charge.sum())))
-    return Representatives(model, kinds, rows)
+    return Representatives(model, kinds, rows, scale)
 
 
 def knapsack(charge: Floats, work: Floats, capacity: float) -> float:

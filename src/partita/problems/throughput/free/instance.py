@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.problems.throughput.contraction.instance import Instance, build_instance, csr
+from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import TOLERANCE
@@ -50,11 +51,9 @@ class FreeInstance:
 
     def plan(self, label: Ints) -> Plan:
         """The plan that gives item v the device ``label[v]``."""
-        members: list[list[int]] = [[] for _ in self.devices]
-        for op, item in zip(self.problem.operators, self.instance.group, strict=True):
-            members[int(label[item])].append(op.id)
+        members = operators_at(self.problem, self.instance.group, label, len(self.devices))
         stages = tuple(
-            Stage(device=name, kind=kind, operators=tuple(ids))
+            Stage(device=name, kind=kind, operators=ids)
             for (name, kind), ids in zip(self.devices, members, strict=True)
             if ids
         )

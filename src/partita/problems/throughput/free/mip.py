@@ -11,12 +11,13 @@ import numpy.typing as npt
 from partita.errors import SolverCrashError
 from partita.mip.model import Callbacks, ProgramStatus
 from partita.mip.solve import missing, solve_program
-from partita.problems.throughput.free.annealing import finish, free_only, start
+from partita.problems.throughput.free.annealing import free_only, start
 from partita.problems.throughput.free.instance import FreeInstance
 from partita.problems.throughput.free.program import assignment, part
-from partita.problems.throughput.free.search import Best, loads, search
+from partita.problems.throughput.free.search import FreeIncumbent, loads, search
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.search_run import outcome_of
 from partita.run.monitor import Monitor
 
 __all__ = ["Cpsat", "Highs", "Scip", "polish", "prove"]
@@ -26,31 +27,38 @@ Ints = npt.NDArray[np.int32]
 
 
 def prove(
-    free: FreeInstance, best: Best, backend: str, stop: Callable[[], bool], *, time_s: float, threads: int, seed: int
-) -> bool:
-    """Run a backend on the whole program; True if it proves that there is no split at all.
+    free: FreeInstance,
+    best: FreeIncumbent,
+    backend: str,
+    stop: Callable[[], bool],
+    *,
+    time_s: float,
+    threads: int,
+    seed: int,
+) -> None:
+    """Run a backend on the whole program.
 
-    Starts from the best split and shares what it finds. What it proves below the best value counts as it comes.
+    Starts from the best split and shares what it finds. What it proves below the best value counts as it comes, and so
+    does that there is no split at all.
     """
-    upper = best.value if math.isfinite(best.value) else _worst(free)
-    program = assignment(free.arrays, best.bound * (1 - 1e-6), upper * (1 + 1e-7), whole_cuts=backend == "cpsat")
-    warm = None if best.label is None else program.point(best.label, upper)
+    value, label, low = best.snapshot()
+    upper = value if label is not None else _worst(free)
+    program = assignment(free.arrays, low * (1 - 1e-6), upper * (1 + 1e-7), whole_cuts=backend == "cpsat")
+    warm = None if label is None else program.point(label, upper)
 
     def better(objective: float) -> Floats | None:
-        value, label = best.known()
-        if label is None or not value < min(objective, upper) * (1 - 1e-9):
+        value, label, _ = best.snapshot()
+        if label is None or not value < min(objective / program.scale, upper) * (1 - 1e-9):
             return None
         return program.point(label, value)
 
     def found(values: Floats, _: float) -> None:
-        best.offer(program.label(values), backend)
+        best.take(program.label(values), backend)
 
-    calls = Callbacks(
-        stop=stop,
-        on_incumbent=found,
-        on_bound=lambda bound: best.prove(bound, backend),
-        better=better if backend == "highs" else None,
-    )
+    def bounded(bound: float) -> None:
+        best.prove(bound / program.scale, backend)
+
+    calls = Callbacks(stop=stop, on_incumbent=found, on_bound=bounded, better=better if backend == "highs" else None)
     answer = solve_program(
         program.model,
         backend,
@@ -61,10 +69,10 @@ def prove(
         callbacks=calls,
     )
     if answer.status is ProgramStatus.INFEASIBLE:
-        best.prove(upper, backend)
-        return best.label is None
-    best.prove(answer.bound, backend)
-    return False
+        # Every split is within the limit of the program, a known one by the choice of it.
+        best.refute(backend)
+    else:
+        bounded(answer.bound)
 
 
 def _worst(free: FreeInstance) -> float:
@@ -76,7 +84,7 @@ def _worst(free: FreeInstance) -> float:
 
 def polish(
     free: FreeInstance,
-    best: Best,
+    best: FreeIncumbent,
     backend: str,
     stop: Callable[[], bool],
     rng: np.random.Generator,
@@ -88,7 +96,7 @@ def polish(
 
     ``best`` is only replaced by better splits; but a smaller largest load of the few is one.
     """
-    value, label = best.known()
+    value, label, _ = best.snapshot()
     if label is None:
         return False
     load = loads(free, label)
@@ -105,7 +113,7 @@ def polish(
     def take(values: Floats, _: float) -> None:
         whole = label.copy()
         whole[few.items] = few.devices[program.label(values)[:-1]]
-        best.offer(whole, f"polish, {backend}")
+        best.take(whole, f"polish, {backend}")
 
     answer = solve_program(
         program.model,
@@ -115,7 +123,7 @@ def polish(
         seed=int(rng.integers(1 << 30)),
         callbacks=Callbacks(stop=stop, on_incumbent=take),
     )
-    return answer.objective < value * (1 - 1e-9)
+    return answer.objective < value * program.scale * (1 - 1e-9)
 
 
 class _Backend:
@@ -136,18 +144,16 @@ class _Backend:
         SolverCrashError
             If it crashes before there is a split; later ones are noted in the run's history.
         """
-        free, best, hopeless = start(problem, monitor)
-        if hopeless:
-            return finish(free, best, infeasible=True)
+        free, best = start(problem, monitor)
 
         def stop() -> bool:
             return monitor.stopping or best.closed
 
-        search(free, best, options.seed, stop, last_round=6)
-        infeasible = False
+        if not best.infeasible:
+            search(free, best, options.seed, stop, last_round=6)
         if not stop():
             try:
-                infeasible = prove(
+                prove(
                     free,
                     best,
                     self.name,
@@ -157,10 +163,10 @@ class _Backend:
                     seed=options.seed,
                 )
             except SolverCrashError as error:
-                if best.label is None:
+                if best.answer is None:
                     raise
                 monitor.report(note=f"{error}; the best split so far stands")
-        return finish(free, best, infeasible=infeasible)
+        return outcome_of(best, free.plan)
 
 
 class Highs(_Backend):

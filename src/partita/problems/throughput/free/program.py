@@ -10,7 +10,7 @@ import numpy.typing as npt
 from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.mip.model import Model
 from partita.problems.throughput.contraction.instance import csr
-from partita.problems.throughput.free.covering_program import add_device
+from partita.problems.throughput.free.covering_program import add_device, unit_scale
 
 __all__ = ["Assignment", "Part", "assignment", "part"]
 
@@ -20,13 +20,14 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Assignment:
-    """A program: ``place[d][v]`` is the variable of item v on device d, ``load`` the largest load."""
+    """A program: ``place[d][v]`` is the variable of item v on device d, ``load`` the largest load times ``scale``."""
 
     model: Model
     arrays: FreeArrays
     place: list[list[int]]
     load: int
     order: Ints
+    scale: float
 
     def label(self, values: Floats) -> Ints:
         """The split of a solution."""
@@ -44,7 +45,7 @@ class Assignment:
         values = np.zeros(self.model.size)
         for v, d in enumerate(label):
             values[self.place[new[int(d)]][v]] = 1.0
-        values[self.load] = value
+        values[self.load] = value * self.scale
         _complete(self.model, values, {v for row in self.place for v in row} | {self.load})
         return values
 
@@ -81,11 +82,11 @@ def assignment(
     whole_cuts
         Make every variable but the load binary.
     """
-    model = Model()
-    load = model.add_continuous(lower, upper, 1.0)
+    model, scale = Model(), unit_scale(upper)
+    load = model.add_continuous(lower * scale, upper * scale, 1.0)
     devices, n = len(arrays.kind_of), arrays.work.shape[0]
     place = [
-        add_device(model, arrays, int(kind), float(limit), load, upper, whole_cuts=whole_cuts)
+        add_device(model, arrays, int(kind), float(limit), load, upper, scale, whole_cuts=whole_cuts)
         for kind, limit in zip(arrays.kind_of, arrays.limit, strict=True)
     ]
     real = n - 1 if outside else n
@@ -101,7 +102,7 @@ def assignment(
         for number, device in enumerate(np.flatnonzero(arrays.kind_of == kind)):
             for v in order[:number]:
                 model.fix(place[device][v], 0.0)
-    return Assignment(model, arrays, place, load, order)
+    return Assignment(model, arrays, place, load, order, scale)
 
 
 @dataclass(frozen=True)

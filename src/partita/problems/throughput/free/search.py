@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -13,9 +12,10 @@ import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeState, anneal, empty_state, reset
 from partita.problems.throughput.free.instance import FreeInstance
+from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-__all__ = ["Best", "Round", "loads", "rounds", "search"]
+__all__ = ["FreeIncumbent", "Round", "loads", "rounds", "search"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
@@ -35,47 +35,31 @@ SHARP = 64
 PENALTY = 4.0
 
 
-class Best:
-    """The best split known to all threads, and the best bound; reports both to the monitor."""
+class FreeIncumbent(Incumbent[Ints]):
+    """The best split, as the device of every item, and the best bound; a monitor is told of both.
 
-    def __init__(self, free: FreeInstance, monitor: Monitor) -> None:
+    Parameters
+    ----------
+    free
+        What is split.
+    monitor
+        Gets a report of every better split and bound; None for no reports.
+    """
+
+    def __init__(self, free: FreeInstance, monitor: Monitor | None = None) -> None:
+        super().__init__()
         self.free = free
-        self.monitor = monitor
-        self.value = math.inf
-        self.label: Ints | None = None
-        self.bound = 0.0
-        self.lock = threading.Lock()
+        if monitor is not None:
+            self.on_better = lambda value, _, by: monitor.report(objective=value, note=by)
+            self.on_bound = lambda bound, by: monitor.report(bound=bound, note=by) if math.isfinite(bound) else None
 
-    def offer(self, label: Ints, note: str = "") -> bool:
-        """Take a split if it fits and is better; True if it was."""
+    def take(self, label: Ints, by: str = "") -> bool:
+        """Take a split if it fits and is better, by more than rounding; whether it was."""
         state = _state(self.free, label)
         value = float(state.load.max())
-        if not math.isfinite(value) or _overflows(self.free, state):
+        if not value < self.value * (1 - 1e-12) or _overflows(self.free, state):
             return False
-        with self.lock:
-            if value >= self.value * (1 - 1e-12):
-                return False
-            self.value, self.label = value, label.astype(np.int32)
-            self.monitor.report(objective=value, note=note)
-        return True
-
-    def prove(self, bound: float, note: str = "") -> None:
-        """Raise the bound; it never exceeds the best value, which rounding in a proof could make it do."""
-        with self.lock:
-            bound = min(bound, self.value)
-            if bound > self.bound:
-                self.bound = bound
-                self.monitor.report(bound=bound, note=note)
-
-    def known(self) -> tuple[float, Ints | None]:
-        """Value and split, together."""
-        with self.lock:
-            return self.value, None if self.label is None else self.label.copy()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the bound has met the value."""
-        return self.label is not None and self.bound >= self.value * (1 - 5e-7)
+        return self.offer(value, label.astype(np.int32), by)
 
 
 @dataclass(frozen=True)
@@ -134,7 +118,7 @@ def _random_label(free: FreeInstance, rng: np.random.Generator) -> Ints:
 
 def search(
     free: FreeInstance,
-    best: Best,
+    best: FreeIncumbent,
     seed: int,
     stop: Callable[[], bool],
     *,
@@ -152,7 +136,7 @@ def search(
     made, number = 0, first_round
     while not stop() and (last_round is None or number < last_round):
         plan = rounds(number, free.items * len(free.devices))
-        value, label = best.known()
+        value, label, _ = best.snapshot()
         if plan.start == "random" or (made == 0 and label is None):
             state.label[:] = _random_label(free, rng)
         elif label is not None and (plan.start == "best" or made == 0):
@@ -172,7 +156,7 @@ def search(
             anneal(arrays, state, ref, plan.exponent, hot, cold, size, PENALTY if soft else math.inf, free.limited)
             done += size
             if state.value[0] < best.value:
-                best.offer(state.best, f"annealing, round {number}")
+                best.take(state.best, f"annealing, round {number}")
         made += done
         number += 1
     return made

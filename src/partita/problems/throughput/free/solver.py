@@ -11,13 +11,14 @@ import numpy as np
 
 from partita.errors import SolverCrashError
 from partita.mip.solve import available
-from partita.problems.throughput.free.annealing import ROUNDS, finish, free_only, start
+from partita.problems.throughput.free.annealing import ROUNDS, free_only, start
 from partita.problems.throughput.free.covering import FreeCovering
 from partita.problems.throughput.free.instance import FreeInstance
 from partita.problems.throughput.free.mip import polish, prove
-from partita.problems.throughput.free.search import Best, search
+from partita.problems.throughput.free.search import FreeIncumbent, search
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.search_run import outcome_of
 from partita.run.monitor import Monitor
 
 __all__ = ["Free"]
@@ -41,48 +42,51 @@ class Free:
     name = "free"
     summary = "annealing with polishing by MIP; proofs by charges and MIP side by side (the default for free splits)"
 
+    def __init__(self, contiguous: Solver) -> None:
+        """A solver of acyclic splits, which are free ones, too, gives a first one."""
+        self.contiguous = contiguous
+
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Free splits whose memory does not depend on a stage's position."""
         return free_only(problem, options)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Until the bound meets the value, or told to stop; without MIP packages for a fixed number of rounds."""
-        free, best, hopeless = start(problem, monitor)
-        if hopeless:
-            return finish(free, best, infeasible=True)
-        run = _Run(free, best, options, monitor)
-        run.go()
-        monitor.statistics.counters.update(run.counters)
-        return finish(free, best, infeasible=run.infeasible)
+        free, best = start(problem, monitor)
+        if not best.infeasible:
+            _Run(free, best, options, monitor, self.contiguous).go()
+            monitor.statistics.counters.update(best.counters)
+        return outcome_of(best, free.plan)
 
 
 class _Run:
     """What the two threads share."""
 
-    def __init__(self, free: FreeInstance, best: Best, options: Options, monitor: Monitor) -> None:
+    def __init__(
+        self, free: FreeInstance, best: FreeIncumbent, options: Options, monitor: Monitor, contiguous: Solver
+    ) -> None:
         self.free = free
+        self.contiguous = contiguous
         self.best = best
         self.options = options
         self.monitor = monitor
-        self.infeasible = False
         self.proof_over = threading.Event()
         self.failed = False
         #: Those that have not crashed.
         self.backends = [name for name in ("highs", "cpsat", "scip") if available(name)]
-        self.counters: dict[str, float] = {}
 
     def stop(self) -> bool:
-        return self.monitor.stopping or self.best.closed or self.infeasible or self.failed
+        return self.monitor.stopping or self.best.closed or self.failed
 
     def go(self) -> None:
         self._contiguous()
         trials = search(self.free, self.best, self.options.seed, self._soon(), last_round=FIRST_ROUNDS)
-        self.counters["annealing_trials"] = float(trials)
+        self.best.counters["annealing_trials"] = float(trials)
         if self.stop():
             return
         if not self.backends:
             last = None if self.monitor.time_limit_s is not None else ROUNDS
-            self.counters["annealing_trials"] += search(
+            self.best.counters["annealing_trials"] += search(
                 self.free, self.best, self.options.seed + 1, self.stop, first_round=FIRST_ROUNDS, last_round=last
             )
             return
@@ -102,15 +106,13 @@ class _Run:
 
     def _contiguous(self) -> None:
         """Start from a contiguous split, which is a free one too, where a short search finds any."""
-        from partita.problems.throughput.solvers.slicing import Slicing
-
         options = Options(contiguity="acyclic", seed=self.options.seed, threads=1)
-        solver = Slicing()
+        solver = self.contiguous
         if self.free.items < 2 or solver.supports(self.free.problem, options) is not None:
             return
         plan = solver.solve(self.free.problem, options, Monitor(min(SLICING_S, 0.1 * self.monitor.remaining_s))).plan
         if plan is not None:
-            self.best.offer(self.free.label(plan), "slicing")
+            self.best.take(self.free.label(plan), "slicing")
 
     def _soon(self) -> Callable[[], bool]:
         """The first search gets at most an eighth of the time."""
@@ -142,7 +144,7 @@ class _Run:
         rng = np.random.default_rng(self.options.seed)
         number, turn = FIRST_ROUNDS, 0
         while not stop():
-            self.counters["annealing_trials"] += search(
+            self.best.counters["annealing_trials"] += search(
                 self.free,
                 self.best,
                 self.options.seed + 7919 * (turn + 1),
@@ -152,7 +154,7 @@ class _Run:
             )
             number += NEXT_ROUNDS
             first = self.backends[:2]
-            if first and self.best.label is not None and not stop():
+            if first and self.best.answer is not None and not stop():
                 with self._surviving():
                     backend = first[turn % len(first)]
                     polish(self.free, self.best, backend, stop, rng, size=2 + turn // 2 % 2, time_s=POLISH_S)
@@ -166,15 +168,15 @@ class _Run:
 
     def _proofs(self) -> None:
         best = self.best
-        if self.free.items * len(self.free.devices) <= SMALL or best.label is None:
-            time_s = self.monitor.remaining_s if best.label is None else min(5.0, 0.3 * self.monitor.remaining_s)
+        if self.free.items * len(self.free.devices) <= SMALL or best.answer is None:
+            time_s = self.monitor.remaining_s if best.answer is None else min(5.0, 0.3 * self.monitor.remaining_s)
             self._whole(("highs", "cpsat", "scip"), time_s)
-        if not self.stop() and "highs" in self.backends and best.label is not None and not self._cheap():
+        if not self.stop() and "highs" in self.backends and best.answer is not None and not self._cheap():
             charge = FreeCovering(self.free, best, self.stop, self.options.seed)
             with self._surviving():
                 charge.run()
-            self.counters["charge_rounds"] = float(charge.rounds)
-            self.counters["charge_programs"] = float(charge.programs)
+            self.best.counters["charge_rounds"] = float(charge.rounds)
+            self.best.counters["charge_programs"] = float(charge.programs)
         # Transfers that cost next to nothing leave a number problem, which CP-SAT handles best.
         self._whole(("cpsat", "highs", "scip"), self.monitor.remaining_s)
 
@@ -183,9 +185,7 @@ class _Run:
         for backend in order:
             if backend in self.backends and not self.stop():
                 with self._surviving():
-                    self.infeasible = prove(
-                        self.free, self.best, backend, self.stop, time_s=time_s, threads=1, seed=self.options.seed
-                    )
+                    prove(self.free, self.best, backend, self.stop, time_s=time_s, threads=1, seed=self.options.seed)
                     return
 
     def _cheap(self) -> bool:

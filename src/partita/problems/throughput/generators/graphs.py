@@ -12,6 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import rustworkx
 
+from partita.dags import directed_graph, ranks
+
 __all__ = ["FAMILIES", "REGAL_FAMILIES", "Edges", "random_dag"]
 
 #: Pairs of operators 0 … n − 1; the first makes what the second reads, and is the smaller number.
@@ -93,11 +95,8 @@ def _series_parallel(rng: np.random.Generator, nodes: int) -> Edges:
         # A second edge beside what was split is what makes branches; it carries the same tensor as any other of u.
         if rng.random() < 0.5:
             edges.append((u, v))
-    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from(range(nodes))
-    graph.add_edges_from_no_data(edges)
-    rank = {node: place for place, node in enumerate(rustworkx.topological_sort(graph))}
-    return sorted({(rank[u], rank[v]) for u, v in edges})
+    rank = ranks(rustworkx.topological_sort(directed_graph(nodes, edges)))
+    return sorted({(int(rank[u]), int(rank[v])) for u, v in edges})
 
 
 #: The base graphs that REGAL names: undirected, a random order directs them.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from partita.problems.throughput.orders.block_problem import Blocks, blocks_refusal
-from partita.problems.throughput.orders.order_run import OrderRun
+from partita.kernels.throughput.arrays import Ints
+from partita.problems.throughput.orders.block_problem import BlockProblem, blocks_refusal
+from partita.problems.throughput.orders.order_run import run_over_blocks
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
+from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
 __all__ = ["PartitionAnnealing"]
@@ -30,13 +32,12 @@ class PartitionAnnealing:
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Round after round until ``monitor.stopping``; a fixed number of them without a time limit, and of small
         problems."""
-        run = OrderRun(problem)
 
-        def search(blocks: Blocks) -> dict[str, float]:
-            engine = PartitionSearch(blocks, seed=options.seed, stop=run.stop, report=run.take)
+        def search(blocks: BlockProblem, incumbent: Incumbent[Ints]) -> dict[str, float]:
+            engine = PartitionSearch(blocks, seed=options.seed, stop=incumbent.stop, report=incumbent.offer)
             small = blocks.items * blocks.devices <= SMALL
             endless = monitor.time_limit_s is not None and not small
             engine.run(rounds=None if endless else SMALL_ROUNDS if small else ROUNDS)
             return {"orders": engine.cutter.orders, "rounds": engine.rounds, "trials": engine.trials}
 
-        return run.run(monitor, search)
+        return run_over_blocks(problem, monitor, search)

@@ -10,20 +10,21 @@ from partita.kernels.throughput.arrays import Floats, Ints
 from partita.kernels.throughput.orders import BlockArrays
 from partita.problems.throughput.bounds.uniform import Uniform
 from partita.problems.throughput.contraction.instance import Instance, build_instance
+from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.contraction.sole_readers import absorb, memory_is_ample
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.variants import Variant, refuse_variants
 from partita.units import TOLERANCE
 
-__all__ = ["Blocks", "blocks_of", "blocks_over", "blocks_refusal", "make_blocks"]
+__all__ = ["BlockProblem", "blocks_of", "blocks_over", "blocks_refusal", "make_blocks"]
 
 _KNOWN: frozenset[Variant] = frozenset({"streaming"})
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockProblem:
     """n items to be put into k blocks, numbered so that blocks never fall along the order.
 
     Attributes
@@ -83,11 +84,8 @@ class Blocks:
     def plan(self, problem: ThroughputProblem, label: Ints) -> Plan:
         """The plan of a partition; empty blocks get no stage."""
         names = [(name, problem.kinds[kind].name) for name, kind in problem.device_names()]
-        members: list[list[int]] = [[] for _ in range(self.devices)]
-        for op, item in zip(problem.operators, self.group, strict=True):
-            members[label[item]].append(op.id)
-        rows = [row for row in members if row]
-        stages = [Stage(device=d, kind=k, operators=tuple(row)) for (d, k), row in zip(names, rows, strict=False)]
+        rows = [row for row in operators_at(problem, self.group, label, self.devices) if row]
+        stages = [Stage(device=d, kind=k, operators=row) for (d, k), row in zip(names, rows, strict=False)]
         return Plan(stages=tuple(stages), contiguity="acyclic")
 
 
@@ -112,7 +110,7 @@ def blocks_refusal(problem: ThroughputProblem, options: Options) -> str | None:
     return None
 
 
-def make_blocks(problem: ThroughputProblem, *, contract: bool = True) -> Blocks:
+def make_blocks(problem: ThroughputProblem, *, contract: bool = True) -> BlockProblem:
     """Blocks of a problem that ``blocks_refusal`` has nothing against.
 
     Parameters
@@ -127,7 +125,7 @@ def make_blocks(problem: ThroughputProblem, *, contract: bool = True) -> Blocks:
     return blocks_over(problem, absorb(instance) if contract else instance)
 
 
-def blocks_over(problem: ThroughputProblem, instance: Instance) -> Blocks:
+def blocks_over(problem: ThroughputProblem, instance: Instance) -> BlockProblem:
     """Blocks over the items of an instance of a problem that ``blocks_refusal`` has nothing against."""
     place = next(place for place, kind in enumerate(problem.kinds) if kind.count > 0)
     ample = memory_is_ample(instance)
@@ -141,7 +139,7 @@ def blocks_over(problem: ThroughputProblem, instance: Instance) -> Blocks:
     return _blocks(instance, place, memory, reload)
 
 
-def blocks_of(uniform: Uniform) -> Blocks:
+def blocks_of(uniform: Uniform) -> BlockProblem:
     """Blocks of the relaxation that the bounds share: the same items, no memory."""
     none, empty = np.zeros(uniform.items), np.zeros(0, dtype=np.int32)
     pointer = np.zeros(uniform.items + 1, dtype=np.int32)
@@ -165,10 +163,10 @@ def blocks_of(uniform: Uniform) -> Blocks:
         cover_bytes=none[:0],
         limit=np.array([np.inf, 0.0]),
     )
-    return Blocks(arrays, min(uniform.devices, uniform.items), np.arange(uniform.items, dtype=np.int32))
+    return BlockProblem(arrays, min(uniform.devices, uniform.items), np.arange(uniform.items, dtype=np.int32))
 
 
-def _blocks(instance: Instance, place: int, memory: float, reload: float) -> Blocks:
+def _blocks(instance: Instance, place: int, memory: float, reload: float) -> BlockProblem:
     share = float(instance.in_flight[1])
     cost = instance.net_cost[:, place]
     kept = cost > 0
@@ -197,4 +195,4 @@ def _blocks(instance: Instance, place: int, memory: float, reload: float) -> Blo
         cover_bytes=instance.cover_fixed + share * instance.cover_active,
         limit=np.array([memory, reload]),
     )
-    return Blocks(arrays, min(int(instance.count[place]), instance.items), instance.group)
+    return BlockProblem(arrays, min(int(instance.count[place]), instance.items), instance.group)

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from partita.problems.throughput.orders.block_problem import Blocks, blocks_refusal
+from partita.kernels.throughput.arrays import Ints
+from partita.problems.throughput.orders.block_problem import BlockProblem, blocks_refusal
 from partita.problems.throughput.orders.genetic import GENERATIONS, POPULATION, Genetic
 from partita.problems.throughput.orders.optimal_cuts import Cutter
-from partita.problems.throughput.orders.order_run import OrderRun
+from partita.problems.throughput.orders.order_run import run_over_blocks
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
+from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
 __all__ = ["Arrangement", "Evolution"]
 
 
 def _evolve(problem: ThroughputProblem, options: Options, monitor: Monitor, *, arrange: bool) -> Outcome:
-    run = OrderRun(problem)
-
-    def search(blocks: Blocks) -> dict[str, float]:
-        genetic = Genetic(blocks, options.seed, run.stop, arrange=arrange)
-        cutter = Cutter(blocks, run.stop)
-        while genetic.generations < GENERATIONS and not run.done:
+    def search(blocks: BlockProblem, incumbent: Incumbent[Ints]) -> dict[str, float]:
+        genetic = Genetic(blocks, options.seed, incumbent.stop, arrange=arrange)
+        cutter = Cutter(blocks, incumbent.stop)
+        while genetic.generations < GENERATIONS and not incumbent.done:
             better = genetic.generation()
             if better and genetic.order is not None:
-                found = cutter.best(genetic.order, run.value)
+                found = cutter.best(genetic.order, incumbent.value)
                 if found is not None:
-                    run.take(*found)
+                    incumbent.offer(*found)
         return {"orders": genetic.evaluations, "generations": genetic.generations}
 
-    return run.run(monitor, search)
+    return run_over_blocks(problem, monitor, search)
 
 
 class Evolution:

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
-from partita.problems.throughput.orders.block_problem import Blocks
+from partita.problems.throughput.orders.block_problem import BlockProblem
 
 __all__ = ["BIAS", "ELITE", "GENERATIONS", "MUTANTS", "POPULATION", "Genetic"]
 
@@ -54,7 +54,7 @@ class Genetic:
     """
 
     def __init__(
-        self, blocks: Blocks, seed: int, stop: Longs, *, arrange: bool = False, population: int = POPULATION
+        self, blocks: BlockProblem, seed: int, stop: Longs, *, arrange: bool = False, population: int = POPULATION
     ) -> None:
         self.blocks, self.stop, self.arrange, self.population = blocks, stop, arrange, population
         self.random = np.random.default_rng(seed)

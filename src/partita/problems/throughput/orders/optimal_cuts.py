@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
-from partita.problems.throughput.orders.block_problem import Blocks
+from partita.problems.throughput.orders.block_problem import BlockProblem
 
 __all__ = ["Cutter"]
 
@@ -31,7 +31,7 @@ class Cutter:
         Shared flag; non-zero ends a cut without an answer.
     """
 
-    def __init__(self, blocks: Blocks, stop: Longs) -> None:
+    def __init__(self, blocks: BlockProblem, stop: Longs) -> None:
         self.blocks, self.stop = blocks, stop
         self.orders = 0
         n = blocks.items

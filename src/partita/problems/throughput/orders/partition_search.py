@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from partita.kernels.throughput.arrays import Ints, Longs
-from partita.problems.throughput.orders.block_problem import Blocks
+from partita.problems.throughput.orders.block_problem import BlockProblem
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 
 __all__ = ["PartitionSearch"]
@@ -71,12 +71,12 @@ class PartitionSearch:
 
     def __init__(
         self,
-        blocks: Blocks,
+        blocks: BlockProblem,
         *,
         seed: int = 0,
         stop: Longs | None = None,
         low: float = 0.0,
-        report: Callable[[float, Ints], None] | None = None,
+        report: Callable[[float, Ints], object] | None = None,
     ) -> None:
         self.blocks, self.report = blocks, report
         self.stop = np.zeros(1, dtype=np.int64) if stop is None else stop

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.problems.throughput.orders.block_problem import Blocks, blocks_refusal
+from partita.kernels.throughput.arrays import Ints
+from partita.problems.throughput.orders.block_problem import BlockProblem, blocks_refusal
 from partita.problems.throughput.orders.optimal_cuts import Cutter
-from partita.problems.throughput.orders.order_run import OrderRun
+from partita.problems.throughput.orders.order_run import run_over_blocks
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
+from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
 __all__ = ["ORDERS", "RandomOrders"]
@@ -32,14 +34,13 @@ class RandomOrders:
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Cut order after order until all are done, or until ``monitor.stopping``."""
-        run = OrderRun(problem)
 
-        def search(blocks: Blocks) -> dict[str, float]:
-            random, cutter = np.random.default_rng(options.seed), Cutter(blocks, run.stop)
-            while cutter.orders < ORDERS and not run.done:
-                found = cutter.best(cutter.order(random.random(blocks.items)), run.value)
+        def search(blocks: BlockProblem, incumbent: Incumbent[Ints]) -> dict[str, float]:
+            random, cutter = np.random.default_rng(options.seed), Cutter(blocks, incumbent.stop)
+            while cutter.orders < ORDERS and not incumbent.done:
+                found = cutter.best(cutter.order(random.random(blocks.items)), incumbent.value)
                 if found is not None:
-                    run.take(*found)
+                    incumbent.offer(*found)
             return {"orders": cutter.orders}
 
-        return run.run(monitor, search)
+        return run_over_blocks(problem, monitor, search)

@@ -16,33 +16,28 @@ import time
 import numpy as np
 
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.bounds import HIERARCHY
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound
+from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.node import NodeBound
 from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.scheduler import run_hierarchy
 from partita.problems.throughput.bounds.uniform import uniform_of, uniform_refusal
 from partita.problems.throughput.contraction.sole_readers import memory_is_ample
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.orders.block_problem import blocks_over, blocks_refusal
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.solvers.contiguous_run import IDEALS, ContiguousRun
 from partita.problems.throughput.solvers.decision import ChargedItems
-from partita.problems.throughput.solvers.driver import Driver
-from partita.problems.throughput.solvers.incumbent import Incumbent
-from partita.problems.throughput.solvers.prepared import Split
-from partita.problems.throughput.solvers.protocol import Options
-from partita.problems.throughput.solvers.two_way_race import Proof
+from partita.problems.throughput.solvers.gap_closing import GapCloser
+from partita.problems.throughput.solvers.slicing_search import SlicingSearch
+from partita.problems.throughput.solvers.view import Found, Placed, View
 from partita.problems.throughput.variants import variants_of
 from partita.run.monitor import Monitor
 
 __all__ = ["Combined", "combined_refusal"]
 
-#: Name under which the search over ideals reports bounds.
-IDEALS = "exact"
-#: A bound this close below a plan closes the gap, as for the bounds.
-CLOSED = 1e-7
 #: Items above which annealing replaces slicing, and the search over ideals comes later.
 LARGE = 3_000
 #: Edges of large problems above which neither ideals nor charges are tried: they would not end in time.
@@ -68,8 +63,8 @@ def combined_refusal(problem: ThroughputProblem) -> str | None:
     return uniform_refusal(problem)
 
 
-class Combined(Driver):
-    """State of one run; see ``Driver``.
+class Combined(ContiguousRun):
+    """State of one run; see ``ContiguousRun``.
 
     Parameters
     ----------
@@ -81,9 +76,7 @@ class Combined(Driver):
     Attributes
     ----------
     knowledge
-        What the bounds know, over the items of ``prepared.instance``; None before they are asked.
-    proven_by, found_by
-        Who proved the best bound, and found the best split.
+        What the bounds know, over the items of the view's instance; None before they are asked.
     ideals_s
         Seconds of the search over ideals.
     """
@@ -92,195 +85,148 @@ class Combined(Driver):
         super().__init__(problem, options)
         self.monitor = monitor
         self.knowledge: Knowledge | None = None
-        self.search: PartitionSearch | None = None
-        self.proof: Proof | None = None
+        self.view: View
+        self.annealing: PartitionSearch | None = None
+        self.closer: GapCloser | None = None
         self.ample = True
-        self.proven_by, self.found_by = "simple", ""
         self.ideals_s = 0.0
         self._bounds_ended = False
-        self._finder = "slicing"
-        self._lock = threading.RLock()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the bound meets the plan."""
-        return self.bound >= self.value * (1 - CLOSED)
 
     @property
     def done(self) -> bool:
         """Whether to end."""
-        return self.closed or bool(self.stop[0] != 0)
+        return self.incumbent.done
 
     @property
     def note(self) -> str:
         """Who is responsible for the answer."""
-        plan = f", plan found by {self.found_by}" if self.found_by else ""
-        return f"bound proven by {self.proven_by}{plan}"
+        found_by = self.incumbent.found_by
+        plan = f", plan found by {found_by}" if found_by else ""
+        return f"bound proven by {self.incumbent.proven_by}{plan}"
 
-    # Splits and bounds go to everyone who can use them.
+    # The bounds and the annealing know splits as blocks of the instance's items.
 
-    def take(self, value: float, split: Split) -> None:
-        """Keep a split that the searches over orders and ideals found."""
-        self._adopt(value, split, self._finder)
-
-    def _adopt(self, value: float, split: Split, finder: str) -> None:
-        with self._lock:
-            if value >= self.value:
-                return
-            self.split, self.value, self.found_by = split, value, finder
-        if self.knowledge is not None:
-            self.knowledge.offer(self._labels(split), value)
-            self._end_if_closed()
-
-    def _take_labels(self, label: Ints, finder: str) -> None:
-        """Keep a split given by blocks if it is better, and within memory."""
-        assert self.prepared is not None
-        split = self._split(label)
-        value = float(self.prepared.loads(split).max())
-        if value >= self.value:
-            return
-        if not self.ample and not evaluate(self.problem, self.prepared.plan(split)).feasible:
-            return
-        self._adopt(value, split, finder)
-
-    def _split(self, label: Ints) -> Split:
-        """The stages of (n,) blocks of the instance's items."""
-        assert self.prepared is not None
-        rank = np.argsort(self.prepared.original)
+    def _found(self, label: Ints, value: float) -> tuple[float, Found] | None:
+        """The split given by (n,) blocks with its value; None if it does not fit into memory."""
+        view = self.view
+        rank = np.argsort(view.original)
         rows = [np.flatnonzero(label == block) for block in range(int(label.max()) + 1)]
-        split: Split = [(0, np.sort(rank[row]).astype(np.int32)) for row in rows if len(row)]
-        return split[::-1] if self.prepared.backwards else split
+        split = [Placed(0, 1, np.sort(rank[row]).astype(np.int32)) for row in rows if len(row)]
+        split = split[::-1] if view.backwards else split
+        if not self.ample and not evaluate(self.problem, view.plan(split)).feasible:
+            return None
+        return view.value(split).objective, Found(view, split)
 
-    def _labels(self, split: Split) -> Ints:
+    def _labels(self, found: Found) -> Ints:
         """(n,) blocks of the instance's items."""
-        assert self.prepared is not None
-        label = np.zeros(self.prepared.items, dtype=np.int32)
-        for place, (_, items) in enumerate(reversed(split) if self.prepared.backwards else split):
-            label[self.prepared.original[items]] = place
+        view, split = found
+        label = np.zeros(view.items, dtype=np.int32)
+        for place, placed in enumerate(reversed(split) if view.backwards else split):
+            label[view.original[placed.items]] = place
         return label
 
-    def _prove(self, bound: float, method: str) -> None:
-        with self._lock:
-            if bound > self.bound:
-                self.proven_by = method
-            self.raise_bound(bound)
-        if self.knowledge is not None:
-            self._end_if_closed()
-
-    def _end_if_closed(self) -> None:
+    def _end_if_closed(self, *_: object) -> None:
         """Stop the searches of all threads."""
-        if self.closed or self.infeasible:
-            self.stop[0] = 1
+        if self.incumbent.closed:
+            self.incumbent.end()
 
-    def _ideals_prove(self, bound: float) -> None:
-        self._prove(bound, IDEALS)
-        if self.knowledge is not None:
-            self.knowledge.raise_bound(bound, IDEALS)
-
-    def _meet(self) -> Knowledge:
+    def _meet(self, search: SlicingSearch) -> Knowledge:
         """What the bounds and the annealing need."""
-        assert self.prepared is not None
-        instance = self.prepared.instance
+        view = search.views[0]
+        self.view, instance, incumbent = view, view.instance, self.incumbent
         self.ample = memory_is_ample(instance)
         knowledge = Knowledge(
             uniform_of(self.problem, instance),
             stop=lambda: self.done,
-            on_bound=self._prove,
-            on_split=lambda label, _: self._take_labels(label, "programs"),
+            incumbent=incumbent,
+            to_label=self._labels,
+            from_label=self._found,
             on_note=lambda note: self.monitor.report(note=note),
             threads=self.options.threads,
         )
-        knowledge.raise_bound(self.bound, "simple")
-        knowledge.proven.append(("simple", self.bound, 0.0))
-        if self.split is not None:
-            knowledge.offer(self._labels(self.split), self.value)
+        knowledge.proven.append(("simple", incumbent.bound, 0.0))
         if blocks_refusal(self.problem, self.options) is None:
-            self.search = PartitionSearch(
+            self.annealing = PartitionSearch(
                 blocks_over(self.problem, instance),
                 seed=self.options.seed,
                 stop=self.stop,
-                low=self.bound,
-                report=lambda _, label: self._take_labels(label, "annealing"),
+                low=incumbent.bound,
+                report=lambda value, label: knowledge.offer(label, value, "annealing"),
             )
         self.knowledge = knowledge
+        incumbent.on_better = incumbent.on_bound = self._end_if_closed
+        self._end_if_closed()
         return knowledge
 
     # What the worker does.
 
     def prove(self) -> None:
         """From what is quick to what is strong, until the gap is closed."""
-        incumbent = self._open()
-        if incumbent is None:
+        search = self._open()
+        if search is None:
             return
-        assert self.prepared is not None
-        large = self.prepared.items > LARGE
-        if not large and not self._slice(incumbent):
+        large = search.views[0].items > LARGE
+        if not large and not self._slice(search):
             return
-        knowledge = self._meet()
-        if large and self.search is not None:
-            self.search.run(min(OPENING_S, OPENING_SHARE * self.monitor.remaining_s))
+        knowledge = self._meet(search)
+        if large and self.annealing is not None:
+            self.annealing.run(min(OPENING_S, OPENING_SHARE * self.monitor.remaining_s))
         elif large:
-            incumbent.start()
-        if self.done:
+            search.start()
+        if self.incumbent.done:
             return
         self._bound_by_nodes(knowledge)
         if not large and not self.done:
-            self._race(incumbent)
-        if self.done or self.infeasible:
+            self._race(search)
+        if self.done:
             return
-        if not large and self.search is not None:
+        if not large and self.annealing is not None:
             self._anneal(min(OPENING_S, OPENING_SHARE * self.monitor.remaining_s), True)
         if self.options.threads > 1:
-            self._both(incumbent, knowledge)
+            self._both(search, knowledge)
         else:
-            self._alternate(incumbent, knowledge)
+            self._alternate(search, knowledge)
 
     def _bound_by_nodes(self, knowledge: Knowledge) -> None:
         began = time.perf_counter()
         NodeBound().improve(knowledge, NODE_S)
         knowledge.proven.append((NodeBound.name, knowledge.bound, time.perf_counter() - began))
 
-    def _race(self, incumbent: Incumbent) -> None:
+    def _race(self, search: SlicingSearch) -> None:
         """The search over ideals just under the incumbent, as long as it promises an answer."""
         began = time.perf_counter()
-        proof = self._new_proof(incumbent, self.options.threads)
+        closer = self._new_closer(search, self.options.threads)
         try:
-            self.infeasible = proof.start()
-            while not self.infeasible and proof.promising and proof.rounds < RACE:
-                if not proof.advance(race_only=True):
+            closer.start()
+            while not self.incumbent.infeasible and closer.promising and closer.rounds < RACE:
+                if not closer.advance(race_only=True):
                     break
         finally:
-            proof.end()
-            self._count(time.perf_counter() - began)
+            closer.end()
+            self.ideals_s += time.perf_counter() - began
 
-    def _new_proof(self, incumbent: Incumbent, threads: int) -> Proof:
-        assert self.prepared is not None
-        self._finder = "ideals"
-        self.proof = Proof(self.prepared, incumbent, threads, self.bound, self._ideals_prove)
-        return self.proof
+    def _new_closer(self, search: SlicingSearch, threads: int) -> GapCloser:
+        search.by = "ideals"
+        self.closer = GapCloser(search, threads, IDEALS)
+        return self.closer
 
-    def _count(self, seconds: float) -> None:
-        self.ideals_s += seconds
-        if self.proof is not None:
-            self.counters |= {"nodes": self.proof.nodes, "rounds": self.proof.rounds}
-
-    def _both(self, incumbent: Incumbent, knowledge: Knowledge) -> None:
+    def _both(self, search: SlicingSearch, knowledge: Knowledge) -> None:
         """Bounds here, searches in a second thread."""
         failure: list[BaseException] = []
 
-        def search() -> None:
+        def searches() -> None:
             try:
-                self._search(incumbent, knowledge)
+                self._search(search, knowledge)
             except BaseException as error:
                 failure.append(error)
-                self.stop[0] = 1
+                self.incumbent.end()
 
-        thread = threading.Thread(target=search, name="partita-ideals", daemon=True)
+        thread = threading.Thread(target=searches, name="partita-ideals", daemon=True)
         thread.start()
         try:
             self._go_through_bounds(knowledge)
         except BaseException:
-            self.stop[0] = 1
+            self.incumbent.end()
             raise
         finally:
             self._bounds_ended = True
@@ -305,53 +251,50 @@ class Combined(Driver):
                 return
             seconds *= GROWTH
 
-    def _search(self, incumbent: Incumbent, knowledge: Knowledge) -> None:
+    def _search(self, search: SlicingSearch, knowledge: Knowledge) -> None:
         """Annealing and the search over ideals in turn."""
         turn, alive = TURN_S, not _dense(knowledge)
         while not self.done and self._anneal(turn, alive):
-            seconds = self._search_ideals(incumbent, knowledge) if alive else 0.0
+            seconds = self._search_ideals(search, knowledge) if alive else 0.0
             alive = seconds >= 0
             turn = max(TURN_S, seconds)
 
     def _anneal(self, seconds: float, alive: bool) -> bool:
         """A slice of annealing; false if nothing is left to do."""
-        if self.search is None or self.search.closed:
+        annealing, found = self.annealing, self.incumbent.answer
+        if annealing is None or annealing.closed:
             return alive
-        if not alive and self._bounds_ended and self.search.rounds >= ROUNDS:
+        if not alive and self._bounds_ended and annealing.rounds >= ROUNDS:
             return False
-        if self.split is not None:
-            self.search.offer(self._labels(self.split))
-        self.search.low = max(self.search.low, self.bound)
-        self.search.run(seconds)
+        if found is not None:
+            annealing.offer(self._labels(found))
+        annealing.low = max(annealing.low, self.incumbent.bound)
+        annealing.run(seconds)
         return True
 
-    def _search_ideals(self, incumbent: Incumbent, knowledge: Knowledge) -> float:
+    def _search_ideals(self, search: SlicingSearch, knowledge: Knowledge) -> float:
         """One attempt of the search over ideals; its seconds, negative once it has nothing left to do."""
         began = time.perf_counter()
-        proof = self.proof or self._new_proof(incumbent, 1)
-        if self.split is not None and self.value < incumbent.value:
-            incumbent.offer(self.value, self.split)
+        closer = self.closer or self._new_closer(search, 1)
         charged = knowledge.charged
         items = None
-        if charged is not None and (proof.charged is None or charged.target < proof.charged.target * (1 - 1e-3)):
-            forced = np.zeros(self.prepared.instance.nets if self.prepared else 0, dtype=bool)
+        if charged is not None and (closer.charged is None or charged.target < closer.charged.target * (1 - 1e-3)):
+            forced = np.zeros(self.view.instance.nets, dtype=bool)
             forced[knowledge.uniform.kept] = charged.forced
             items = ChargedItems(charged.target, charged.work, forced)
-        proof.learn(self.bound, items)
-        if incumbent.split is None:
-            self.infeasible = proof.start()
-            self._end_if_closed()
-        alive = not self.infeasible and proof.advance()
+        closer.learn(items)
+        closer.start()
+        alive = not self.incumbent.infeasible and closer.advance()
         seconds = time.perf_counter() - began
-        self._count(seconds)
+        self.ideals_s += seconds
         return seconds if alive else -1.0
 
-    def _alternate(self, incumbent: Incumbent, knowledge: Knowledge) -> None:
+    def _alternate(self, search: SlicingSearch, knowledge: Knowledge) -> None:
         """With one thread: searches and bounds in turn, with more and more time."""
         alive, seconds = not _dense(knowledge), PASS_S / 4
-        while not self.done and not self.infeasible and self._anneal(seconds / 2, alive):
+        while not self.done and self._anneal(seconds / 2, alive):
             if alive:
-                alive = self._search_ideals(incumbent, knowledge) >= 0
+                alive = self._search_ideals(search, knowledge) >= 0
             if not self.done and not self._bounds_ended:
                 began, before = time.perf_counter(), (knowledge.bound, knowledge.value)
                 run_hierarchy(knowledge, self._methods(knowledge), min(seconds, self.monitor.remaining_s))

@@ -6,18 +6,22 @@ so the dynamic program is fast. They take one depth-first order; here a handful 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import numpy as np
 
 from partita.kernels.throughput.arrays import Arrays, Ints
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.search_run import outcome_of
 from partita.problems.throughput.solvers.exact import contiguous_only
-from partita.problems.throughput.solvers.incumbent import Slicer
-from partita.problems.throughput.solvers.prepared import Split, prepare
-from partita.problems.throughput.solvers.protocol import Options, Outcome
-from partita.problems.throughput.solvers.remaining_capacity import fractional_bound
+from partita.problems.throughput.solvers.plain_view import plain_view
+from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
+from partita.problems.throughput.solvers.slicing_search import Slicer
+from partita.problems.throughput.solvers.view import Split
 from partita.problems.throughput.variants import refuse_variants
+from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
 __all__ = ["Dpl", "best_cut", "fixed_orders"]
@@ -38,30 +42,27 @@ class Dpl:
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Cut order after order; the bound is the division of work, and the seed plays no part."""
-        prepared = prepare(problem)
-        low = fractional_bound(prepared.arrays)
-        if low == float("inf"):
-            return Outcome(plan=None, infeasible=True)
-        slicer = Slicer(prepared, np.zeros(1, dtype=np.int64))
-        value, split = float("inf"), None
-        for order in fixed_orders(prepared.arrays):
-            if monitor.stopping or value <= low:
+        view = plain_view(problem)
+        low = lower_bounds(view)
+        best: Incumbent[Split] = Incumbent()
+        best.on_better = lambda value, _, by: monitor.report(objective=value, bound=best.bound)
+        best.prove(low.both, "division of work")
+        slicer = Slicer(view, low, best.stop)
+        for order in () if best.infeasible else fixed_orders(view.arrays):
+            if monitor.stopping or best.value <= low.both:
                 break
-            found = best_cut(slicer, order, low, value)
+            found = best_cut(slicer, order, best.value)
             if found is not None:
-                value, split = found
-                monitor.report(objective=value, bound=min(low, value))
-        plan = None if split is None else prepared.plan(split)
-        return Outcome(plan=plan, bound=min(low, value))
+                best.offer(*found, self.name)
+        return outcome_of(best, view.plan)
 
 
-def best_cut(slicer: Slicer, order: Ints, low: float, below: float = float("inf")) -> tuple[float, Split] | None:
+def best_cut(slicer: Slicer, order: Ints, below: float = math.inf) -> tuple[float, Split] | None:
     """The best cut of an order with a bottleneck under ``below``, exact up to rounding; None if there is none."""
-    # Searching up from a lower bound needs one above zero; without it, start at the largest load there can be.
-    found = slicer.best(order, low, below if low > 0 else min(below, 2 * slicer.most), _NARROW)
-    while found is not None and found[0] > low:
+    found = slicer.best(order, below, _NARROW)
+    while found is not None and found[0] > slicer.low.both:
         split = slicer.decide(order, found[0] * (1 - 1e-9))
-        value = float("inf") if split is None else float(slicer.prepared.loads(split).max())
+        value = math.inf if split is None else slicer.view.value(split).objective
         if split is None or value >= found[0]:
             break
         found = value, split

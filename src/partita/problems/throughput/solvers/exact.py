@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.solvers.combined import Combined, combined_refusal
-from partita.problems.throughput.solvers.driver import Driver, run_in_background
-from partita.problems.throughput.solvers.protocol import Options, Outcome
-from partita.problems.throughput.solvers.variants.driver import VariantDriver
-from partita.problems.throughput.variants import variants_of
+from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
 from partita.run.monitor import Monitor
 
 __all__ = ["Exact"]
@@ -32,17 +30,11 @@ class Exact:
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Search until proved, or until ``monitor.stopping``; the bound holds for the original problem."""
         if combined_refusal(problem) is not None:
-            other = contiguous_driver(problem, options)
-            return run_in_background(other, monitor, other.prove)
-        driver = Combined(problem, options, monitor)
-        outcome = run_in_background(driver, monitor, driver.prove)
-        monitor.report(note=driver.note)
+            return ContiguousRun(problem, options).search(monitor)
+        run = Combined(problem, options, monitor)
+        outcome = run.search(monitor)
+        monitor.report(note=run.note)
         return outcome
-
-
-def contiguous_driver(problem: ThroughputProblem, options: Options) -> Driver | VariantDriver:
-    """The search for a problem: the plain one, or the one that knows the variants."""
-    return VariantDriver(problem, options) if variants_of(problem) else Driver(problem, options)
 
 
 def contiguous_only(name: str, options: Options, problem: ThroughputProblem | None = None) -> str | None:

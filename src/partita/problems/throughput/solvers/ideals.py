@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.driver import run_in_background
-from partita.problems.throughput.solvers.exact import contiguous_driver, contiguous_only
-from partita.problems.throughput.solvers.protocol import Options
+from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
+from partita.problems.throughput.solvers.exact import contiguous_only
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
@@ -28,7 +28,6 @@ class IdealsBound:
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """The largest target refuted; infinite if the problem is proven infeasible."""
-        driver = contiguous_driver(problem, Options())
-        outcome = run_in_background(driver, monitor, driver.prove)
+        outcome = ContiguousRun(problem, Options()).search(monitor)
         value = float("inf") if outcome.infeasible else outcome.bound or 0.0
         return Bound(value, self.name, self.scope, monitor.elapsed_s)

@@ -1,13 +1,24 @@
-"""What a set of devices can still take: weights that every completable remainder must respect.
+"""What a set of devices can still take: weights that every completable remainder must respect; and bounds from them.
 
-For any y ≥ 0 over the kinds, a remainder that fits on r_k devices of kind k with loads at most T satisfies Σ_v min_k
+For any y ≥ 0 over the pools, a remainder that fits on r_k devices of pool k with loads at most T satisfies Σ_v min_k
 y_k·t_vk + Σ_e min_k y_k·c_ek ≤ T·Σ_k y_k·r_k, where v runs over the remaining items, e over the nets that cross into
-them (some remaining device pays each of those once) and k over the kinds with r_k > 0: multiply every device's load
-by its kind's y and add up. The best y is the dual of the fractional assignment; here it is chosen from ratios of
+them (some remaining device pays each of those once) and k over the pools with r_k > 0: multiply every device's load
+by its pool's y and add up. The best y is the dual of the fractional assignment; here it is chosen from ratios of
 times, once, by the whole graph, because any choice is valid.
 
 Memory enters the same way: with µ ≥ 0, Σ_v min_k (y_k·t_vk + µ_k·bytes_v) ≤ Σ_k r_k·(T·y_k + µ_k·M_k). This matters
 where memory forces items off the accelerators.
+
+For variants this holds for each line with work by itself:
+
+- *Overlapping communication*: t is work alone, and nets weigh nothing.
+- *Replicas*: r devices take one stage of at most r·limit; synchronisation only adds.
+- *Reloading*: a device with memory M and reload time ρ satisfies load + ρ·(memory − M) ≤ limit as well as load ≤ limit,
+  so t_v + ρ·bytes_v ≤ limit + ρ·M is one more rule; a stage of r replicas satisfies it r times over. Bytes held by
+  several items, and all but one microbatch, are left out: they only add.
+- *Hard limits*: bytes_v ≤ M likewise.
+- *Groups*: the devices that remain are those of groups that are not left. Where all cuts between the groups are known,
+  what the first group's devices do not take must lie beyond a cut, nets that touch it included.
 """
 
 from __future__ import annotations
@@ -17,37 +28,109 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Arrays, Floats, Longs
+from partita.kernels.throughput.arrays import Floats, Longs
+from partita.problems.throughput.solvers.view import Limits, Rule, View
 
-__all__ = ["Capacity", "capacity", "fractional_bound", "least_bytes"]
+__all__ = ["Capacity", "LowerBounds", "capacity", "lower_bounds"]
 
+#: Most rows of weights of one rule.
 MOST_ROWS = 24
+#: Candidate weights per further pool, by the number of pools.
+CANDIDATES = {1: 1, 2: 14, 3: 6, 4: 3}
+#: Candidate trades of bytes for time.
+TRADES = 12
+#: Sums of many items may round up: step back by more than they can have gained.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Weights by remaining-count code; see ``partita.kernels.throughput.search.Weights``.
+    """Weights by rule and remaining-count code; the kernels' ``Weights`` and ``LineWeights`` say what they are for.
 
-    ``scale[code]`` is Σ y_k·r_k and ``room[code]`` Σ µ_k·M_k·r_k: the budget at a target T is T·scale + room.
+    Attributes
+    ----------
+    item, net
+        (rows, n) and (rows, m) weights.
+    choice
+        (rules, codes) row.
+    scale, bonus
+        (rules, codes) Σ y_k·r_k, and what the devices take beside: the budget at a limit is limit·scale + bonus.
+    first_scale, first_bonus
+        The same of the devices in the group that is filled first.
+    limit
+        (rules,) place in ``Limits``, None where there is no scale.
+    memory
+        (codes,) memory of the devices together.
+    radix
+        (K,) of the codes, over all pools.
     """
 
     item: Floats
     net: Floats
-    total: Floats
     choice: Longs
     scale: Floats
-    room: Floats
+    bonus: Floats
+    first_scale: Floats
+    first_bonus: Floats
+    limit: tuple[int | None, ...]
     memory: Floats
     radix: Longs
 
+    def budget(self, limits: Limits, slack: float, *, first: bool = False) -> Floats:
+        """(rules, codes) budgets, of all devices or of the first group's."""
+        limit = np.array([0.0 if place is None else limits[place] for place in self.limit])
+        scale, bonus = (self.first_scale, self.first_bonus) if first else (self.scale, self.bonus)
+        exact = np.where(scale > 0, limit[:, None] * scale, 0.0) + bonus
+        return np.asarray(exact * (1 + slack) + ROUNDING * self.item.sum(axis=1)[self.choice])
 
-def _ratios(times: Floats, kinds: list[int], most: int) -> list[Floats]:
-    """Candidate y over ``kinds`` (first fixed at 1): combinations of weighted quantiles of ratios of times."""
-    base = times[kinds[0]]
+
+@dataclass(frozen=True)
+class LowerBounds:
+    """Of the objective, the largest forward load and the largest backward load; infinite if an item runs nowhere.
+
+    The last two are 0 unless they have limits of their own.
+    """
+
+    both: float
+    forward: float
+    backward: float
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Multipliers y and µ of some pools."""
+
+    time: Floats
+    trade: Floats
+
+    def weights(self, rule: Rule, members: list[int]) -> Floats:
+        """(n,) least weight of every item on these pools."""
+        products = _scaled(rule.item[members], self.time)
+        if rule.bytes is not None and self.trade.any():
+            products = products + self.trade[:, None] * rule.bytes
+        return np.asarray(products.min(axis=0, initial=np.inf), dtype=np.float64)
+
+    def bonus(self, rule: Rule, members: list[int]) -> Floats:
+        """What a device of each pool takes beside; pools without a limit have µ = 0."""
+        bonus = self.time * rule.bonus[members]
+        if rule.memory is not None and self.trade.any():
+            bonus = bonus + self.trade * np.where(self.trade > 0, rule.memory[members], 0.0)
+        return bonus
+
+
+def _scaled(values: Floats, y: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(np.isinf(values), np.inf, values * y[:, None]))
+
+
+def _choices(rule: Rule, members: list[int]) -> list[_Choice]:
+    """Multipliers worth trying: combinations of weighted quantiles of ratios of times (the first pool's is 1)."""
+    base = rule.item[members[0]]
     axes: list[list[float]] = [[1.0]]
-    for kind in kinds[1:]:
-        both = np.isfinite(base) & np.isfinite(times[kind]) & (base > 0) & (times[kind] > 0)
-        ratio = base[both] / times[kind][both]
+    most = CANDIDATES.get(len(members), 2)
+    for pool in members[1:]:
+        both = np.isfinite(base) & np.isfinite(rule.item[pool]) & (base > 0) & (rule.item[pool] > 0)
+        ratio = base[both] / rule.item[pool][both]
         if ratio.size == 0:
             axes.append([0.0, 1.0])
             continue
@@ -56,111 +139,109 @@ def _ratios(times: Floats, kinds: list[int], most: int) -> list[Floats]:
         place = np.searchsorted(np.cumsum(weight), np.linspace(0.0, 1.0, most) * weight.sum() * (1 - 1e-9))
         chosen = ratio[np.minimum(place, ratio.size - 1)]
         axes.append(sorted({float(ratio[0]), float(ratio[-1]), *(float(c) for c in chosen)}))
-    return [np.array(y) for y in itertools.product(*axes)]
+    none = np.zeros(len(members))
+    return [_Choice(np.array(y), none) for y in itertools.product(*axes)] + _trades(rule, members)
 
 
-#: Multipliers of time and of memory, one per kind of a subset of kinds.
-Multipliers = tuple[Floats, Floats]
-
-
-def _candidates(arrays: Arrays, kinds: list[int]) -> list[Multipliers]:
-    zero = np.zeros(len(kinds))
-    found = [(y, zero) for y in _ratios(arrays.work, kinds, {1: 1, 2: 14, 3: 6, 4: 3}.get(len(kinds), 2))]
-    limited = np.isfinite(arrays.memory[kinds])
+def _trades(rule: Rule, members: list[int]) -> list[_Choice]:
+    """Bytes on the pools with limited memory against time on the others."""
+    if rule.bytes is None or rule.memory is None:
+        return []
+    limited = np.isfinite(rule.memory[members])
     if not limited.any() or limited.all():
-        return found
-    # Trade bytes on the limited kinds for time on the others.
-    size = least_bytes(arrays)
-    times = np.where(limited[:, None], np.inf, arrays.work[kinds]).min(axis=0)
-    both = np.isfinite(times) & (times > 0) & (size > 0)
-    ratio = np.sort(times[both] / size[both])
-    for place in np.linspace(0, ratio.size - 1, 12).astype(int) if ratio.size else []:
-        found.append(((~limited).astype(np.float64), np.where(limited, ratio[place], 0.0)))
-    return found
+        return []
+    times = np.where(limited[:, None], np.inf, rule.item[members]).min(axis=0)
+    both = np.isfinite(times) & (times > 0) & (rule.bytes > 0)
+    ratio = np.sort(times[both] / rule.bytes[both])
+    places: list[int] = np.linspace(0, ratio.size - 1, TRADES).astype(int).tolist() if ratio.size else []
+    return [_Choice((~limited).astype(np.float64), np.where(limited, ratio[place], 0.0)) for place in places]
 
 
-def least_bytes(arrays: Arrays) -> Floats:
-    """Bytes every device needs at least for an item."""
-    return np.asarray(arrays.fixed + (1 if arrays.limits[1] else arrays.in_flight[1:].min()) * arrays.active)
+def lower_bounds(view: View) -> LowerBounds:
+    """Bounds from the division of work, and from the largest item on as many replicas as allowed."""
+    devices = view.arrays.devices.astype(np.float64)
+    pools = list(range(len(devices)))
+    best = [0.0, 0.0, 0.0]
+    for rule in view.rules():
+        if rule.limit is None:
+            continue
+        if not rule.bonus.any():
+            single = (rule.item / view.replicas[:, None]).min(axis=0)
+            best[rule.limit] = max(best[rule.limit], float(single.max(initial=0.0)))
+        if np.isinf(best[rule.limit]):
+            return LowerBounds(np.inf, np.inf, np.inf)
+        for choice in _choices(rule, pools):
+            scale = float((choice.time * devices).sum())
+            weight = float(choice.weights(rule, pools).sum()) * (1 - ROUNDING)
+            weight -= float(devices @ choice.bonus(rule, pools))
+            if scale > 0 and np.isfinite(weight):
+                best[rule.limit] = max(best[rule.limit], weight / scale)
+    both, forward, backward = best
+    safe = 1 - ROUNDING
+    return LowerBounds(max(both, forward + backward) * safe, forward * safe, backward * safe)
 
 
-def _least(values: Floats, y: Floats, extra: Floats | None = None, size: Floats | None = None) -> Floats:
-    with np.errstate(invalid="ignore"):
-        products = np.where(np.isinf(values), np.inf, values * y[:, None])
-    if extra is not None and size is not None:
-        products = products + extra[:, None] * size
-    return np.asarray(products.min(axis=0), dtype=np.float64)
-
-
-def _room(count: Floats, extra: Floats, memory: Floats) -> Floats:
-    """Σ r_k·µ_k·M_k for every row of counts; kinds without a limit have µ = 0."""
-    return np.asarray(count @ (extra * np.where(extra > 0, memory, 0.0)), dtype=np.float64)
-
-
-def fractional_bound(arrays: Arrays) -> float:
-    """Lower bound on the objective: work divided as if operators could be split; infinite if one can run nowhere."""
-    kinds = list(range(arrays.work.shape[0]))
-    single = arrays.work.min(axis=0)
-    if np.isinf(single).any():
-        return float("inf")
-    best = float(single.max(initial=0.0))
-    size = least_bytes(arrays)
-    for y, extra in _candidates(arrays, kinds):
-        scale = float((y * arrays.devices).sum())
-        room = float(_room(arrays.devices.astype(np.float64), extra, arrays.memory))
-        if scale > 0:
-            best = max(best, (float(_least(arrays.work, y, extra, size).sum()) * (1 - 1e-12) - room) / scale)
-    return best * (1 - 1e-12)
-
-
-def capacity(arrays: Arrays, top: float) -> Capacity:
-    """Weights for every remaining-count code, valid for targets up to ``top``."""
-    count = [int(c) for c in arrays.devices]
-    kinds = len(count)
-    radix = np.ones(kinds, dtype=np.int64)
-    for kind in range(1, kinds):
-        radix[kind] = radix[kind - 1] * (count[kind - 1] + 1)
+def capacity(view: View, top: float) -> Capacity:
+    """Rules for every remaining-count code, valid for limits up to ``top``."""
+    a, rules = view.arrays, view.rules()
+    count = [int(c) for c in a.devices]
+    pools = len(count)
+    radix = np.ones(pools, dtype=np.int64)
+    for pool in range(1, pools):
+        radix[pool] = radix[pool - 1] * (count[pool - 1] + 1)
     size = int(np.prod([c + 1 for c in count]))
-    left = np.stack([(np.arange(size) // radix[k]) % (count[k] + 1) for k in range(kinds)], axis=1)
-    chosen: list[tuple[list[int], Multipliers]] = []
-    choice = np.zeros(size, dtype=np.int64)
-    scale, room = np.zeros(size), np.zeros(size)
-    size_of = least_bytes(arrays)
-    support = (left > 0) @ (1 << np.arange(kinds))
-    masks = [mask for mask in range(1, 1 << kinds) if (support == mask).any()]
-    per_mask = max(1, MOST_ROWS // len(masks))
-    for mask in masks:
-        members = [k for k in range(kinds) if mask >> k & 1]
-        codes = np.flatnonzero(support == mask)
-        times = arrays.work
-        options = _candidates(arrays, members)
-        weights = []
-        for y, extra in options:
-            least = _least(times[members], y, extra, size_of)
-            weights.append(float(least[np.isfinite(least)].sum()))
-        here = left[codes][:, members].astype(np.float64)
-        scales = np.stack([here @ y for y, _ in options], axis=1)
-        rooms = np.stack([_room(here, extra, arrays.memory[members]) for _, extra in options], axis=1)
-        budgets = scales * top + rooms
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.where(budgets > 0, np.array(weights) / budgets, -1.0)
-        pick = value.argmax(axis=1)
-        used, frequency = np.unique(pick, return_counts=True)
-        if len(used) > per_mask:
-            keep = np.sort(used[np.argsort(-frequency, kind="stable")[:per_mask]])
-            pick = keep[value[:, keep].argmax(axis=1)]
-            used = np.unique(pick)
-        for option in used:
-            rows = codes[pick == option]
-            choice[rows] = len(chosen)
-            scale[rows] = scales[pick == option, option]
-            room[rows] = rooms[pick == option, option]
-            chosen.append((members, options[option]))
+    left = np.stack([(np.arange(size) // radix[k]) % (count[k] + 1) for k in range(pools)], axis=1)
+    support = (left > 0) @ (1 << np.arange(pools))
+    masks = [mask for mask in range(1, 1 << pools) if (support == mask).any()]
+    most = max(1, MOST_ROWS // len(masks))
+    items: list[Floats] = []
+    nets: list[Floats] = []
+    choice = np.zeros((len(rules), size), dtype=np.int64)
+    scale, bonus, first_scale, first_bonus = (np.zeros((len(rules), size)) for _ in range(4))
+    for number, rule in enumerate(rules):
+        if view.row_for_none:
+            # With no device left, whatever remains is too much.
+            choice[number, support == 0] = len(items)
+            items.append(np.ones(view.items))
+            nets.append(np.zeros(rule.net.shape[1]))
+        for mask in masks:
+            members = [k for k in range(pools) if mask >> k & 1]
+            codes = np.flatnonzero(support == mask)
+            options = _choices(rule, members)
+            least = [option.weights(rule, members) for option in options]
+            here = left[codes][:, members].astype(np.float64)
+            timed = 0.0 if rule.limit is None else 1.0
+            scales = np.stack([here @ (timed * option.time) for option in options], axis=1)
+            gains = np.stack([here @ option.bonus(rule, members) for option in options], axis=1)
+            budgets = scales * top + gains
+            total = np.array([row[np.isfinite(row)].sum() for row in least])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                pick = _few(np.where(budgets > 0, total / budgets, -1.0), most)
+            for option in np.unique(pick):
+                rows, (y, own) = codes[pick == option], (options[option].time, options[option].bonus(rule, members))
+                choice[number, rows] = len(items)
+                scale[number, rows] = scales[pick == option, option]
+                bonus[number, rows] = gains[pick == option, option]
+                early = here[pick == option] * view.early[members]
+                first_scale[number, rows] = early @ (timed * y)
+                first_bonus[number, rows] = early @ own
+                items.append(least[option])
+                nets.append(_scaled(rule.net[members], y).min(axis=0))
     # Large enough to exceed every budget, small enough to leave the sums their digits.
-    huge = 2.0 * float((top * scale + room).max()) + 1e-300
-    item = np.stack([_least(arrays.work[members], y, extra, size_of) for members, (y, extra) in chosen])
+    huge = 2.0 * float((top * scale + bonus).max(initial=0.0)) + 1e-300
+    item = np.stack(items)
     item[~np.isfinite(item)] = huge
-    net = np.stack([_least(arrays.net_cost[members], y) for members, (y, _) in chosen])
     with np.errstate(invalid="ignore"):
-        memory = np.where(left > 0, left * arrays.memory, 0.0).sum(axis=1)
-    return Capacity(item, net, np.append(item.sum(axis=1), 0.0), choice, scale, room, memory, radix)
+        memory = np.where(left > 0, left * a.memory, 0.0).sum(axis=1)
+    limits = tuple(rule.limit for rule in rules)
+    return Capacity(item, np.stack(nets), choice, scale, bonus, first_scale, first_bonus, limits, memory, radix)
+
+
+def _few(value: Floats, most: int) -> Longs:
+    """The best option (column) of every row, of at most so many different options: those that are best most often."""
+    pick = value.argmax(axis=1)
+    used, frequency = np.unique(pick, return_counts=True)
+    if len(used) > most:
+        keep = np.sort(used[np.argsort(-frequency, kind="stable")[:most]])
+        pick = keep[value[:, keep].argmax(axis=1)]
+    return np.asarray(pick)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.driver import run_in_background
-from partita.problems.throughput.solvers.exact import contiguous_driver, contiguous_only
-from partita.problems.throughput.solvers.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
+from partita.problems.throughput.solvers.exact import contiguous_only
 from partita.run.monitor import Monitor
 
 __all__ = ["Slicing"]
@@ -23,5 +23,4 @@ class Slicing:
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Run until orders stop giving better splits, or until ``monitor.stopping``."""
-        driver = contiguous_driver(problem, options)
-        return run_in_background(driver, monitor, driver.slice)
+        return ContiguousRun(problem, options).search(monitor, proof=False)

@@ -30,10 +30,10 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.mip.model import Floats, Model
-from partita.problems.throughput.bounds.programs.order_tables import Order, order_of
+from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
 from partita.problems.throughput.bounds.uniform import Uniform
 
-__all__ = ["Blocks", "Expression"]
+__all__ = ["BlockProgram", "Expression"]
 
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
@@ -44,7 +44,7 @@ Expression = tuple[list[tuple[int, float]], float]
 _SOME, _EVERY, _CUT = range(3)
 
 
-class Blocks:
+class BlockProgram:
     """A program whose variables say which block every item is in.
 
     Attributes
@@ -59,7 +59,9 @@ class Blocks:
         (blocks − 1, n) variables: item in that block or an earlier one.
     """
 
-    def __init__(self, uniform: Uniform, count: int, order: Order | None = None, *, whole_cuts: bool = False) -> None:
+    def __init__(
+        self, uniform: Uniform, count: int, order: OrderTables | None = None, *, whole_cuts: bool = False
+    ) -> None:
         """Variables and rows of the order.
 
         Parameters

@@ -20,10 +20,10 @@ import numpy as np
 
 from partita.mip.model import Floats
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.programs.block_rows import Blocks
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.programs.implied_by_target import Facts, add_distances, facts_at
 from partita.problems.throughput.bounds.programs.minmax_program import Program, granularity, race, remaining, round_up
-from partita.problems.throughput.bounds.programs.order_tables import Order, order_of
+from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember, cutoff_of, settled
 from partita.problems.throughput.bounds.protocol import suits_programs
 from partita.problems.throughput.bounds.uniform import Uniform
@@ -43,14 +43,14 @@ def split_program(
     cutoff: float,
     grain: float,
     *,
-    order: Order | None = None,
+    order: OrderTables | None = None,
     facts: Facts | None = None,
 ) -> Program:
     """Minimise the largest average load of superblocks with so many blocks each.
 
     With sizes of 1 this is the exact program. Otherwise a superblock costs at most what its blocks cost together.
     """
-    blocks = Blocks(uniform, len(sizes), order)
+    blocks = BlockProgram(uniform, len(sizes), order)
     program = Program.over(blocks, low, cutoff, grain)
     whole = max(sizes) == 1
     if facts is not None:
@@ -113,7 +113,8 @@ class MergedBound(ProgramMember):
                 target = top if top - target < NEAR * top else target
                 facts = facts_at(uniform, target, lambda: knowledge.stop() or remaining(began, deadline_s) <= 0)
                 if facts is None:
-                    knowledge.raise_bound(round_up(target, grain), self.name)
+                    knowledge.refute(target, self.name)
+                    knowledge.prove(round_up(target, grain), self.name)
                     refuted = target < top
                     continue
                 program = split_program(uniform, sizes, knowledge.bound, target, grain, order=order, facts=facts)
@@ -122,7 +123,7 @@ class MergedBound(ProgramMember):
                     program,
                     knowledge,
                     time_s=share * remaining(began, deadline_s),
-                    on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
+                    on_bound=lambda bound: knowledge.prove(bound, self.name),
                 )
                 refuted = proven >= target and target < top
 
@@ -149,25 +150,27 @@ class ExactBound(ProgramMember):
         uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
         if not math.isfinite(knowledge.value):
             # One block of everything: a split as good as any to begin with.
-            knowledge.offer(np.zeros(uniform.items, dtype=np.int32), uniform.load(np.ones(uniform.items, dtype=bool)))
+            everything = np.ones(uniform.items, dtype=bool)
+            knowledge.offer(np.zeros(uniform.items, dtype=np.int32), uniform.load(everything), self.name)
         if knowledge.done:
             return
         cutoff = cutoff_of(knowledge, grain)
         facts = facts_at(uniform, cutoff, lambda: knowledge.stop() or remaining(began, deadline_s) <= 0)
         if facts is None:
-            knowledge.raise_bound(round_up(cutoff, grain), self.name)
+            knowledge.refute(cutoff, self.name)
+            knowledge.prove(round_up(cutoff, grain), self.name)
             return
         program = split_program(uniform, [1] * uniform.devices, knowledge.bound, cutoff, grain, facts=facts)
 
         def offer(values: Floats) -> None:
             label = program.blocks.label(values)
-            knowledge.offer(label, max(uniform.load(label == b) for b in range(uniform.devices)))
+            knowledge.offer(label, max(uniform.load(label == b) for b in range(uniform.devices)), self.name)
 
         # No better split: the best one known before is optimal, up to the step below it.
         race(
             program,
             knowledge,
             time_s=remaining(began, deadline_s),
-            on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
+            on_bound=lambda bound: knowledge.prove(bound, self.name),
             on_point=offer,
         )

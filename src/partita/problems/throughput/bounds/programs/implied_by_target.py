@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.problems.throughput.bounds.forced_transfers import Charges
-from partita.problems.throughput.bounds.programs.block_rows import Blocks
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.uniform import Floats, Ints, Uniform
 
 __all__ = ["Facts", "add_distances", "facts_at"]
@@ -61,7 +61,7 @@ def facts_at(uniform: Uniform, target: float, stop: Callable[[], bool]) -> Facts
     return Facts(target, state.charge, state.parts.first, state.parts.last, apart, state.parts.forced.astype(bool))
 
 
-def add_distances(blocks: Blocks, facts: Facts) -> int:
+def add_distances(blocks: BlockProgram, facts: Facts) -> int:
     """Rows for items that are several blocks apart; the number of pairs.
 
     What lies between u and v, both included, needs at least ceil(charge / target) blocks, so v is at least one less

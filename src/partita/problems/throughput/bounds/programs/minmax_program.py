@@ -23,7 +23,7 @@ from partita.errors import SolverCrashError
 from partita.mip.model import Callbacks, Floats, ProgramStatus
 from partita.mip.solve import available, solve_program
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.programs.block_rows import Blocks, Expression
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression
 from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["Program", "below", "granularity", "pool_bound", "processors", "race", "remaining", "round_up", "run"]
@@ -91,14 +91,14 @@ class Program:
         ``granularity`` of the loads, 0 for none.
     """
 
-    blocks: Blocks
+    blocks: BlockProgram
     largest: int
     cutoff: float
     scale: float
     grain: float
 
     @classmethod
-    def over(cls, blocks: Blocks, low: float, cutoff: float, grain: float) -> Program:
+    def over(cls, blocks: BlockProgram, low: float, cutoff: float, grain: float) -> Program:
         """A program to minimise the largest load, between a proven bound and a cutoff; no loads yet."""
         scale = UNIT / cutoff if cutoff > 0 else 1.0
         largest = blocks.model.add_continuous(min(low * (1 - 1e-9), cutoff) * scale, cutoff * scale, 1.0)

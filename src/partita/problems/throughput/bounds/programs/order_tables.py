@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from partita.problems.throughput.bounds.uniform import Floats, Uniform
 
-__all__ = ["MOST_ITEMS", "Order", "order_of"]
+__all__ = ["MOST_ITEMS", "OrderTables", "order_of"]
 
 Bools = npt.NDArray[np.bool_]
 
@@ -18,7 +18,7 @@ MOST_ITEMS = 4000
 
 
 @dataclass(frozen=True)
-class Order:
+class OrderTables:
     """The order's closure.
 
     Attributes
@@ -45,7 +45,7 @@ class Order:
         return np.where(apart, weights[:, None] + weights[None, :], between)
 
 
-def order_of(uniform: Uniform) -> Order:
+def order_of(uniform: Uniform) -> OrderTables:
     """The tables of a problem; items are numbered along the order."""
     n = uniform.items
     reach = np.eye(n, dtype=bool)
@@ -61,4 +61,4 @@ def order_of(uniform: Uniform) -> Order:
         pins = uniform.pins(net)
         maker.append(int(pins[0]) if reach[pins[0], pins].all() else -1)
         ender.append(int(pins[-1]) if reach[pins, pins[-1]].all() else -1)
-    return Order(reach, edges[::-1], maker, ender)
+    return OrderTables(reach, edges[::-1], maker, ender)

@@ -29,7 +29,7 @@ class ProgramMember(HierarchyMember):
 def settled(knowledge: Knowledge, name: str) -> bool:
     """Raise the bound to the simple one; whether that leaves nothing for a program to do."""
     uniform = knowledge.uniform
-    knowledge.raise_bound(round_up(simple_bound(uniform), granularity(uniform)), name)
+    knowledge.prove(round_up(simple_bound(uniform), granularity(uniform)), name)
     return (
         not available("highs")
         or pool_bound(uniform) <= 0

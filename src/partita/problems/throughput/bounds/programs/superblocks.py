@@ -14,7 +14,7 @@ import numpy as np
 
 from partita.mip.model import Floats
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.programs.block_rows import Blocks
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.programs.minmax_program import Program, granularity, remaining, run
 from partita.problems.throughput.bounds.programs.order_tables import order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember, cutoff_of, settled
@@ -39,7 +39,7 @@ class BottleneckBound(ProgramMember):
         if settled(knowledge, self.name):
             return
         uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
-        blocks = Blocks(uniform, 3)
+        blocks = BlockProgram(uniform, 3)
         program = Program.over(blocks, knowledge.bound, cutoff_of(knowledge, grain), grain)
         program.limit(blocks.load(1, program.scale))
         _fill(program, 1, knowledge)
@@ -47,9 +47,9 @@ class BottleneckBound(ProgramMember):
             program,
             knowledge,
             time_s=remaining(began, deadline_s),
-            on_bound=lambda bound: knowledge.raise_bound(bound, self.name),
+            on_bound=lambda bound: knowledge.prove(bound, self.name),
         )
-        knowledge.raise_bound(proven, self.name)
+        knowledge.prove(proven, self.name)
 
 
 def _fill(program: Program, block: int, knowledge: Knowledge) -> None:
@@ -84,7 +84,7 @@ class GuessBound(ProgramMember):
         for number, j in enumerate(guesses):
             if knowledge.done or least <= low:
                 return
-            blocks = Blocks(uniform, 3, order)
+            blocks = BlockProgram(uniform, 3, order)
             program = Program.over(blocks, low, cutoff, grain)
             if knowledge.charged is not None and knowledge.charged.target >= cutoff:
                 place = np.sign(np.arange(k) - j) + 1
@@ -101,7 +101,7 @@ class GuessBound(ProgramMember):
             share_s = remaining(began, deadline_s) / min(2, len(guesses) - number)
             proven = run(program, knowledge, time_s=share_s, enough=partial(operator.le, least))
             least = min(least, max(proven, low))
-        knowledge.raise_bound(least, self.name)
+        knowledge.prove(least, self.name)
 
 
 class NodeProgramBound(ProgramMember):
@@ -126,7 +126,7 @@ class NodeProgramBound(ProgramMember):
         np.add.at(most, uniform.net_pins, np.repeat(uniform.cost, np.diff(uniform.net_ptr)))
         whole = uniform.load(np.ones(uniform.items, dtype=bool))
         most = np.minimum(most, whole)
-        blocks = Blocks(uniform, 3, order)
+        blocks = BlockProgram(uniform, 3, order)
         program = Program.over(blocks, 0.0, cutoff_of(knowledge, grain), grain)
         program.limit(blocks.load(1, program.scale))
         lower, upper = list(blocks.model.lower), list(blocks.model.upper)
@@ -159,9 +159,9 @@ class NodeProgramBound(ProgramMember):
                 knowledge,
                 time_s=remaining(began, deadline_s),
                 enough=weak,
-                on_bound=lambda bound: knowledge.raise_bound(min(bound, known), self.name),  # noqa: B023 - as above
+                on_bound=lambda bound: knowledge.prove(min(bound, known), self.name),  # noqa: B023 - as above
                 on_point=learn,
             )
-            knowledge.raise_bound(min(proven, known), self.name)
+            knowledge.prove(min(proven, known), self.name)
             # Proven, or known to be too weak: not again.
             most[v] = min(most[v], knowledge.bound)

@@ -1,4 +1,4 @@
-"""Runs the bounds of the hierarchy one after the other; they share what they know."""
+"""The bounds of problems with identical devices, which tell each other what they find, and their runs in turn."""
 
 from __future__ import annotations
 
@@ -6,18 +6,35 @@ import time
 from collections.abc import Sequence
 
 from partita.errors import SolverCrashError
+from partita.problems.throughput.bounds.covering import CoveringBound
+from partita.problems.throughput.bounds.forced_transfers import ChargeBound
 from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.node import NodeBound
+from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound
+from partita.problems.throughput.bounds.programs.superblocks import NodeProgramBound
 from partita.problems.throughput.bounds.protocol import HierarchyBound
+from partita.problems.throughput.bounds.simple import SimpleBound
 
-__all__ = ["run_hierarchy"]
+__all__ = ["HIERARCHY", "run_hierarchy"]
+
+#: Cheapest first.
+HIERARCHY: tuple[HierarchyBound, ...] = (
+    SimpleBound(),
+    NodeBound(),
+    ChargeBound(),
+    NodeProgramBound(),
+    CoveringBound(),
+    MergedBound(),
+    ExactBound(),
+)
 
 
 def run_hierarchy(knowledge: Knowledge, methods: Sequence[HierarchyBound], time_limit_s: float | None = None) -> None:
     """Let each method improve the knowledge in turn, until the gap closes, the time ends or ``knowledge.stop`` says so.
 
     What the earlier methods leave of the time is shared by the later ones as their ``share`` says. For each method that
-    ran, ``knowledge.proven`` gets its name, the bound that was proven when it ended (by whom says ``knowledge.method``)
-    and its seconds.
+    ran, ``knowledge.proven`` gets its name, the bound that was proven when it ended (by whom says the incumbent's
+    ``proven_by``) and its seconds.
 
     Parameters
     ----------
@@ -30,7 +47,7 @@ def run_hierarchy(knowledge: Knowledge, methods: Sequence[HierarchyBound], time_
     """
     began = time.perf_counter()
     if not knowledge.uniform.runs:
-        knowledge.raise_bound(float("inf"), methods[0].name)
+        knowledge.prove(float("inf"), methods[0].name)
         return
     shares = [method.share(knowledge.uniform) for method in methods]
     for place, method in enumerate(methods):

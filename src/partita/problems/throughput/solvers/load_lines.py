@@ -13,10 +13,11 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.solvers.view import Limits
 
-__all__ = ["BACKWARD", "BOTH", "FORWARD", "Shape", "shape_of"]
+__all__ = ["BACKWARD", "BOTH", "FORWARD", "LoadLines", "load_lines"]
 
-#: Which limit a line has: T, a or b.
+#: Which limit a line has: T, a or b, as places in ``Limits``.
 BOTH, FORWARD, BACKWARD = 0, 1, 2
 
 #: Terms of a load: coefficients of work, transfers in, transfers out.
@@ -28,13 +29,13 @@ _TERMS = {
 
 
 @dataclass(frozen=True)
-class Shape:
+class LoadLines:
     """The lines of a problem.
 
     Attributes
     ----------
     limit
-        (L,) BOTH, FORWARD or BACKWARD of each line; line 0 holds all work of the item.
+        (L,) BOTH, FORWARD or BACKWARD of each line, places in ``Limits``; line 0 holds all work of the item.
     coefficients
         (L, 6) of forward work, in, out, then backward work, in, out.
     with_reload, with_sync
@@ -51,10 +52,9 @@ class Shape:
         """Whether forward and backward have their own limits."""
         return len(set(self.limit)) > 1
 
-    def limits(self, both: float, forward: float = np.inf, backward: float = np.inf) -> Floats:
+    def limits(self, limits: Limits) -> Floats:
         """Limit of each line, and of synchronisation."""
-        values = (both, forward, backward)
-        return np.array([*(values[place] for place in self.limit), backward if self.gpipe else both])
+        return np.array([*(limits[place] for place in self.limit), limits.backward if self.gpipe else limits.both])
 
     def combine(self, forward: Floats, backward: Floats) -> Floats:
         """Lines (last axis) of values (work, in, out on the last axis) of both phases."""
@@ -77,7 +77,7 @@ class Shape:
         return np.stack([first + second, first, second], axis=1)
 
 
-def shape_of(problem: ThroughputProblem) -> Shape:
+def load_lines(problem: ThroughputProblem) -> LoadLines:
     """The lines of a problem's loads."""
     limit: list[int] = []
     coefficients: list[list[float]] = []
@@ -88,7 +88,7 @@ def shape_of(problem: ThroughputProblem) -> Shape:
             coefficients.append([*(nothing if phase == BACKWARD else term), *(nothing if phase == FORWARD else term)])
             limit.append(phase)
     late = np.array([float(phase != FORWARD) for phase in limit])
-    return Shape(
+    return LoadLines(
         limit=tuple(limit),
         coefficients=np.array(coefficients),
         with_reload=late,

@@ -1,0 +1,108 @@
+"""What would be enough where a problem has no plan: the smallest count, or size of memory, for which one is found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from partita.run.monitor import Monitor
+from partita.units import format_bytes
+
+__all__ = ["smallest_count", "smallest_memory"]
+
+#: No probe gets less time than this.
+_LEAST_S = 0.05
+
+
+def smallest_count(
+    fits: Callable[[int, float], bool | None], present: int, most: int, noun: str, clock: Monitor
+) -> str:
+    """The smallest count with a plan, as a sentence: double it until there is one, then bisect.
+
+    Parameters
+    ----------
+    fits
+        Whether a count has a plan, None if unknown; it may take as many seconds as it is told.
+    present, most
+        A count that is not enough, and the largest to try.
+    noun
+        What is counted.
+    clock
+        Time for all of it; the last third is not begun for bisection.
+
+    Returns
+    -------
+    str
+        Empty if no count was found that is enough.
+    """
+    exact = True
+
+    def enough(count: int) -> bool:
+        nonlocal exact
+        answer = fits(count, max(_LEAST_S, min(3.0, clock.remaining_s / 3)))
+        exact = exact and answer is not None
+        return bool(answer)
+
+    low, high = present, present + 1
+    if high > most or clock.remaining_s <= 0:
+        return ""
+    while not enough(high):
+        if high >= most or clock.remaining_s <= 0:
+            return ""
+        low, high = high, min(most, 2 * high)
+    while high - low > 1 and clock.remaining_s > (clock.time_limit_s or 0.0) / 3:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    word = "the smallest count that fits is" if exact and high - low == 1 else "enough would be"
+    return f"{word} {high} {noun}"
+
+
+def smallest_memory(
+    used: Callable[[float, float], float | bool | None],
+    present: float,
+    clock: Monitor,
+    *,
+    enough: float = math.inf,
+    precision: float,
+    probe_s: float = math.inf,
+) -> str:
+    """The smallest memory of a device with a plan, as a sentence: first without limit, then by bisection.
+
+    Parameters
+    ----------
+    used
+        For a limit, the memory that the fullest device of a plan needs; False if it is proven that there is none, None
+        if unknown. It may take as many seconds as it is told.
+    present
+        A limit that is not enough.
+    clock
+        Time for all of it.
+    enough
+        A limit that is known to be enough.
+    precision
+        Stop when the bracket is this tight, relative.
+    probe_s
+        Most time for one limit, after the first look without any.
+
+    Returns
+    -------
+    str
+        Empty if no size was found that is enough.
+    """
+    low, high, exact = present, enough, True
+    size = math.inf
+    while clock.remaining_s > 0 and (math.isinf(high) or high - low > max(0.5, precision * high)):
+        most = clock.remaining_s / 2
+        answer = used(size, max(_LEAST_S, most if math.isinf(size) else min(probe_s, most)))
+        if answer is not None and answer is not False:
+            high = min(high, size, float(answer))
+        elif math.isfinite(size):
+            exact = exact and answer is False
+            low = size
+        elif answer is False or math.isinf(high):
+            return ""
+        size = (low + high) / 2
+    if math.isinf(high):
+        return ""
+    word = "the smallest memory per device that fits is about" if exact else "enough memory per device would be"
+    return f"{word} {format_bytes(high)} ({math.ceil(high)} bytes)"

@@ -1,0 +1,55 @@
+"""The solvers and the bounds there are: the visible lists of the throughput problem."""
+
+from __future__ import annotations
+
+from partita.problems.throughput.bounds.capacity import CapacityBound
+from partita.problems.throughput.bounds.hierarchy import HIERARCHY
+from partita.problems.throughput.bounds.node import FreeNodeBound
+from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
+from partita.problems.throughput.bounds.protocol import BoundMethod
+from partita.problems.throughput.bounds.streaming import STREAMING
+from partita.problems.throughput.free.annealing import Annealing
+from partita.problems.throughput.free.covering import FreeCoveringBound
+from partita.problems.throughput.free.mip import Cpsat, Highs, Scip
+from partita.problems.throughput.free.solver import Free
+from partita.problems.throughput.orders.annealing import PartitionAnnealing
+from partita.problems.throughput.orders.evolution import Arrangement, Evolution
+from partita.problems.throughput.orders.sampling import RandomOrders
+from partita.problems.throughput.protocol import Solver
+from partita.problems.throughput.solvers.dpl import Dpl
+from partita.problems.throughput.solvers.exact import Exact
+from partita.problems.throughput.solvers.ideals import IdealsBound
+from partita.problems.throughput.solvers.slicing import Slicing
+
+__all__ = ["BOUNDS", "DEFAULT_FOR", "HIERARCHY", "SOLVERS", "STREAMING"]
+
+#: The default first.
+SOLVERS: tuple[Solver, ...] = (
+    Exact(),
+    Slicing(),
+    Dpl(),
+    PartitionAnnealing(),
+    RandomOrders(),
+    Evolution(),
+    Arrangement(),
+    Free(Slicing()),
+    Annealing(),
+    Highs(),
+    Cpsat(),
+    Scip(),
+)
+
+#: The solver that is used for a contiguity when none is named.
+DEFAULT_FOR: dict[str, str] = {"acyclic": "exact", "free": "free"}
+
+#: Cheapest first. Those that others of the hierarchy prove more than in less time are there to be asked for.
+BOUNDS: tuple[BoundMethod, ...] = (
+    CapacityBound(),
+    *HIERARCHY,
+    BottleneckBound(),
+    GuessBound(),
+    STREAMING,
+    FreeNodeBound(),
+    FreeCoveringBound(),
+    IdealsBound(),
+)

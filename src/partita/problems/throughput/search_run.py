@@ -1,0 +1,46 @@
+"""A search in a worker thread, watched by the thread that was asked, and its answer as an outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from partita.problems.throughput.plan import Plan
+from partita.problems.throughput.protocol import Outcome
+from partita.run.background import run_in_background
+from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
+
+__all__ = ["outcome_of", "run_search"]
+
+AnswerT = TypeVar("AnswerT")
+
+
+def run_search(
+    incumbent: Incumbent[AnswerT], monitor: Monitor, work: Callable[[], None], plan: Callable[[AnswerT], Plan]
+) -> Outcome:
+    """Run ``work``, which works on ``incumbent``, until it ends or is told to stop; see ``run_in_background``.
+
+    Parameters
+    ----------
+    incumbent, monitor, work
+        As there.
+    plan
+        The plan of an answer.
+    """
+    from partita.kernels.compiled import is_compiled
+    from partita.kernels.throughput.search import search
+
+    if not is_compiled(search):
+        monitor.report(note="compiling the search kernels, once on this machine: half a minute or so")
+    run_in_background(incumbent, monitor, work)
+    return outcome_of(incumbent, plan)
+
+
+def outcome_of(incumbent: Incumbent[AnswerT], plan: Callable[[AnswerT], Plan]) -> Outcome:
+    """The answer and the bound of one moment."""
+    _, answer, bound = incumbent.snapshot()
+    infeasible = incumbent.infeasible
+    return Outcome(
+        plan=None if answer is None else plan(answer), bound=None if infeasible else bound, infeasible=infeasible
+    )

@@ -1,0 +1,238 @@
+"""One target objective, decided: all boxes of GPipe's objective, all orders of the groups, both directions at once.
+
+*Directions.* Which direction of the graph is easy is not known beforehand (factors of a thousand either way on
+published graphs), so every box is a race. Effort is counted in nodes and grows in legs with barriers, so that a seed
+repeats unless the clock stops it.
+
+*Boxes.* A split with forward maximum A in [l, h] and A + B ≤ T has B ≤ T − l. If no split has A ≤ h and B ≤ T − l, the
+interval holds none. If one is found with A + B ≤ T, the target is met. Otherwise the interval is cut in two, near the
+middle, where the split found lies in neither part's box. Every cut rules a pair of values out, so this ends. Other
+objectives have one box.
+
+*Orders.* With two groups the pipeline starts with either; both are searched unless the groups are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from partita.errors import DisagreementError
+from partita.kernels.throughput.arrays import Longs
+from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED, STOPPED
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.solvers.decision import ChargedItems, Decision, Searcher
+from partita.problems.throughput.solvers.ideals_decision import FULL, IdealsDecision
+from partita.problems.throughput.solvers.plain_view import PlainView
+from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
+from partita.problems.throughput.solvers.variant_decision import VariantDecision, VariantSearcher
+from partita.problems.throughput.solvers.variant_view import VariantView
+from partita.problems.throughput.solvers.view import Found, Limits, View
+from partita.units import TOLERANCE
+
+__all__ = ["AnySearcher", "Target", "searcher_of"]
+
+AnySearcher = Searcher | VariantSearcher
+
+#: Most bytes for the states of one decision.
+MAX_BYTES = 8e8
+#: A race promises an answer while it expects to need at most this many times the nodes it has used.
+PATIENCE = 8
+#: Nodes of the longest leg.
+LONGEST = 1 << 26
+#: A split this little above the target, relative, meets it: boxes are cut by more than rounding.
+MET = 5e-10
+
+
+def searcher_of(view: View, top: float, charged: ChargedItems | None = None) -> AnySearcher:
+    """The search of a view for targets up to ``top``; ``charged`` as in ``Searcher``, for plain ones only."""
+    if isinstance(view, PlainView):
+        return Searcher(view, top, max_bytes=MAX_BYTES, charged=charged)
+    assert isinstance(view, VariantView)
+    return VariantSearcher(view, top, MAX_BYTES)
+
+
+def _decision_of(searcher: AnySearcher, limits: Limits) -> IdealsDecision:
+    if isinstance(searcher, Searcher):
+        return Decision(searcher, limits.both)
+    return VariantDecision(searcher, limits)
+
+
+@dataclass
+class _Box:
+    """Forward maxima from ``low`` to ``high`` in one order of the groups; decisions that are full have left."""
+
+    order: int
+    low: float
+    high: float
+    leg: int
+    decisions: list[IdealsDecision] | None = None
+
+
+class Target:
+    """Is there a split of objective at most ``value``?
+
+    Parameters
+    ----------
+    searchers
+        For each order of the groups, one searcher for each direction.
+    value
+        The objective.
+    low
+        Lower bounds.
+    pool
+        Threads for the directions; None for one after the other.
+    stop
+        Shared flag; non-zero ends all work soon.
+
+    Attributes
+    ----------
+    found, near
+        A split that meets the target, and one met on the way whose objective is larger; None for none.
+    nodes
+        Of all directions.
+    """
+
+    def __init__(
+        self,
+        searchers: Sequence[Sequence[AnySearcher]],
+        value: float,
+        low: LowerBounds,
+        pool: ThreadPoolExecutor | None,
+        stop: Longs,
+    ) -> None:
+        self.searchers, self.value, self.pool, self.stop = searchers, value, pool, stop
+        view = searchers[0][0].view
+        self.gpipe, self.effort = view.gpipe, view.effort
+        # Without limits of its own, a forward maximum may be anything.
+        first, last = (low.forward, value - low.backward) if self.gpipe else (0.0, value)
+        orders = range(len(searchers)) if last >= first else ()
+        self.boxes = [_Box(order, first, last, self.effort.leg) for order in orders]
+        self.nodes = 0
+        self.found: Found | None = None
+        self.near: Found | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether all directions have run out of memory."""
+        return bool(self.boxes) and self.boxes[-1].decisions == []
+
+    def promising(self) -> bool:
+        """Whether some direction will answer soon if its levels go on as they are."""
+        racing = self.boxes[-1].decisions or () if self.boxes else ()
+        return any(d.expected <= PATIENCE * max(d.nodes, self.effort.first) for d in racing)
+
+    def run(self, effort: int) -> int:
+        """Up to about ``effort`` more nodes per direction; a status of the kernels or FULL."""
+        while self.boxes:
+            box = self.boxes[-1]
+            if box.decisions is None:
+                limits = self._limits(box)
+                box.decisions = [_decision_of(searcher, limits) for searcher in self.searchers[box.order]]
+            if self.stop[0] != 0:
+                return STOPPED
+            if effort <= 0:
+                return LIMIT
+            leg = min(box.leg, effort)
+            status, winner = self._leg(box.decisions, leg)
+            effort -= leg
+            box.leg = min(2 * box.leg, LONGEST)
+            if status in (STOPPED, FULL):
+                return status
+            if status == REFUTED:
+                self.boxes.pop()
+            elif winner is not None and self._take(box, winner):
+                return FOUND
+        return REFUTED
+
+    def _limits(self, box: _Box) -> Limits:
+        return Limits(self.value, box.high, self.value - box.low)
+
+    def _leg(self, decisions: list[IdealsDecision], leg: int) -> tuple[int, IdealsDecision | None]:
+        """One leg of each direction: status, and who found a split.
+
+        A refutation ends the others, because nothing else can change the answer.
+
+        Raises
+        ------
+        DisagreementError
+            If one direction refutes what another one finds.
+        """
+        if not decisions:
+            return FULL, None
+        halt = np.zeros(1, dtype=np.int64)
+        before = sum(decision.nodes for decision in decisions)
+
+        def advance(decision: IdealsDecision) -> int:
+            status = decision.run(decision.nodes + leg, self.stop, halt)
+            if status == REFUTED:
+                halt[0] = 1
+            return status
+
+        if self.pool is None or len(decisions) == 1:
+            results: list[int] = []
+            for decision in decisions:
+                results.append(advance(decision))
+                if results[-1] in (REFUTED, FOUND):
+                    break
+        else:
+            results = list(self.pool.map(advance, decisions))
+        self.nodes += sum(decision.nodes for decision in decisions) - before
+        if REFUTED in results:
+            if FOUND in results:
+                raise DisagreementError(
+                    f"the search from one end of the graph finds a split within {self.value!r}, from the other end none"
+                )
+            return REFUTED, None
+        if self.stop[0] != 0:
+            return STOPPED, None
+        if FOUND in results:
+            return FOUND, decisions[results.index(FOUND)]
+        # A direction that ran out of memory leaves the race; the others go on.
+        decisions[:] = [d for d, status in zip(decisions, results, strict=True) if status != FULL]
+        return (LIMIT if decisions else FULL), None
+
+    def _take(self, box: _Box, winner: IdealsDecision) -> bool:
+        """Use a found split: it meets the target, or cuts the interval of its box."""
+        found = Found(winner.view, winner.split())
+        objective, forward, backward = judged(found, self._limits(box))
+        if not self.gpipe or objective <= self.value * (1 + MET):
+            self.found = found
+            return True
+        if self.near is None or objective < self.near.view.value(self.near.split).objective:
+            self.near = found
+        self.boxes.pop()
+        # Cut where the split's forward maximum is too large for the left part, its backward one for the right part.
+        least, most = self.value - backward, forward
+        margin = (most - least) / 4
+        middle = min(max((box.low + box.high) / 2, least + margin), most - margin)
+        leg = self.effort.leg
+        self.boxes += [_Box(box.order, middle, box.high, leg), _Box(box.order, box.low, middle, leg)]
+        return False
+
+
+def judged(found: Found, limits: Limits) -> tuple[float, float, float]:
+    """The value of a split, if it is what the search promised.
+
+    Raises
+    ------
+    DisagreementError
+        If its plan is not feasible, or exceeds the limits.
+    """
+    view, split = found
+    value = view.value(split)
+    evaluation = evaluate(view.problem, view.plan(split))
+    if not evaluation.feasible:
+        raise DisagreementError(f"a split found by search fails: {evaluation.violations[0]}")
+    # Where memory depends on the order of operators, the search may promise an order that is not found afterwards.
+    if not view.ordered:
+        # The objective of GPipe has no limit in a box.
+        reached = (value.forward, value.backward) if view.gpipe else (max(value.objective, evaluation.objective),)
+        allowed = (limits.forward, limits.backward) if view.gpipe else (limits.both,)
+        for one, most in zip(reached, allowed, strict=True):
+            if one > most + TOLERANCE * abs(most):
+                raise DisagreementError(f"a split found by search takes {one!r}, its target is {most!r}")
+    return value

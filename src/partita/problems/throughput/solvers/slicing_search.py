@@ -1,0 +1,238 @@
+"""Good acyclic splits fast: slice topological orders, then orders that respect the stages found.
+
+A re-linearised order sorts by stage first, so the split it came from stays representable and slicing it again never
+gives worse; fusing the keys of neighbouring stages lets their boundary move. Under GPipe's objective a target T is
+tried as a few boxes a + b = T: at the shares of forward load of the best split so far, of all work, and nearby.
+
+Source of slicing: pipelined inference (ICML 2024), §4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
+from partita.problems.throughput.solvers.view import Found, Limits, Placed, Split, Table, View
+from partita.run.incumbent import Incumbent
+
+__all__ = ["Slicer", "SlicingSearch"]
+
+#: Decisions that an order may take.
+DECISIONS = 20
+#: Shares of T that the forward phase gets, as factors on the share expected.
+SHARES = (1.0, 0.97, 1.03, 0.9, 1.1)
+
+
+class Slicer:
+    """Slices orders of one view.
+
+    Parameters
+    ----------
+    view
+        What is split.
+    low
+        Lower bounds; no target is below them.
+    stop
+        Shared flag; non-zero ends all work soon.
+
+    Attributes
+    ----------
+    share
+        Part of the objective that the forward phase is expected to take, for GPipe's.
+    """
+
+    def __init__(self, view: View, low: LowerBounds, stop: Longs) -> None:
+        self.view, self.low, self.stop = view, low, stop
+        self.share = low.forward / max(low.forward + low.backward, 1e-300)
+        shape = (view.items + 1, view.code_count)
+        fewest, back_from = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
+        self.table = Table(fewest, back_from, np.zeros(shape, dtype=np.int8), np.ones(shape, dtype=np.int32))
+
+    def decide(self, order: Ints, target: float) -> Split | None:
+        """Stages of objective at most ``target`` along the order, None if none are found (or the run stops)."""
+        split = self._slice(order, Limits(target))
+        if split is None or not self.view.gpipe:
+            return split
+        # What is best for the sum of both loads is often best here; if not, it shows which share to try.
+        objective, first, _ = self.view.value(split)
+        if objective <= target:
+            return split
+        for share in (first / objective, *(self.share * factor for factor in SHARES)):
+            forward = min(max(target * share, self.low.forward), target - self.low.backward)
+            split = self._slice(order, Limits(target, forward, target - forward)) if forward >= 0 else None
+            if split is not None:
+                return split
+        return None
+
+    def _slice(self, order: Ints, limits: Limits) -> Split | None:
+        view, table = self.view, self.table
+        if not view.slice(order, limits, table, self.stop):
+            return None
+        devices = np.where(table.fewest[-1] < (1 << 30), table.fewest[-1] + view.codes.digit_sum, 1 << 30)
+        end, code = view.items, int(devices.argmin())
+        stages: Split = []
+        while end > 0:
+            pool, start = int(table.back_pool[end, code]), int(table.back_from[end, code])
+            replicas = int(table.back_replicas[end, code])
+            items = order[start:end]
+            stages.append(Placed(pool, replicas, items.copy() if view.ordered else np.sort(items)))
+            code -= int(view.codes.stride[pool]) * replicas
+            end = start
+        return stages[::-1]
+
+    def best(self, order: Ints, below: float = math.inf, tolerance: float = 3e-4) -> tuple[float, Split] | None:
+        """The best slicing with an objective under ``below``, None if there is none."""
+        low = floor = self.low.both
+        split: Split | None = None
+        top, step = min(below * (1 - 1e-9), self.view.most), 0.05
+        if below == math.inf and low > 0:
+            # Large targets are slow: feel the way up.
+            while split is None and floor < top and self.stop[0] == 0:
+                split = self.decide(order, min(top, low * (1 + step)))
+                if split is None:
+                    floor = min(top, low * (1 + step))
+                    step *= 4
+        if split is None and floor < top:
+            split = self.decide(order, top)
+        if split is None:
+            return None
+        value, best = self.view.value(split).objective, split
+        step = 0.02
+        while step >= tolerance and self.stop[0] == 0:
+            target = value * (1 - step)
+            found = self._better(order, target, value) if target > floor else None
+            if found is None:
+                floor = max(floor, target)
+                step /= 4
+            else:
+                value, best = found
+        for _ in range(3):
+            found = self._better(order, value * (1 - 1e-9), value) if value > low and self.stop[0] == 0 else None
+            if found is None:
+                break
+            value, best = found
+        return value, best
+
+    def _better(self, order: Ints, target: float, value: float) -> tuple[float, Split] | None:
+        """A split within the target; None where its order of operators makes it no better than ``value`` after all."""
+        split = self.decide(order, target)
+        found = math.inf if split is None else self.view.value(split).objective
+        return None if split is None or found >= value else (found, split)
+
+
+class SlicingSearch:
+    """The heuristic that finds and improves splits.
+
+    Parameters
+    ----------
+    views
+        The problem as it is searched in the first direction, once for each order of its groups.
+    low
+        Lower bounds: reaching them ends the search.
+    seed
+        Seed of the random orders.
+    incumbent
+        Where splits are kept, in a view of ``views``; the best one is improved.
+
+    Attributes
+    ----------
+    by
+        Who is said to have found the splits.
+    """
+
+    def __init__(self, views: Sequence[View], low: LowerBounds, seed: int, incumbent: Incumbent[Found]) -> None:
+        self.views, self.low, self.incumbent = views, low, incumbent
+        self.random = np.random.default_rng(seed)
+        self.slicers = [Slicer(view, low, incumbent.stop) for view in views]
+        self.by = "slicing"
+        effort = views[0].effort
+        #: Orders worth trying: fewer where one decision is expensive.
+        self.rounds = int(min(effort.orders, max(3, effort.pairs / DECISIONS / views[0].pairs_of_slicing)))
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing better can exist, or the run stops."""
+        return self.incumbent.value <= self.low.both * (1 + 1e-9) or bool(self.incumbent.stop[0] != 0)
+
+    def offer(self, view: View, split: Split) -> bool:
+        """Keep a split of one of the views if it is better."""
+        value = view.value(split)
+        if not self.incumbent.offer(value.objective, Found(view, split), self.by):
+            return False
+        if value.objective > 0:
+            for slicer in self.slicers:
+                slicer.share = value.forward / value.objective
+        return True
+
+    def order(self, view: View, mode: int, stage: Longs | None = None) -> Ints:
+        """A random topological order; see ``partita.kernels.throughput.slicing.linearise``."""
+        from partita.kernels.throughput.slicing import linearise
+
+        order = np.empty(view.items, dtype=np.int32)
+        key: Floats = self.random.random(view.items)
+        linearise(view.arrays, np.zeros(view.items, dtype=np.int64) if stage is None else stage, key, mode, order)
+        return order
+
+    def try_order(self, slicer: Slicer, order: Ints) -> bool:
+        """Slice an order; whether it gave a better split."""
+        found = slicer.best(order, self.incumbent.value)
+        return found is not None and self.offer(slicer.view, found[1])
+
+    def start(self) -> None:
+        """Slice topological orders of several kinds, then improve."""
+        for slicer in self.slicers:
+            self.try_order(slicer, np.arange(slicer.view.items, dtype=np.int32))
+        for number in range(self.rounds):
+            for slicer in self.slicers:
+                if self.done:
+                    return
+                self.try_order(slicer, self.order(slicer.view, (1, 2, 0)[number % 3]))
+        self.improve(self.rounds * 2)
+
+    def improve(self, rounds: int) -> bool:
+        """Re-linearise by stage and slice again until ``rounds`` attempts in a row give nothing."""
+        better, since, number = False, 0, 0
+        while since < rounds and not self.done and self.incumbent.answer is not None:
+            view, split = self.incumbent.answer
+            stage = view.label(split).astype(np.int64)
+            fuse = number % 4
+            if fuse:
+                # Fuse neighbours: pairs from an even or an odd start, or triples.
+                width = 3 if fuse == 3 else 2
+                stage = (stage + number // 4 % width) // width
+            number += 1
+            slicer = next(slicer for slicer in self.slicers if slicer.view is view)
+            if self.try_order(slicer, self.order(view, (2, 1, 0)[int(self.random.integers(3))], stage)):
+                better, since = True, 0
+            else:
+                since += 1
+        return better
+
+    def shake(self, trials: int) -> None:
+        """Anneal from the best split where its view can; otherwise only improve it a little."""
+        found = self.incumbent.answer
+        if found is None or self.done:
+            return
+        if found.view.annealable(len(found.split)):
+            self._anneal(trials)
+        else:
+            self.improve(10)
+
+    def _anneal(self, trials: int) -> None:
+        from partita.kernels.throughput.anneal_acyclic import anneal
+
+        for power, start, end in ((12.0, 0.3, 0.003), (30.0, 0.05, 0.002)):
+            assert self.incumbent.answer is not None
+            view, split = self.incumbent.answer
+            label = view.label(split)
+            kind = np.array([placed.pool for placed in split], dtype=np.int32)
+            seed = int(self.random.integers(1 << 30))
+            stop, value = self.incumbent.stop, self.incumbent.value
+            anneal(view.arrays, label, kind, value, power, start, end, trials // 2, seed, stop)
+            # Slicing takes it only if it is better, and checks all of memory.
+            if self.try_order(self.slicers[0], self.order(view, 1, label.astype(np.int64))):
+                self.improve(6)

@@ -1,0 +1,118 @@
+"""The decision "is there an acyclic split with every line within its limit?", resumable, and why its pruning is safe.
+
+The rules are those of ``partita.problems.throughput.solvers.decision``, with what changes for the variants.
+
+*Fewest devices.* Of two states with one ideal, the one that uses no more devices of any kind is at least as good, if
+both are in the same group. (A state in the group filled first would have to cross to the other group at this ideal.)
+
+*Certain load.* While items are decided one by one, work of the chosen items, and what nets with a chosen pin and one
+that is surely outside cost by the direction that is known (the cheaper one while it is not), only grow; so does memory,
+and with it reloading, but for what enters under recomputation in a search from the outputs; so does synchronisation.
+
+*Capacity.* See ``remaining_capacity``.
+
+*Dominance.* Drop stage S after I if some ready v outside S can join it: (a) S + v is feasible on the same devices, and
+(b) any later stage R that holds v is no worse without it. For (b), on every kind with a device left and on every line:
+what nets of v cost R more afterwards is at most v's work on that line. A net without a pin in I ∪ S may become cut for
+R, at its price out, or in if v is its maker; a net made by v with a pin there already turns from out to in; other nets
+that R still touches cost the same, and nets R no longer touches cost nothing. A line of transfers alone has no work of
+v, so there nothing may be added. Third stages pay what they paid: they hold the makers they held. R's memory, reloading
+and synchronisation fall, being monotone set functions; its position is unchanged, or R vanishes and stages farther out
+hold fewer microbatches. Where R may be in the other group, nets that newly cross between the groups, or cross the other
+way, must cost the groups nothing; R is in the same group if no ideal that contains I ∪ S but not v can be where the
+group ends, which is known where the ideals are few enough to list. Not with recomputation where memory matters: readers
+of v left in R would make v's tensor enter R.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from partita.kernels.throughput.search_memory import new_line_scratch, new_store, new_tally, random_words
+from partita.kernels.throughput.search_state import CURSOR, LINE_COLUMNS, LineQuestion, LineWeights, Until
+from partita.problems.throughput.solvers.group_cuts import find_group_cuts
+from partita.problems.throughput.solvers.ideals_decision import IdealsDecision
+from partita.problems.throughput.solvers.remaining_capacity import capacity
+from partita.problems.throughput.solvers.variant_view import SLACK, VariantView
+from partita.problems.throughput.solvers.view import Limits
+
+__all__ = ["VariantDecision", "VariantSearcher"]
+
+
+class VariantSearcher:
+    """What all decisions about one problem in one direction share.
+
+    Parameters
+    ----------
+    view
+        The problem in one direction.
+    top
+        No limit will be larger.
+    max_bytes
+        Most memory for the states of one decision.
+    """
+
+    def __init__(self, view: VariantView, top: float, max_bytes: float) -> None:
+        self.view, self.max_bytes = view, max_bytes
+        self.capacity = capacity(view, top)
+        self.dominance = not (view.instance.recompute and view.arrays.limited)
+        self.zobrist = random_words(view.items)
+        self.cuts = find_group_cuts(view, self.zobrist, top) if view.lines.grouped else None
+        if self.cuts is not None:
+            self.beyond = self.cuts.beyond(view, self.capacity.item, self.capacity.net)
+
+
+class VariantDecision(IdealsDecision):
+    """One search with one set of limits; this one does not go level by level.
+
+    Parameters
+    ----------
+    searcher
+        The problem and direction.
+    limits
+        Of the load, of forward loads and of backward loads; the last two matter for GPipe's objective only.
+    """
+
+    def __init__(self, searcher: VariantSearcher, limits: Limits) -> None:
+        from partita.kernels.throughput.variant_stage import FIT_NODES
+        from partita.kernels.throughput.working_memory import peak_scratch
+
+        view, cap = searcher.view, searcher.capacity
+        k, words = view.peak_arrays, math.ceil(view.items / 64)
+        store = new_store(view.code_count, 1 << 10, 1 << 11, words << 10, levels=view.device_count + 1)
+        store.counters[CURSOR] = -1
+        super().__init__(view, store, searcher.zobrist, LINE_COLUMNS, searcher.max_bytes)
+        self.searcher = searcher
+        line_limits = view.shape.limits(limits)
+        cuts, beyond = np.zeros((0, words), dtype=np.uint64), np.zeros((cap.item.shape[0], 0))
+        if searcher.cuts is not None:
+            chosen = searcher.cuts.within(line_limits * (1 + SLACK))
+            cuts, beyond = np.ascontiguousarray(searcher.cuts.words[chosen]), searcher.beyond[:, chosen].copy()
+        self.question = LineQuestion(
+            limits=line_limits * (1 + SLACK),
+            # Smaller by more than rounding, so that what replaces a stage is surely kept.
+            inner=line_limits * (1 - 1e-12),
+            dominance=searcher.dominance,
+            cuts=cuts,
+        )
+        self.weights = LineWeights(
+            item=cap.item,
+            net=cap.net,
+            choice=cap.choice,
+            budget=cap.budget(limits, 2 * SLACK),
+            first=cap.budget(limits, 2 * SLACK, first=True),
+            beyond=beyond * (1 + SLACK),
+            radix=cap.radix,
+        )
+        self.tally = new_tally(cap.item[:0], cap.net[:0])
+        peaks = peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch))
+        self.line_scratch = new_line_scratch(view.items, len(view.shape.limit), len(cap.limit), k, peaks)
+
+    def _go_on(self, until: Until) -> int:
+        from partita.kernels.throughput.variant_search import search_variant
+
+        view = self.searcher.view
+        state = (self.weights, self.tally, self.store, self.scratch, self.line_scratch)
+        return int(search_variant(view.arrays, view.lines, *state, view.codes, self.question, until))

@@ -1,0 +1,396 @@
+"""A problem as the contiguous searches see it: items in search direction, pools of alike devices, and the way back.
+
+There are two kinds of views, each for a compiled search of its own: ``PlainView`` for loads that are work and
+transfers, ``VariantView`` for all variants. All else about splits, orders, targets and proofs is the same for both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from partita.kernels.throughput.arrays import Arrays, Bytes, Codes, Floats, Ints, Longs, as_arrays
+from partita.problems.throughput.contraction.instance import Instance, csr
+from partita.problems.throughput.contraction.lift import operators_at
+from partita.problems.throughput.plan import Plan, Stage
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.units import TOLERANCE
+
+__all__ = ["Effort", "Found", "Limits", "Placed", "Pool", "Rule", "Split", "Table", "Value", "View"]
+
+
+class Placed(NamedTuple):
+    """A stage of a split: items on so many devices of a pool."""
+
+    pool: int
+    replicas: int
+    items: Ints
+
+
+#: Stages in search order.
+Split = list[Placed]
+
+
+class Found(NamedTuple):
+    """A split and the view that its numbers are of."""
+
+    view: View
+    split: Split
+
+
+class Value(NamedTuple):
+    """Objective, largest forward load and largest backward load; all the same unless phases peak apart (GPipe)."""
+
+    objective: float
+    forward: float
+    backward: float
+
+
+class Limits(NamedTuple):
+    """What loads, forward loads and backward loads must not exceed; the last two matter for GPipe's objective only."""
+
+    both: float
+    forward: float = np.inf
+    backward: float = np.inf
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a search of this kind of views tries, in nodes per direction.
+
+    Attributes
+    ----------
+    leg
+        Of the first leg of a race.
+    first, round
+        Of the first attempt just under the incumbent, and of the first round after it.
+    orders, pairs
+        Most orders that slicing starts with, and pairs (left, right) that it may cost before there are fewer.
+    """
+
+    leg: int
+    first: int
+    round: int
+    orders: int
+    pairs: float
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A sum that what remains must fit into; see ``remaining_capacity``.
+
+    Attributes
+    ----------
+    item, net
+        (K, n) and (K, m) weights of items (infinite where one cannot run) and of nets that cross, by pool.
+    limit
+        Place in ``Limits`` of what a device of weight 1 takes; None if it takes no more than its bonus.
+    bonus
+        (K,) what a device takes beside.
+    bytes, memory
+        (n,) bytes that every device needs for an item and (K,) what a device has, where bytes may be traded for time;
+        None where not.
+    """
+
+    item: Floats
+    net: Floats
+    limit: int | None
+    bonus: Floats
+    bytes: Floats | None = None
+    memory: Floats | None = None
+
+
+class Table(NamedTuple):
+    """What slicing an order leaves: (items + 1, codes) fewest devices of pool 0, and the last stage of each."""
+
+    fewest: Ints
+    back_from: Ints
+    back_pool: Bytes
+    back_replicas: Ints
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Devices that are alike: a kind of them in the problem, the group they are in, names and names of their kinds."""
+
+    kind: int
+    group: int
+    devices: list[tuple[str, str]]
+
+
+@dataclass(frozen=True, eq=False)
+class View(ABC):
+    """A problem ready to be searched.
+
+    Attributes
+    ----------
+    problem, instance
+        What it was made from.
+    arrays
+        The kernels' input, items numbered in search order; kinds are pools of devices.
+    original
+        Item of the instance for every item searched.
+    pools
+        Names and kind names of the devices of every pool.
+    backwards
+        Whether the search runs from the outputs to the inputs.
+    codes
+        Mixed radix code of the counts of the pools from 1 on.
+    """
+
+    problem: ThroughputProblem
+    instance: Instance
+    arrays: Arrays
+    original: Ints
+    pools: list[list[tuple[str, str]]]
+    backwards: bool
+    codes: Codes
+
+    effort: ClassVar[Effort]
+    #: Whether the kernel is told by a row of weights of its own that nothing fits on no device.
+    row_for_none: ClassVar[bool]
+
+    @property
+    def items(self) -> int:
+        """Number of items."""
+        return int(self.original.shape[0])
+
+    @property
+    def code_count(self) -> int:
+        """Number of count codes."""
+        return int(self.codes.digits.shape[0])
+
+    @property
+    def device_count(self) -> int:
+        """Devices that can be used."""
+        return int(self.arrays.devices.sum())
+
+    @property
+    def gpipe(self) -> bool:
+        """Whether forward and backward loads have limits of their own."""
+        return False
+
+    @property
+    def ordered(self) -> bool:
+        """Whether memory depends on the order of operators, so that the items of stages are in one."""
+        return False
+
+    @property
+    @abstractmethod
+    def replicas(self) -> Longs:
+        """(K,) most devices of a stage."""
+
+    @property
+    @abstractmethod
+    def early(self) -> Longs:
+        """(K,) 1 for pools of the group that is filled first."""
+
+    @property
+    @abstractmethod
+    def most(self) -> float:
+        """No objective can exceed this."""
+
+    @property
+    @abstractmethod
+    def pairs_of_slicing(self) -> float:
+        """Pairs (left, right) that a decision about one order costs."""
+
+    @abstractmethod
+    def value(self, split: Split) -> Value:
+        """What a split costs."""
+
+    @abstractmethod
+    def rules(self) -> list[Rule]:
+        """What bounds the work of the devices that remain."""
+
+    @abstractmethod
+    def slice(self, order: Ints, limits: Limits, table: Table, stop: Longs) -> bool:
+        """Whether an order can be cut into stages within the limits; the cuts are left in the table."""
+
+    def annealable(self, stages: int) -> bool:
+        """Whether splits into so many stages can be annealed."""
+        return False
+
+    def label(self, split: Split) -> Ints:
+        """(n,) number of the stage, in search order, of every item searched."""
+        label = np.empty(self.items, dtype=np.int32)
+        for number, placed in enumerate(split):
+            label[placed.items] = number
+        return label
+
+    def plan(self, split: Split) -> Plan:
+        """The plan of a split, stages first to last in the direction of the data."""
+        used = [0] * len(self.pools)
+        stages = []
+        rows = list(zip(split, self._operators(split), strict=True))
+        for placed, operators in reversed(rows) if self.backwards else rows:
+            start = used[placed.pool]
+            used[placed.pool] += placed.replicas
+            (device, kind), *others = self.pools[placed.pool][start : used[placed.pool]]
+            replicas = tuple(name for name, _ in others)
+            stages.append(Stage(device=device, kind=kind, operators=operators, replicas=replicas))
+        return Plan(stages=tuple(stages), contiguity="acyclic")
+
+    def _operators(self, split: Split) -> list[tuple[int, ...]]:
+        """Ids of the operators of every stage."""
+        place = np.empty(self.items, dtype=np.int32)
+        place[self.original] = self.label(split)
+        return operators_at(self.problem, self.instance.group, place, len(split))
+
+    def adopt(self, found: Found) -> Split:
+        """A split found in another view of the same items, in the numbers and the direction of this one."""
+        other = found.view
+        if other is self:
+            return found.split
+        rank = np.argsort(self.original).astype(np.int32)
+        pool_of = {devices[0]: number for number, devices in enumerate(self.pools)}
+        split = []
+        for pool, replicas, items in found.split:
+            moved = rank[other.original[items]]
+            turned = moved[::-1].copy() if self.backwards != other.backwards else moved
+            split.append(Placed(pool_of[other.pools[pool][0]], replicas, turned if self.ordered else np.sort(moved)))
+        return split if self.backwards == other.backwards else split[::-1]
+
+
+def count_codes(count: Sequence[int], late: Sequence[int] = ()) -> Codes:
+    """Codes of all counts of the pools from 1 on; ``late`` is 1 for pools of the group that is filled second."""
+    stride = np.zeros(len(count), dtype=np.int64)
+    size = 1
+    for pool in range(1, len(count)):
+        stride[pool] = size
+        size *= int(count[pool]) + 1
+    digits = np.zeros((size, len(count)), dtype=np.int64)
+    for pool in range(1, len(count)):
+        digits[:, pool] = (np.arange(size) // stride[pool]) % (int(count[pool]) + 1)
+    phases = digits @ np.array(late or [0] * len(count), dtype=np.int64) > 0
+    return Codes(stride, digits, digits.sum(axis=1), phases.astype(np.int64))
+
+
+def find_pools(problem: ThroughputProblem, instance: Instance, *, grouped: bool) -> list[Pool]:
+    """Devices that nothing tells apart, in the order of the problem.
+
+    Parameters
+    ----------
+    problem, instance
+        What the devices hold.
+    grouped
+        Whether the problem's groups and replicas count.
+    """
+    group_of = problem.group_of() if grouped else {}
+    pools: dict[tuple[int, int], Pool] = {}
+    for name, kind in problem.device_names():
+        group = group_of.get(name, 0)
+        pools.setdefault((kind, group), Pool(kind, group, [])).devices.append((name, problem.kinds[kind].name))
+    if grouped and problem.max_replicas > 1:
+        # Replicas are of one kind, so alike kinds stay apart.
+        return list(pools.values())
+    merged: list[Pool] = []
+    for pool in pools.values():
+        twin = next((other for other in merged if _alike(problem, instance, pool, other)), None)
+        if twin is None:
+            merged.append(pool)
+        else:
+            twin.devices.extend(pool.devices)
+    return merged
+
+
+def _alike(problem: ThroughputProblem, instance: Instance, one: Pool, other: Pool) -> bool:
+    j, k = one.kind, other.kind
+    columns = (instance.work, instance.work_backward, instance.net_cost, instance.net_backward)
+    return (
+        one.group == other.group
+        and instance.memory[j] == instance.memory[k]
+        and (not problem.streaming or problem.kinds[j].reload_time_per_byte == problem.kinds[k].reload_time_per_byte)
+        and all(np.array_equal(column[:, j], column[:, k]) for column in columns)
+    )
+
+
+def search_arrays(
+    instance: Instance,
+    original: Ints,
+    pools: Sequence[Pool],
+    count: Sequence[int],
+    nets: Longs,
+    *,
+    backwards: bool,
+    hard: bool,
+) -> Arrays:
+    """The kernels' input.
+
+    Parameters
+    ----------
+    instance
+        The problem's items.
+    original
+        Item of the instance for every item searched.
+    pools, count
+        Devices, and how many of each pool can be used.
+    nets
+        Those of the instance that matter.
+    backwards
+        Whether ``original`` runs from the outputs to the inputs.
+    hard
+        Whether memory limits are never exceeded; then they include the evaluator's tolerance.
+    """
+    kinds = [pool.kind for pool in pools]
+    directed = instance.reverse() if backwards else instance
+    rank = np.argsort(original).astype(np.int32)
+    matters = np.zeros(instance.nets, dtype=bool)
+    matters[nets] = True
+    number = np.cumsum(matters) - 1
+
+    def rows(pointer: Ints, members: Ints, chosen: Longs | Ints, names: Ints | None) -> tuple[Ints, Ints]:
+        """These rows of a CSR pair; members with other names are sorted by them."""
+        sizes = np.diff(pointer)[chosen]
+        starts = np.zeros(len(chosen) + 1, dtype=np.int64)
+        np.cumsum(sizes, out=starts[1:])
+        flat = members[np.arange(starts[-1]) + np.repeat(pointer[:-1][chosen] - starts[:-1], sizes)]
+        if names is not None:
+            flat = names[flat]
+            flat = flat[np.lexsort((flat, np.repeat(np.arange(len(chosen)), sizes)))]
+        return starts.astype(np.int32), np.ascontiguousarray(flat, dtype=np.int32)
+
+    net_ptr, net_pins = rows(instance.net_ptr, instance.net_pins, nets, rank)
+    succ_ptr, succ = rows(directed.succ_ptr, directed.succ, original, rank)
+    pred_ptr, pred = rows(directed.pred_ptr, directed.pred, original, rank)
+    nets_of = [instance.item_nets[instance.item_net_ptr[v] : instance.item_net_ptr[v + 1]] for v in original]
+    item_net_ptr, item_nets = csr([number[row[matters[row]]].tolist() for row in nets_of])
+    item_cover_ptr, item_covers = rows(instance.item_cover_ptr, instance.item_covers, original, None)
+    source, memory = instance.net_source[nets], instance.memory[kinds]
+    if hard:
+        with np.errstate(invalid="ignore"):
+            memory = np.where(np.isinf(memory), np.inf, memory + TOLERANCE * np.maximum(1.0, memory))
+    return as_arrays(
+        Arrays,
+        {
+            "work": instance.work[original][:, kinds].T,
+            "net_ptr": net_ptr,
+            "net_pins": net_pins,
+            "item_net_ptr": item_net_ptr,
+            "item_nets": item_nets,
+            "net_cost": instance.net_cost[nets][:, kinds].T,
+            "net_source": np.where(source >= 0, rank[source], -1),
+            "net_entering": instance.net_entering[nets],
+            "succ_ptr": succ_ptr,
+            "succ": succ,
+            "pred_ptr": pred_ptr,
+            "pred": pred,
+            "fixed": instance.fixed[original],
+            "active": instance.active[original],
+            "workspace": instance.workspace[original],
+            "item_cover_ptr": item_cover_ptr,
+            "item_covers": item_covers,
+            "cover_fixed": instance.cover_fixed,
+            "cover_active": instance.cover_active,
+            "memory": memory,
+            "devices": np.array(count),
+            "in_flight": instance.in_flight,
+            "limited": np.isfinite(memory).any(),
+            "recompute": instance.recompute,
+            "backwards": backwards,
+        },
+    )
