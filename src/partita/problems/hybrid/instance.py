@@ -13,7 +13,7 @@ import numpy.typing as npt
 from partita.dags import topological_order
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
 from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.units import TOLERANCE
+from partita.units import TOLERANCE, up_to
 
 __all__ = ["HybridInstance", "build_arrays", "build_instance", "new_scratch"]
 
@@ -156,9 +156,7 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
     across = crossing.astype(np.float64)
     cross_ptr = np.concatenate(([0], np.cumsum(crossing.sum(axis=1))))
     segments = _Segments(model)
-    limit = math.inf
-    if problem.memory_bytes is not None:
-        limit = problem.memory_bytes + TOLERANCE * max(1.0, problem.memory_bytes)
+    limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
     values: dict[str, Any] = {
         "degree": model.degrees,
         "uniform": model.uniform,

@@ -18,7 +18,7 @@ from partita.problems.throughput.contraction.instance import Instance, csr
 from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.units import TOLERANCE
+from partita.units import up_to
 
 __all__ = ["Effort", "Found", "Limits", "Placed", "Pool", "Rule", "Split", "Table", "Value", "View"]
 
@@ -362,8 +362,7 @@ def search_arrays(
     item_cover_ptr, item_covers = rows(instance.item_cover_ptr, instance.item_covers, original, None)
     source, memory = instance.net_source[nets], instance.memory[kinds]
     if hard:
-        with np.errstate(invalid="ignore"):
-            memory = np.where(np.isinf(memory), np.inf, memory + TOLERANCE * np.maximum(1.0, memory))
+        memory = up_to(memory)
     return as_arrays(
         Arrays,
         {
