@@ -9,11 +9,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.compiled import compiled
+from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput.arrays import Floats, Ints, Words
-from partita.kernels.throughput.forced_cuts import Order, Parts
+from partita.kernels.throughput.bits import has
+from partita.kernels.throughput.forced_cuts import Parts, UniformOrder
 
 __all__ = ["charge_nets", "raise_shares", "tighten_windows"]
+
+
+@inlined
+def _fractional(others: Ints, start: int, count: int, weight: Floats, size: Floats, room: float, value: float) -> float:
+    """``value`` with the fractional knapsack of ``others[start:count]``."""
+    for i in range(start, count):
+        x = others[i]
+        if size[x] > room:
+            return float(value + weight[x] * room / size[x])
+        room -= size[x]
+        value += weight[x]
+    return value
 
 
 @compiled
@@ -33,16 +46,7 @@ def _heaviest(
     Exact over sets of which no two are apart and whose sizes fit into ``room``, unless the search takes more than
     ``budget`` steps; then it is the fractional knapsack. It ends early where ``enough`` is reached.
     """
-    # The fractional knapsack of everything.
-    left, fractional = max(0.0, room), 0.0
-    for i in range(count):
-        x = others[i]
-        if size[x] <= left:
-            left -= size[x]
-            fractional += weight[x]
-        else:
-            fractional += weight[x] * left / size[x]
-            break
+    fractional = _fractional(others, 0, count, weight, size, max(0.0, room), 0.0)
     if budget <= 0 or count == 0:
         return fractional
     best = 0.0
@@ -59,21 +63,13 @@ def _heaviest(
         advanced = False
         if place < count:
             # What the rest can add at most.
-            left, ahead = free, value
-            for i in range(place, count):
-                x = others[i]
-                if size[x] <= left:
-                    left -= size[x]
-                    ahead += weight[x]
-                else:
-                    ahead += weight[x] * left / size[x]
-                    break
+            ahead = _fractional(others, place, count, weight, size, free, value)
             if ahead > best * (1 + 1e-12):
                 x = others[place]
                 fits = size[x] <= free * (1 + 1e-12)
                 for i in range(depth):
                     y = others[chosen[i]]
-                    if (apart[x, y // 64] >> np.uint64(y % 64)) & np.uint64(1) != 0:
+                    if has(apart[x], y):
                         fits = False
                         break
                 if fits:
@@ -114,7 +110,7 @@ def raise_shares(
             x = items[j]
             if x == v or share[x] <= 0:
                 continue
-            if size[x] + size[v] > room or (apart[v, x // 64] >> np.uint64(x % 64)) & np.uint64(1) != 0:
+            if size[x] + size[v] > room or has(apart[v], x):
                 continue
             ratio[found] = -share[x] / max(size[x], 1e-300)
             tries[found] = x
@@ -128,7 +124,7 @@ def raise_shares(
 
 
 @compiled
-def charge_nets(order: Order, parts: Parts, limit: float, rounds: int, budget: int, charge: Floats) -> None:
+def charge_nets(order: UniformOrder, parts: Parts, limit: float, rounds: int, budget: int, charge: Floats) -> None:
     """Work with forced nets charged to their pins, valid for blocks of load at most ``limit``."""
     n, m = order.work.shape[0], order.cost.shape[0]
     pairs = parts.apart.shape[0] > 0
@@ -194,7 +190,7 @@ def _number(pins: Ints, size: Floats, room: float) -> int:
 
 
 @compiled
-def tighten_windows(order: Order, parts: Parts, share: Floats, devices: int) -> tuple[int, bool]:
+def tighten_windows(order: UniformOrder, parts: Parts, share: Floats, devices: int) -> tuple[int, bool]:
     """Move the first and last blocks of items closer; how many moved, and whether there is no split.
 
     What lies before an item needs as many blocks as it has shares, and so does what of it cannot be early. Items that
@@ -222,7 +218,7 @@ def tighten_windows(order: Order, parts: Parts, share: Floats, devices: int) -> 
                         since = first[u] if direction == 0 else devices - 1 - last[u]
                         if u != v:
                             at = max(at, since)
-                            if pairs and _bit(apart, u, v):
+                            if pairs and has(apart[u], v):
                                 at = max(at, since + 1)
                         if since < devices:
                             sums[since] += share[u]
@@ -242,11 +238,6 @@ def tighten_windows(order: Order, parts: Parts, share: Floats, devices: int) -> 
             if first[v] > last[v]:
                 return moved, True
     return _within(first, last, share, devices, moved)
-
-
-@compiled
-def _bit(rows: Words, u: int, v: int) -> bool:
-    return bool((rows[u, v // 64] >> np.uint64(v % 64)) & np.uint64(1) != 0)
 
 
 @compiled

@@ -14,12 +14,13 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Words
-from partita.kernels.throughput.mincut import Network, cheapest_block, respect_rows
+from partita.kernels.throughput.bits import add, has
+from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows
 
-__all__ = ["Order", "Parts", "closure_bits", "force_nets", "separate_pairs"]
+__all__ = ["UniformOrder", "Parts", "closure_bits", "force_nets", "separate_pairs"]
 
 
-class Order(NamedTuple):
+class UniformOrder(NamedTuple):
     """n items numbered along the order, and m nets; ``later`` and ``earlier`` are closures that include the item."""
 
     work: Floats
@@ -53,22 +54,12 @@ def closure_bits(ptr: Ints, adjacent: Ints, first_to_last: bool) -> Words:
     bits = np.zeros((n, words), np.uint64)
     for i in range(n):
         v = i if first_to_last else n - 1 - i
-        bits[v, v // 64] |= np.uint64(1) << np.uint64(v % 64)
+        add(bits[v], v)
         for p in range(ptr[v], ptr[v + 1]):
             u = adjacent[p]
             for j in range(words):
                 bits[v, j] |= bits[u, j]
     return bits
-
-
-@compiled
-def _has(row: Words, v: int) -> bool:
-    return bool((row[v // 64] >> np.uint64(v % 64)) & np.uint64(1) != 0)
-
-
-@compiled
-def _set(row: Words, v: int) -> None:
-    row[v // 64] |= np.uint64(1) << np.uint64(v % 64)
 
 
 @compiled
@@ -102,7 +93,15 @@ def _listed(row: Words, members: Ints) -> int:
 
 @compiled
 def _unavoidable(
-    order: Order, parts: Parts, hull: Words, members: Ints, count: int, limit: float, seen: Ints, stamp: int, out: Words
+    order: UniformOrder,
+    parts: Parts,
+    hull: Words,
+    members: Ints,
+    count: int,
+    limit: float,
+    seen: Ints,
+    stamp: int,
+    out: Words,
 ) -> tuple[float, float]:
     """Least and largest that the members of a hull make a block pay; ``out`` becomes what cannot be in that block.
 
@@ -138,9 +137,9 @@ def _unavoidable(
             if not paid:
                 for q in range(order.net_ptr[e], order.net_ptr[e + 1]):
                     x = order.net_pins[q]
-                    if not _has(hull, x):
+                    if not has(hull, x):
                         cut = True
-                        if parts.last[x] < low or parts.first[x] > high or (pairs and _has(out, x)):
+                        if parts.last[x] < low or parts.first[x] > high or (pairs and has(out, x)):
                             paid = True
                             break
             if paid:
@@ -153,7 +152,7 @@ def _unavoidable(
 
 
 @compiled
-def force_nets(order: Order, parts: Parts, limit: float) -> int:
+def force_nets(order: UniformOrder, parts: Parts, limit: float) -> int:
     """Find nets that are cut in every split with loads at most ``limit``; the number of new ones."""
     n, words = order.later.shape
     found = 0
@@ -183,7 +182,7 @@ def force_nets(order: Order, parts: Parts, limit: float) -> int:
 
 @compiled
 def separate_pairs(
-    order: Order, parts: Parts, limit: float, network: Network, tiny: float, cuts: int, start: int, count: int
+    order: UniformOrder, parts: Parts, limit: float, network: Network, tiny: float, cuts: int, start: int, count: int
 ) -> tuple[int, int, bool]:
     """Find pairs that are apart among those of ``count`` items from ``start`` downwards with items after them.
 
@@ -199,62 +198,55 @@ def separate_pairs(
     members = np.empty(n, np.int32)
     seen = np.full(order.cost.shape[0], -1, np.int32)
     hull, out = np.empty(words, np.uint64), np.empty(words, np.uint64)
-    nodes = network.sink.shape[0]
-    level = np.empty(nodes, np.int32)
-    next_arc = np.empty(nodes, np.int32)
-    stack = np.empty(nodes + 1, np.int32)
+    flow = new_flow(network)
     avoid = np.zeros(n, np.int8)
     supply = np.full(n, np.inf)
-    capacity = np.empty_like(network.capacity)
-    sink = np.empty_like(network.sink)
     shared = np.zeros((n, words), np.uint64)
     stamp = 0
     for u in range(start, max(-1, start - count), -1):
         for v in range(u, n):
-            if _has(parts.apart[u], v):
+            if has(parts.apart[u], v):
                 continue
             apart = False
-            if _has(order.later[u], v):
+            if has(order.later[u], v):
                 for p in range(order.pred_ptr[v], order.pred_ptr[v + 1]):
                     x = order.pred[p]
-                    apart = apart or (_has(order.later[u], x) and _has(parts.apart[u], x))
+                    apart = apart or (has(order.later[u], x) and has(parts.apart[u], x))
                 for p in range(order.succ_ptr[u], order.succ_ptr[u + 1]):
                     x = order.succ[p]
-                    apart = apart or (_has(order.earlier[v], x) and _has(parts.apart[v], x))
+                    apart = apart or (has(order.earlier[v], x) and has(parts.apart[v], x))
                 for j in range(words):
                     hull[j] = order.later[u, j] & order.earlier[v, j]
             else:
                 hull[:] = np.uint64(0)
-                _set(hull, u)
-                _set(hull, v)
+                add(hull, u)
+                add(hull, v)
             if not apart:
                 size = _listed(hull, members)
                 least, most = _unavoidable(order, parts, hull, members, size, limit, seen, stamp, out)
                 stamp += 1
                 apart = least > limit
-                if not apart and most > limit and used < cuts and not _has(shared[u], v):
+                if not apart and most > limit and used < cuts and not has(shared[u], v):
                     used += 1
                     for x in range(n):
-                        avoid[x] = _has(out, x)
-                    capacity[:] = network.capacity
-                    respect_rows(network, order.later[u], order.earlier[u], capacity)
-                    respect_rows(network, order.later[v], order.earlier[v], capacity)
-                    sink[:] = network.sink
-                    cost = cheapest_block(
-                        network, members[:size], supply, avoid, limit, tiny, capacity, sink, level, next_arc, stack
-                    )
+                        avoid[x] = has(out, x)
+                    flow.capacity[:] = network.capacity
+                    respect_rows(network, order.later[u], order.earlier[u], flow.capacity)
+                    respect_rows(network, order.later[v], order.earlier[v], flow.capacity)
+                    flow.sink[:] = network.sink
+                    cost = cheapest_block(network, members[:size], supply, avoid, limit, tiny, flow)
                     apart = cost > limit
                     if not apart:
                         # The same set serves other pairs (whose exclusions it may violate: then a cut is missed).
                         for x in range(u + 1):
-                            if level[x] >= 0:
+                            if flow.level[x] >= 0:
                                 for y in range(x, n):
-                                    if level[y] >= 0:
-                                        _set(shared[x], y)
+                                    if flow.level[y] >= 0:
+                                        add(shared[x], y)
             if apart:
                 if u == v:
                     return found, used, True
-                _set(parts.apart[u], v)
-                _set(parts.apart[v], u)
+                add(parts.apart[u], v)
+                add(parts.apart[v], u)
                 found += 1
     return found, used, False

@@ -16,8 +16,18 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Words
+from partita.kernels.throughput.bits import has
 
-__all__ = ["Network", "block_network", "cheapest_block", "most_expensive_item", "respect_order", "respect_rows"]
+__all__ = [
+    "Flow",
+    "Network",
+    "block_network",
+    "cheapest_block",
+    "most_expensive_item",
+    "new_flow",
+    "respect_order",
+    "respect_rows",
+]
 
 
 class Network(NamedTuple):
@@ -35,6 +45,25 @@ class Network(NamedTuple):
     sink: Floats
     order: Ints
     order_arc: Ints
+
+
+class Flow(NamedTuple):
+    """A flow through a network: what capacity and sinks have left, and distances, next arcs and path of its search."""
+
+    capacity: Floats
+    sink: Floats
+    level: Ints
+    next_arc: Ints
+    stack: Ints
+
+
+@compiled
+def new_flow(network: Network) -> Flow:
+    """Room for the flow through a network; set ``capacity`` and ``sink`` before each."""
+    nodes = network.sink.shape[0]
+    capacity, sink = np.empty_like(network.capacity), np.empty_like(network.sink)
+    level, next_arc, stack = np.empty(nodes, np.int32), np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32)
+    return Flow(capacity, sink, level, next_arc, stack)
 
 
 @compiled
@@ -157,28 +186,19 @@ def _levels(
 
 @compiled
 def cheapest_block(
-    network: Network,
-    sources: Ints,
-    supply: Floats,
-    avoid: Bytes,
-    limit: float,
-    tiny: float,
-    capacity: Floats,
-    sink: Floats,
-    level: Ints,
-    next_arc: Ints,
-    stack: Ints,
+    network: Network, sources: Ints, supply: Floats, avoid: Bytes, limit: float, tiny: float, flow: Flow
 ) -> float:
     """Least cost of a set with nothing to ``avoid``, plus ``supply`` of sources left out; over ``limit``, a bound.
 
-    Sources of infinite ``supply`` must be in the set. ``capacity``, ``sink``, ``supply`` are the residual network and
-    are used up. Where the answer is at most ``limit``, the items with ``level`` >= 0 afterwards are the smallest set of
-    that cost. ``avoid`` may be empty for nothing.
+    Sources of infinite ``supply`` must be in the set. ``supply`` and ``flow``, which starts with the capacities and
+    sinks of the network, are used up. Where the answer is at most ``limit``, the items with ``flow.level`` >= 0
+    afterwards are the smallest set of that cost. ``avoid`` may be empty for nothing.
     """
+    capacity, sink, level, next_arc, stack = flow
     for v in range(avoid.shape[0]):
         if avoid[v]:
             sink[v] = np.inf
-    flow = 0.0
+    sent = 0.0
     while _levels(network, capacity, sink, sources, supply, tiny, level, stack):
         next_arc[:] = network.ptr[:-1]
         for s in sources:
@@ -187,21 +207,21 @@ def cheapest_block(
             while depth >= 0:
                 u = stack[depth]
                 if sink[u] > tiny:
-                    room = min(sink[u], supply[s])
+                    amount = min(sink[u], supply[s])
                     for i in range(depth):
-                        room = min(room, capacity[next_arc[stack[i]]])
-                    if room == np.inf:
+                        amount = min(amount, capacity[next_arc[stack[i]]])
+                    if amount == np.inf:
                         return np.inf
-                    flow += room
-                    if flow > limit:
-                        return float(flow)
-                    sink[u] -= room
-                    supply[s] -= room
+                    sent += amount
+                    if sent > limit:
+                        return float(sent)
+                    sink[u] -= amount
+                    supply[s] -= amount
                     back = depth
                     for i in range(depth - 1, -1, -1):
                         a = next_arc[stack[i]]
-                        capacity[a] -= room
-                        capacity[network.pair[a]] += room
+                        capacity[a] -= amount
+                        capacity[network.pair[a]] += amount
                         if capacity[a] <= tiny:
                             back = i
                     depth = back if supply[s] > tiny else -1
@@ -220,7 +240,7 @@ def cheapest_block(
                 else:
                     level[u] = -2
                     depth -= 1
-    return float(flow)
+    return float(sent)
 
 
 @compiled
@@ -256,12 +276,11 @@ def respect_order(
 @compiled
 def respect_rows(network: Network, later: Words, earlier: Words, capacity: Floats) -> None:
     """As ``respect_order`` for an item whose closures are known as rows of bits."""
-    one, zero = np.uint64(1), np.uint64(0)
     for i in range(network.order.shape[0]):
         u, v = network.order[i, 0], network.order[i, 1]
-        if (later[u // 64] >> np.uint64(u % 64)) & one != zero:
+        if has(later, u):
             capacity[network.order_arc[i, 0]] = np.inf
-        elif (earlier[v // 64] >> np.uint64(v % 64)) & one != zero:
+        elif has(earlier, v):
             capacity[network.order_arc[i, 1]] = np.inf
 
 
@@ -284,28 +303,23 @@ def most_expensive_item(
     is found, so that calling again goes on. The answer is at least ``best``, and final when no estimate exceeds it.
     """
     n = upper.shape[0]
-    nodes = network.sink.shape[0]
-    level = np.empty(nodes, np.int32)
-    next_arc = np.empty(nodes, np.int32)
-    stack = np.empty(nodes + 1, np.int32)
+    flow = new_flow(network)
     nothing = np.zeros(0, np.int8)
     source = np.empty(1, np.int32)
     supply = np.full(n, np.inf)
-    capacity = np.empty_like(network.capacity)
-    sink = np.empty_like(network.sink)
     inside = np.zeros(n, np.int8)
     for _ in range(count):
         v = int(np.argmax(upper))
         if upper[v] <= best * (1 + 1e-12):
             break
         source[0] = v
-        capacity[:] = network.capacity
-        sink[:] = network.sink
+        flow.capacity[:] = network.capacity
+        flow.sink[:] = network.sink
         if ordered:
-            respect_order(network, succ_ptr, succ, pred_ptr, pred, v, capacity)
-        cost = cheapest_block(network, source, supply, nothing, np.inf, tiny, capacity, sink, level, next_arc, stack)
+            respect_order(network, succ_ptr, succ, pred_ptr, pred, v, flow.capacity)
+        cost = cheapest_block(network, source, supply, nothing, np.inf, tiny, flow)
         for u in range(n):
-            inside[u] = level[u] >= 0
+            inside[u] = flow.level[u] >= 0
         best = max(best, cost)
         upper[v] = -np.inf
         if not ordered or _convex(succ_ptr, succ, inside):

@@ -9,7 +9,6 @@ import msgspec
 
 from partita.problems.facets.model import FromModel, Priced
 from partita.problems.throughput.options import Pricing
-from partita.problems.throughput.pricing import price
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
@@ -42,10 +41,10 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         self, graph: Graph, cluster: Cluster, settings: Pricing, change: Change | None = None
     ) -> Sequence[Priced[ThroughputProblem]]:
         """One problem."""
-        arguments = msgspec.structs.asdict(settings)
-        if isinstance(settings.costs, str):
-            from partita.costs.table import read_cost_table
+        from partita.costs.table import cost_source
+        from partita.problems.throughput.pricing import price
 
-            arguments["costs"] = read_cost_table(settings.costs)
-        problem = price(graph, cluster, **{**arguments, "microbatches": settings.microbatches or 1})
+        arguments = msgspec.structs.asdict(settings)
+        arguments |= {"costs": cost_source(settings.costs), "microbatches": settings.microbatches or 1}
+        problem = price(graph, cluster, **arguments)
         return [Priced(problem if change is None else change(problem), graph, cluster, settings)]

@@ -23,6 +23,7 @@ __all__ = [
     "accelerator_devices",
     "balanced_boundaries",
     "find_layers",
+    "first_kind_work",
     "item_layers",
     "plan_from_cuts",
     "plan_from_labels",
@@ -111,6 +112,12 @@ def accelerator_devices(problem: ThroughputProblem) -> list[tuple[str, int]]:
     return chosen or devices
 
 
+def first_kind_work(problem: ThroughputProblem, instance: Instance) -> Floats:
+    """Work of every item on the first accelerator kind; 0 where it cannot run."""
+    work = instance.work[:, accelerator_devices(problem)[0][1]]
+    return np.where(np.isfinite(work), work, 0.0)
+
+
 def balanced_boundaries(weights: Sequence[float] | Floats, parts: int) -> list[int]:
     """Cut a row of weights into at most ``parts`` runs with the smallest largest sum.
 
@@ -138,7 +145,7 @@ def balanced_boundaries(weights: Sequence[float] | Floats, parts: int) -> list[i
             high = middle
         else:
             low = middle
-        if high - low <= 1e-12 * max(high, 1.0):
+        if high - low <= 1e-12 * high:
             break
     return cuts(high * (1 + 1e-12))
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import bit_rows
 from partita.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
-from partita.kernels.throughput.forced_cuts import Order, Parts, closure_bits, force_nets, separate_pairs
+from partita.kernels.throughput.forced_cuts import Parts, UniformOrder, closure_bits, force_nets, separate_pairs
 from partita.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.kernels.throughput.mincut import Network, block_network
 from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
 from partita.problems.throughput.bounds.node import SLACK, TINY
-from partita.problems.throughput.bounds.protocol import HierarchyMember
+from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import simple_bound
 from partita.problems.throughput.bounds.uniform import Floats, Uniform
 
@@ -79,7 +79,7 @@ class Charges:
         self.closures = 0 < n <= CLOSURE_LIMIT
         self.pairs = n <= PAIRS_LIMIT
         nothing = np.zeros((n, 0), dtype=np.uint64)
-        self.order = Order(
+        self.order = UniformOrder(
             uniform.work,
             uniform.cost,
             uniform.net_ptr,
@@ -241,7 +241,7 @@ def charged_at(uniform: Uniform, target: float) -> Charged | None:
     return state.charged() if charges.settle(state) else None
 
 
-class ChargeBound(HierarchyMember):
+class ChargeBound(HierarchyBound):
     """Bisects for the largest target that charges refute."""
 
     name = "charge"

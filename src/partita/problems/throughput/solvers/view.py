@@ -13,12 +13,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Arrays, Bytes, Floats, Ints, Longs, as_arrays
-from partita.problems.throughput.contraction.instance import Instance, csr
+from partita.kernels.throughput.arrays import Arrays, Bytes, Codes, Floats, Ints, Longs, as_arrays
+from partita.problems.throughput.contraction.csr import chosen_rows, transposed
+from partita.problems.throughput.contraction.instance import Instance
 from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.units import TOLERANCE
+from partita.units import up_to
 
 __all__ = ["Effort", "Found", "Limits", "Placed", "Pool", "Rule", "Split", "Table", "Value", "View"]
 
@@ -138,8 +139,8 @@ class View(ABC):
         Names and kind names of the devices of every pool.
     backwards
         Whether the search runs from the outputs to the inputs.
-    stride, digits, digit_sum
-        Mixed radix code of the counts of the pools from 1 on: ``digits[code, pool]`` and their sum.
+    codes
+        Mixed radix code of the counts of the pools from 1 on.
     """
 
     problem: ThroughputProblem
@@ -148,9 +149,7 @@ class View(ABC):
     original: Ints
     pools: list[list[tuple[str, str]]]
     backwards: bool
-    stride: Longs
-    digits: Longs
-    digit_sum: Longs
+    codes: Codes
 
     effort: ClassVar[Effort]
     #: Whether the kernel is told by a row of weights of its own that nothing fits on no device.
@@ -162,9 +161,9 @@ class View(ABC):
         return int(self.original.shape[0])
 
     @property
-    def codes(self) -> int:
+    def code_count(self) -> int:
         """Number of count codes."""
-        return int(self.digit_sum.shape[0])
+        return int(self.codes.digits.shape[0])
 
     @property
     def device_count(self) -> int:
@@ -258,8 +257,8 @@ class View(ABC):
         return split if self.backwards == other.backwards else split[::-1]
 
 
-def count_codes(count: Sequence[int]) -> tuple[Longs, Longs, Longs]:
-    """Stride, digits and digit sums of all counts of the pools from 1 on."""
+def count_codes(count: Sequence[int], late: Sequence[int] = ()) -> Codes:
+    """Codes of all counts of the pools from 1 on; ``late`` is 1 for pools of the group that is filled second."""
     stride = np.zeros(len(count), dtype=np.int64)
     size = 1
     for pool in range(1, len(count)):
@@ -268,7 +267,8 @@ def count_codes(count: Sequence[int]) -> tuple[Longs, Longs, Longs]:
     digits = np.zeros((size, len(count)), dtype=np.int64)
     for pool in range(1, len(count)):
         digits[:, pool] = (np.arange(size) // stride[pool]) % (int(count[pool]) + 1)
-    return stride, digits, digits.sum(axis=1)
+    phases = digits @ np.array(late or [0] * len(count), dtype=np.int64) > 0
+    return Codes(stride, digits, digits.sum(axis=1), phases.astype(np.int64))
 
 
 def find_pools(problem: ThroughputProblem, instance: Instance, *, grouped: bool) -> list[Pool]:
@@ -340,33 +340,16 @@ def search_arrays(
     kinds = [pool.kind for pool in pools]
     directed = instance.reverse() if backwards else instance
     rank = np.argsort(original).astype(np.int32)
-    matters = np.zeros(instance.nets, dtype=bool)
-    matters[nets] = True
-    number = np.cumsum(matters) - 1
-
-    def rows(pointer: Ints, members: Ints, chosen: Longs | Ints, names: Ints | None) -> tuple[Ints, Ints]:
-        """These rows of a CSR pair; members with other names are sorted by them."""
-        sizes = np.diff(pointer)[chosen]
-        starts = np.zeros(len(chosen) + 1, dtype=np.int64)
-        np.cumsum(sizes, out=starts[1:])
-        flat = members[np.arange(starts[-1]) + np.repeat(pointer[:-1][chosen] - starts[:-1], sizes)]
-        if names is not None:
-            flat = names[flat]
-            flat = flat[np.lexsort((flat, np.repeat(np.arange(len(chosen)), sizes)))]
-        return starts.astype(np.int32), np.ascontiguousarray(flat, dtype=np.int32)
-
-    net_ptr, net_pins = rows(instance.net_ptr, instance.net_pins, nets, rank)
-    succ_ptr, succ = rows(directed.succ_ptr, directed.succ, original, rank)
-    pred_ptr, pred = rows(directed.pred_ptr, directed.pred, original, rank)
-    nets_of = [instance.item_nets[instance.item_net_ptr[v] : instance.item_net_ptr[v + 1]] for v in original]
-    item_net_ptr, item_nets = csr([number[row[matters[row]]].tolist() for row in nets_of])
-    item_cover_ptr, item_covers = rows(instance.item_cover_ptr, instance.item_covers, original, None)
+    net_ptr, net_pins = chosen_rows(instance.net_ptr, instance.net_pins, nets, rank)
+    succ_ptr, succ = chosen_rows(directed.succ_ptr, directed.succ, original, rank)
+    pred_ptr, pred = chosen_rows(directed.pred_ptr, directed.pred, original, rank)
+    item_net_ptr, item_nets = transposed(net_ptr, net_pins, instance.items)
+    item_cover_ptr, item_covers = chosen_rows(instance.item_cover_ptr, instance.item_covers, original)
     source, memory = instance.net_source[nets], instance.memory[kinds]
     if hard:
-        with np.errstate(invalid="ignore"):
-            memory = np.where(np.isinf(memory), np.inf, memory + TOLERANCE * np.maximum(1.0, memory))
-    limited = int(bool(np.isfinite(memory).any()))
+        memory = up_to(memory)
     return as_arrays(
+        Arrays,
         {
             "work": instance.work[original][:, kinds].T,
             "net_ptr": net_ptr,
@@ -390,6 +373,8 @@ def search_arrays(
             "memory": memory,
             "devices": np.array(count),
             "in_flight": instance.in_flight,
-            "limits": np.array([limited, int(instance.recompute), int(backwards), len(instance.cover_fixed)]),
-        }
+            "limited": np.isfinite(memory).any(),
+            "recompute": instance.recompute,
+            "backwards": backwards,
+        },
     )
