@@ -32,12 +32,23 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
+class _Index(IndexDataCacheFile):  # type: ignore[misc]
+    """numba's list of what is kept of one function; none is, where that is for types that are no longer there."""
+
+    def _load_index(self) -> dict[Any, Any]:
+        try:
+            kept: dict[Any, Any] = super()._load_index()
+        except (ImportError, AttributeError):
+            return {}
+        return kept
+
+
 class _PackageCache(FunctionCache):  # type: ignore[misc]
     """numba's cache of one function, where numba puts it, fresh as long as no source of the package changes."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
-        self._cache_file = IndexDataCacheFile(
+        self._cache_file = _Index(
             cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=_digest()
         )
 
