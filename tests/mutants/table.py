@@ -10,7 +10,6 @@ _HYBRID = "tests/problems/hybrid"
 _EVALUATE = (
     f"{_THROUGHPUT}/test_evaluate.py",
     f"{_THROUGHPUT}/test_contiguity.py",
-    f"{_THROUGHPUT}/test_variants.py",
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_arbitrary_plans",
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_every_plan_of_tiny_problems",
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_variants",
