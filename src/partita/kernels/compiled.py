@@ -33,14 +33,14 @@ def _digest() -> str:
 
 
 class _Index(IndexDataCacheFile):  # type: ignore[misc]
-    """numba's list of what is kept of one function; none is, where that is for types that are no longer there."""
+    """numba's list of the machine code of one function; empty where it names types that are no longer there."""
 
-    def _load_index(self) -> dict[Any, Any]:
+    def _load_index(self) -> dict[Any, str]:
         try:
-            kept: dict[Any, Any] = super()._load_index()
-        except (ImportError, AttributeError):
+            return cast("dict[Any, str]", super()._load_index())
+        except (ImportError, AttributeError, TypeError):
+            # Read before the mark could be compared, but made by other sources all the same.
             return {}
-        return kept
 
 
 class _PackageCache(FunctionCache):  # type: ignore[misc]

@@ -16,7 +16,7 @@ Bytes = npt.NDArray[np.int8]
 Words = npt.NDArray[np.uint64]
 
 #: Types of the arrays; other fields are switches.
-_TYPES = {Floats: np.float64, Ints: np.int32, Longs: np.int64, Bytes: np.int8}
+_TYPES = {Floats: np.float64, Ints: np.int32, Longs: np.int64, Bytes: np.int8, Words: np.uint64}
 
 Struct = TypeVar("Struct", bound=tuple[Any, ...])
 

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from partita.dags import ranks, topological_order
 from partita.errors import InputError
-from partita.problems.throughput.contraction.instance import csr
+from partita.problems.throughput.contraction.csr import csr
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:

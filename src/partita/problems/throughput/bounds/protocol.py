@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from partita.problems import kind
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import Uniform, uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["BoundMethod", "HierarchyBound", "HierarchyMember", "suits_programs"]
+__all__ = ["BoundMethod", "HierarchyBound", "suits_programs"]
 
 #: Programs of whole splits have few variables up to so many blocks; the search for blocks is short up to so many items.
 FEW_BLOCKS, SMALL_BLOCK = 5, 25
@@ -21,55 +20,11 @@ def suits_programs(uniform: Uniform) -> bool:
     return uniform.devices <= FEW_BLOCKS or uniform.items > SMALL_BLOCK * uniform.devices
 
 
-class BoundMethod(Protocol):
-    """One way to prove that no plan is better than a value."""
-
-    @property
-    def name(self) -> str:
-        """Name on the command line."""
-        ...
-
-    @property
-    def summary(self) -> str:
-        """One line: what it uses and what it ignores."""
-        ...
-
-    @property
-    def scope(self) -> str:
-        """``free`` if it holds for every split, ``acyclic`` if only for contiguous ones."""
-        ...
-
-    def supports(self, problem: ThroughputProblem) -> str | None:
-        """None if it applies, otherwise what does not fit."""
-        ...
-
-    def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
-        """The bound on the original problem; infinite only if the problem is proven infeasible."""
-        ...
+BoundMethod = kind.BoundMethod[ThroughputProblem]
 
 
-class HierarchyBound(BoundMethod, Protocol):
-    """A bound on the uniform relaxation that reads and adds to what the others know."""
-
-    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
-        """Raise the bound of ``knowledge`` with ``prove(value, self.name)`` as far as this method can.
-
-        Parameters
-        ----------
-        knowledge
-            What is known; work of all its items is finite. ``done`` is polled, and ends the method early.
-        deadline_s
-            Seconds it may take; None for no limit. What is proven by then counts.
-        """
-        ...
-
-    def share(self, uniform: Uniform) -> float:
-        """Its part of the time that the hierarchy has left, relative to the other methods; 0 to be left out."""
-        ...
-
-
-class HierarchyMember:
-    """What all members of the hierarchy share: they are refused or run alone in the same way.
+class HierarchyBound:
+    """A bound on the uniform relaxation that reads and adds to what the others know; all of them run alone alike.
 
     A member says its ``name``, ``summary`` and ``scope``, and how to ``improve``.
     """
@@ -83,11 +38,22 @@ class HierarchyMember:
         return uniform_refusal(problem)
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
-        """See ``HierarchyBound``."""
+        """Raise the bound of ``knowledge`` with ``prove(value, self.name)`` as far as this method can.
+
+        Parameters
+        ----------
+        knowledge
+            What is known; work of all its items is finite. ``done`` is polled, and ends the method early.
+        deadline_s
+            Seconds it may take; None for no limit. What is proven by then counts.
+        """
         raise NotImplementedError
 
     def share(self, uniform: Uniform) -> float:
-        """As much as any other; members that are better for small or for large blocks say so."""
+        """Its part of the time that the hierarchy has left, relative to the other methods; 0 to be left out.
+
+        As much as any other; members that are better for small or for large blocks say so.
+        """
         return 1.0
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.protocol import HierarchyMember
+from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["SimpleBound", "simple_bound"]
@@ -23,7 +23,7 @@ def simple_bound(uniform: Uniform) -> float:
     return max(largest, math.fsum(uniform.work.tolist()) / uniform.devices) * (1 - ROUNDING)
 
 
-class SimpleBound(HierarchyMember):
+class SimpleBound(HierarchyBound):
     """What any split of the work over identical devices costs; ``capacity`` is the same for mixed devices."""
 
     name = "simple"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from partita.problems.throughput.contraction.csr import chosen_rows, transposed
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -127,21 +128,15 @@ def uniform_of(problem: ThroughputProblem, instance: Instance) -> Uniform:
     kind = next(place for place, one in enumerate(problem.kinds) if one.count > 0)
     cost = instance.net_cost[:, kind]
     kept = np.flatnonzero(cost > 0)
-    sizes = np.diff(instance.net_ptr)[kept]
-    net_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    starts = instance.net_ptr[:-1][kept]
-    places = np.arange(int(sizes.sum()), dtype=np.int64) + np.repeat(starts - net_ptr[:-1], sizes)
-    net_pins = instance.net_pins[places]
-    owner = np.repeat(np.arange(len(kept), dtype=np.int32), sizes)
-    order = np.argsort(net_pins, kind="stable")
-    item_net_ptr = np.searchsorted(net_pins[order], np.arange(instance.items + 1)).astype(np.int32)
+    net_ptr, net_pins = chosen_rows(instance.net_ptr, instance.net_pins, kept)
+    item_net_ptr, item_nets = transposed(net_ptr, net_pins, instance.items)
     return Uniform(
         work=np.ascontiguousarray(instance.work[:, kind]),
         cost=np.ascontiguousarray(cost[kept]),
         net_ptr=net_ptr,
-        net_pins=np.ascontiguousarray(net_pins),
+        net_pins=net_pins,
         item_net_ptr=item_net_ptr,
-        item_nets=np.ascontiguousarray(owner[order]),
+        item_nets=item_nets,
         succ_ptr=instance.succ_ptr,
         succ=instance.succ,
         pred_ptr=instance.pred_ptr,

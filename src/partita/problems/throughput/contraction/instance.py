@@ -15,9 +15,10 @@ import numpy.typing as npt
 import rustworkx
 
 from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
+from partita.problems.throughput.contraction.csr import csr, rows_of, transposed
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["Instance", "build_instance", "csr"]
+__all__ = ["Instance", "build_instance"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
@@ -121,27 +122,6 @@ class Instance:
         return replace(self, succ_ptr=self.pred_ptr, succ=self.pred, pred_ptr=self.succ_ptr, pred=self.succ)
 
 
-def csr(members: list[list[int]]) -> tuple[Ints, Ints]:
-    """Pointer and flat member arrays of a list of lists."""
-    pointer = np.zeros(len(members) + 1, dtype=np.int32)
-    np.cumsum([len(row) for row in members], out=pointer[1:])
-    flat = np.fromiter((v for row in members for v in row), dtype=np.int32, count=int(pointer[-1]))
-    return pointer, flat
-
-
-def _transposed(pointer: Ints, members: Ints, count: int) -> tuple[Ints, Ints]:
-    """The rows that each of ``count`` members is in, ascending."""
-    rows = np.repeat(np.arange(len(pointer) - 1, dtype=np.int32), np.diff(pointer))
-    return _rows_of(members, rows, count)
-
-
-def _rows_of(row: npt.NDArray[np.integer], member: npt.NDArray[np.integer], count: int) -> tuple[Ints, Ints]:
-    """CSR of the members of each of ``count`` rows, in the order given."""
-    pointer = np.zeros(count + 1, dtype=np.int32)
-    np.cumsum(np.bincount(row, minlength=count), out=pointer[1:])
-    return pointer, np.ascontiguousarray(member[np.argsort(row, kind="stable")], dtype=np.int32)
-
-
 def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, npt.NDArray[np.int64]]:
     """Item of every operator, numbered in an order of the DAG, and the distinct order edges between items."""
     classes = colocation_classes(problem)
@@ -237,11 +217,11 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
 
     devices = problem.device_count
     net_ptr, flat_pins = csr(net_pins)
-    item_net_ptr, item_nets = _transposed(net_ptr, flat_pins, n)
-    succ_ptr, succ = _rows_of(edges[:, 0], edges[:, 1], n)
-    pred_ptr, pred = _rows_of(edges[:, 1], edges[:, 0], n)
+    item_net_ptr, item_nets = transposed(net_ptr, flat_pins, n)
+    succ_ptr, succ = rows_of(edges[:, 0], edges[:, 1], n)
+    pred_ptr, pred = rows_of(edges[:, 1], edges[:, 0], n)
     cover_ptr, cover_pins = csr(shared)
-    item_cover_ptr, item_covers = _transposed(cover_ptr, cover_pins, n)
+    item_cover_ptr, item_covers = transposed(cover_ptr, cover_pins, n)
     return Instance(
         group=group,
         work=work,

@@ -13,7 +13,11 @@ import itertools
 from collections import Counter
 from dataclasses import replace
 
-from partita.problems.throughput.contraction.instance import Instance, Ints, csr
+import numpy as np
+
+from partita.problems.throughput.contiguity import distinct_pairs
+from partita.problems.throughput.contraction.csr import rows_of
+from partita.problems.throughput.contraction.instance import Instance, Ints
 from partita.problems.throughput.contraction.sole_readers import memory_is_ample
 
 __all__ = ["order_twins", "twins"]
@@ -83,14 +87,12 @@ def twins(instance: Instance) -> list[list[int]]:
 
 def order_twins(instance: Instance) -> Instance:
     """The instance with an edge from each twin to the next; items are numbered topologically, so no cycle arises."""
-    pairs = [pair for members in twins(instance) for pair in itertools.pairwise(members)]
-    if not pairs:
+    new = [pair for members in twins(instance) for pair in itertools.pairwise(members)]
+    if not new:
         return instance
-    successors = [list(_row(instance.succ_ptr, instance.succ, v)) for v in range(instance.items)]
-    predecessors = [list(_row(instance.pred_ptr, instance.pred, v)) for v in range(instance.items)]
-    for before, after in pairs:
-        successors[before].append(after)
-        predecessors[after].append(before)
-    succ_ptr, succ = csr([sorted(row) for row in successors])
-    pred_ptr, pred = csr([sorted(row) for row in predecessors])
+    n = instance.items
+    known = np.stack([np.repeat(np.arange(n), np.diff(instance.succ_ptr)), instance.succ], axis=1)
+    pairs = distinct_pairs(np.concatenate([known, np.array(new)]))
+    succ_ptr, succ = rows_of(pairs[:, 0], pairs[:, 1], n)
+    pred_ptr, pred = rows_of(pairs[:, 1], pairs[:, 0], n)
     return replace(instance, succ_ptr=succ_ptr, succ=succ, pred_ptr=pred_ptr, pred=pred)

@@ -22,7 +22,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from partita.problems.throughput.contraction.instance import Floats, Instance, csr
+from partita.problems.throughput.contiguity import distinct_pairs
+from partita.problems.throughput.contraction.csr import csr, rows_of, transposed
+from partita.problems.throughput.contraction.instance import Floats, Instance
 
 __all__ = ["absorb", "memory_is_ample"]
 
@@ -159,30 +161,23 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
 
     workspace = np.zeros(count)
     np.maximum.at(workspace, label, instance.workspace)
-    successors: list[set[int]] = [set() for _ in range(count)]
-    for item in range(n):
-        for after in instance.succ[instance.succ_ptr[item] : instance.succ_ptr[item + 1]]:
-            if label[item] != label[after]:
-                successors[label[item]].add(int(label[after]))
-    predecessors: list[set[int]] = [set() for _ in range(count)]
-    for item, row in enumerate(successors):
-        for after in row:
-            predecessors[after].add(item)
+    pairs = np.stack([np.repeat(label, np.diff(instance.succ_ptr)), label[instance.succ]], axis=1)
+    pairs = distinct_pairs(pairs[pairs[:, 0] != pairs[:, 1]])
     nets: dict[tuple[int, ...], list[int]] = {}
     for net in range(instance.nets):
         pins = instance.net_pins[instance.net_ptr[net] : instance.net_ptr[net + 1]]
         nets.setdefault(tuple(sorted(set(label[pins].tolist()))), []).append(net)
     rows = [(list(pins), members) for pins, members in nets.items() if len(pins) > 1]
     net_ptr, net_pins = csr([pins for pins, _ in rows])
-    item_net_ptr, item_nets = csr(_incidence([pins for pins, _ in rows], count))
+    item_net_ptr, item_nets = transposed(net_ptr, net_pins, count)
     covers = [
         sorted(set(label[instance.cover_pins[instance.cover_ptr[c] : instance.cover_ptr[c + 1]]].tolist()))
         for c in range(len(instance.cover_fixed))
     ]
     cover_ptr, cover_pins = csr(covers)
-    item_cover_ptr, item_covers = csr(_incidence(covers, count))
-    succ_ptr, succ = csr([sorted(row) for row in successors])
-    pred_ptr, pred = csr([sorted(row) for row in predecessors])
+    item_cover_ptr, item_covers = transposed(cover_ptr, cover_pins, count)
+    succ_ptr, succ = rows_of(pairs[:, 0], pairs[:, 1], count)
+    pred_ptr, pred = rows_of(pairs[:, 1], pairs[:, 0], count)
     return replace(
         instance,
         group=label[instance.group].astype(np.int32),
@@ -211,14 +206,6 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
         item_cover_ptr=item_cover_ptr,
         item_covers=item_covers,
     )
-
-
-def _incidence(rows: list[list[int]], count: int) -> list[list[int]]:
-    result: list[list[int]] = [[] for _ in range(count)]
-    for place, row in enumerate(rows):
-        for member in row:
-            result[member].append(place)
-    return result
 
 
 def _added(values: Floats, rows: list[tuple[list[int], list[int]]]) -> Floats:

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays
-from partita.problems.throughput.contraction.instance import Instance, build_instance, csr
+from partita.problems.throughput.contraction.csr import csr
+from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem

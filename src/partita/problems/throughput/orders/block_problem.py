@@ -8,7 +8,7 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Ints
 from partita.kernels.throughput.orders import BlockArrays
-from partita.problems.throughput.bounds.uniform import Uniform
+from partita.problems.throughput.bounds.uniform import Uniform, uniform_of
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.contraction.sole_readers import absorb, memory_is_ample
@@ -134,7 +134,19 @@ def blocks_over(problem: ThroughputProblem, instance: Instance) -> BlockProblem:
         memory, reload = float(instance.memory[place]), problem.kinds[place].reload_time_per_byte
     elif not ample:
         memory, reload = up_to(float(instance.memory[place])), np.inf
-    return _blocks(instance, place, memory, reload)
+    share = float(instance.in_flight[1])
+    plain = blocks_of(uniform_of(problem, instance))
+    arrays = plain.arrays._replace(
+        held=instance.fixed + share * instance.active,
+        workspace=instance.workspace,
+        cover_ptr=instance.cover_ptr,
+        cover_pins=instance.cover_pins,
+        item_cover_ptr=instance.item_cover_ptr,
+        item_covers=instance.item_covers,
+        cover_bytes=instance.cover_fixed + share * instance.cover_active,
+        limit=np.array([memory, reload]),
+    )
+    return BlockProblem(arrays, plain.devices, instance.group)
 
 
 def blocks_of(uniform: Uniform) -> BlockProblem:
@@ -162,35 +174,3 @@ def blocks_of(uniform: Uniform) -> BlockProblem:
         limit=np.array([np.inf, 0.0]),
     )
     return BlockProblem(arrays, min(uniform.devices, uniform.items), np.arange(uniform.items, dtype=np.int32))
-
-
-def _blocks(instance: Instance, place: int, memory: float, reload: float) -> BlockProblem:
-    share = float(instance.in_flight[1])
-    cost = instance.net_cost[:, place]
-    kept = cost > 0
-    number = np.cumsum(kept) - 1
-    pin_kept = np.repeat(kept, np.diff(instance.net_ptr))
-    net_ptr = np.concatenate([[0], np.cumsum(np.diff(instance.net_ptr)[kept])])
-    net_kept = kept[instance.item_nets]
-    before = np.concatenate([[0], np.cumsum(net_kept)])
-    arrays = BlockArrays(
-        work=np.ascontiguousarray(instance.work[:, place]),
-        cost=np.ascontiguousarray(cost[kept]),
-        net_ptr=net_ptr.astype(np.int32),
-        net_pins=np.ascontiguousarray(instance.net_pins[pin_kept]),
-        item_net_ptr=before[instance.item_net_ptr].astype(np.int32),
-        item_nets=number[instance.item_nets[net_kept]].astype(np.int32),
-        succ_ptr=instance.succ_ptr,
-        succ=instance.succ,
-        pred_ptr=instance.pred_ptr,
-        pred=instance.pred,
-        held=instance.fixed + share * instance.active,
-        workspace=instance.workspace,
-        cover_ptr=instance.cover_ptr,
-        cover_pins=instance.cover_pins,
-        item_cover_ptr=instance.item_cover_ptr,
-        item_covers=instance.item_covers,
-        cover_bytes=instance.cover_fixed + share * instance.cover_active,
-        limit=np.array([memory, reload]),
-    )
-    return BlockProblem(arrays, min(int(instance.count[place]), instance.items), instance.group)
