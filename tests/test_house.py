@@ -14,8 +14,8 @@ SOURCE = Path(partita.__file__).parent
 #: Files that serve every problem.
 SHARED = ("cli", "conductor", "documents", "run", "tables", "problems/facets", "warm_up.py")
 
-#: Files that list problems or what they have: formats, names at the top of the package, kernels to compile.
-LISTS = {"problems/__init__.py", "problems/importers.py", "__init__.py", "kernels/__init__.py"}
+#: Files that list problems or what they have: formats, names at the top of the package.
+LISTS = {"problems/__init__.py", "problems/importers.py", "__init__.py"}
 
 
 def files(*places: str) -> list[Path]:
