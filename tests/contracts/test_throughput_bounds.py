@@ -14,10 +14,9 @@ from hypothesis import given
 import brute_force
 import partita.problems.throughput.baselines
 import partita.problems.throughput.components
-from partita.problems.throughput.bounds.protocol import BoundMethod
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, ThroughputProblem
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import BoundMethod, Options
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 from strategies import examples, random_problem, throughput_problems

@@ -9,11 +9,12 @@ import math
 
 import numpy as np
 
+from partita.kernels.throughput.arrays import Ints
 from partita.problems.kind import Proof
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.streaming import STREAMING, streams
-from partita.problems.throughput.bounds.uniform import Ints, Uniform, uniform, uniform_refusal
+from partita.problems.throughput.bounds.uniform import Uniform, uniform, uniform_refusal
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan

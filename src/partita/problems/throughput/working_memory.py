@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.dags import ranks, topological_order
 from partita.errors import InputError
+from partita.kernels.throughput.arrays import Ints
 from partita.problems.throughput.contraction.instance import csr
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NODES", "Ordered", "PeakTable", "best_order", "order_violation", "ordered_plan", "peak_of_order"]
 
-Ints = npt.NDArray[np.int32]
 
 #: Most states of one search for an order.
 NODES = 4000

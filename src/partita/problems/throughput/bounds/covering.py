@@ -17,10 +17,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Words
+from partita.kernels.throughput.arrays import Bools, Floats, Words
 from partita.kernels.throughput.covering import CoveringArrays, search_block
 from partita.mip.solve import available
-from partita.problems.throughput.bounds.covering_sets import BlockPool, Bools, Floats, Ordered
+from partita.problems.throughput.bounds.covering_sets import BlockPool, Ordered
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyMember, suits_programs
 from partita.problems.throughput.bounds.simple import simple_bound

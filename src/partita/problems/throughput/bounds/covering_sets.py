@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.kernels.throughput.arrays import bit_rows
+from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs, bit_rows
 from partita.kernels.throughput.covering import CoveringArrays, longest_segments
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import solve_program
@@ -15,9 +14,6 @@ from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["BlockPool", "Ordered"]
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-Longs = npt.NDArray[np.int64]
 
 #: Times that conflicts are derived from charges and charges from conflicts.
 ROUNDS = 3
@@ -87,7 +83,7 @@ class Ordered:
             together=together,
         )
 
-    def _hull(self, pins: npt.NDArray[np.int32]) -> float:
+    def _hull(self, pins: Ints) -> float:
         """Work of all that any block with these items holds."""
         inside = np.logical_and(self.after[pins].any(axis=0), self.after[:, pins].any(axis=1))
         inside[pins] = True

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import bit_rows
+from partita.kernels.throughput.arrays import Floats, bit_rows
 from partita.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
 from partita.kernels.throughput.forced_cuts import Order, Parts, closure_bits, force_nets, separate_pairs
 from partita.kernels.throughput.heaviest_block import heaviest_blocks
@@ -25,7 +25,7 @@ from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
 from partita.problems.throughput.bounds.node import SLACK, TINY
 from partita.problems.throughput.bounds.protocol import HierarchyMember
 from partita.problems.throughput.bounds.simple import simple_bound
-from partita.problems.throughput.bounds.uniform import Floats, Uniform
+from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["ChargeBound", "Charges", "charged_at"]
 

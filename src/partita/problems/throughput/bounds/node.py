@@ -11,11 +11,12 @@ import time
 
 import numpy as np
 
+from partita.kernels.throughput.arrays import Floats
 from partita.kernels.throughput.mincut import block_network, most_expensive_item
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyMember
 from partita.problems.throughput.bounds.simple import simple_bound
-from partita.problems.throughput.bounds.uniform import Floats, Uniform
+from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["FreeNodeBound", "NodeBound", "single_loads"]
 

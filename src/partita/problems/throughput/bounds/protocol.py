@@ -1,4 +1,4 @@
-"""What a throughput bound is, and what a member of the hierarchy is."""
+"""What a member of the hierarchy of bounds is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Protocol
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import Uniform, uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.protocol import BoundMethod
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["BoundMethod", "HierarchyBound", "HierarchyMember", "suits_programs"]
+__all__ = ["HierarchyBound", "HierarchyMember", "suits_programs"]
 
 #: Programs of whole splits have few variables up to so many blocks; the search for blocks is short up to so many items.
 FEW_BLOCKS, SMALL_BLOCK = 5, 25
@@ -19,33 +20,6 @@ FEW_BLOCKS, SMALL_BLOCK = 5, 25
 def suits_programs(uniform: Uniform) -> bool:
     """Whether programs of whole splits are likely to prove more in the same time than a search for single blocks."""
     return uniform.devices <= FEW_BLOCKS or uniform.items > SMALL_BLOCK * uniform.devices
-
-
-class BoundMethod(Protocol):
-    """One way to prove that no plan is better than a value."""
-
-    @property
-    def name(self) -> str:
-        """Name on the command line."""
-        ...
-
-    @property
-    def summary(self) -> str:
-        """One line: what it uses and what it ignores."""
-        ...
-
-    @property
-    def scope(self) -> str:
-        """``free`` if it holds for every split, ``acyclic`` if only for contiguous ones."""
-        ...
-
-    def supports(self, problem: ThroughputProblem) -> str | None:
-        """None if it applies, otherwise what does not fit."""
-        ...
-
-    def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
-        """The bound on the original problem; infinite only if the problem is proven infeasible."""
-        ...
 
 
 class HierarchyBound(BoundMethod, Protocol):

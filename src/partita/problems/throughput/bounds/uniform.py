@@ -12,15 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["Uniform", "uniform", "uniform_of", "uniform_refusal"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class Uniform:
     pred_ptr: Ints
     pred: Ints
     devices: int
-    kept: npt.NDArray[np.int64]
+    kept: Longs
 
     @property
     def items(self) -> int:
@@ -78,7 +75,7 @@ class Uniform:
         """Items of a net."""
         return self.net_pins[self.net_ptr[net] : self.net_ptr[net + 1]]
 
-    def load(self, members: npt.NDArray[np.bool_]) -> float:
+    def load(self, members: Bools) -> float:
         """f(S) of the set with this (n,) mask."""
         inside = np.add.reduceat(members[self.net_pins], self.net_ptr[:-1]) if self.nets else np.zeros(0)
         cut = (inside > 0) & (inside < np.diff(self.net_ptr))

@@ -14,13 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import rustworkx
 
+from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
 from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
 from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["Instance", "build_instance", "csr"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class Instance:
     cover_sync: Floats
     memory: Floats
     count: Ints
-    in_flight: npt.NDArray[np.int64]
+    in_flight: Longs
     positional: bool
     recompute: bool
 
@@ -142,7 +140,7 @@ def _rows_of(row: npt.NDArray[np.integer], member: npt.NDArray[np.integer], coun
     return pointer, np.ascontiguousarray(member[np.argsort(row, kind="stable")], dtype=np.int32)
 
 
-def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, npt.NDArray[np.int64]]:
+def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, Longs]:
     """Item of every operator, numbered in an order of the DAG, and the distinct order edges between items."""
     classes = colocation_classes(problem)
     edges = order_edges(problem, classes)
@@ -283,7 +281,7 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
 def _nets(
     problem: ThroughputProblem,
     group: Ints,
-    backward: npt.NDArray[np.bool_],
+    backward: Bools,
     place_of: dict[int, int],
     recompute: bool,
     directed: bool,

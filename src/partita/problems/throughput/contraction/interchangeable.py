@@ -13,7 +13,8 @@ import itertools
 from collections import Counter
 from dataclasses import replace
 
-from partita.problems.throughput.contraction.instance import Instance, Ints, csr
+from partita.kernels.throughput.arrays import Ints
+from partita.problems.throughput.contraction.instance import Instance, csr
 from partita.problems.throughput.contraction.sole_readers import memory_is_ample
 
 __all__ = ["order_twins", "twins"]

@@ -20,9 +20,9 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.problems.throughput.contraction.instance import Floats, Instance, csr
+from partita.kernels.throughput.arrays import Bools, Floats, Longs
+from partita.problems.throughput.contraction.instance import Instance, csr
 
 __all__ = ["absorb", "memory_is_ample"]
 
@@ -81,7 +81,7 @@ def _partners(instance: Instance, sync_time: Floats | None) -> dict[int, int]:
     return result
 
 
-def _saves_alone(instance: Instance) -> npt.NDArray[np.bool_]:
+def _saves_alone(instance: Instance) -> Bools:
     """Whether an item's transfers to one other item exceed its work on every kind: without that no rule applies."""
     pair = np.diff(instance.net_ptr) == 2
     saved = np.zeros_like(instance.work)
@@ -133,7 +133,7 @@ def _harmless(instance: Instance, items: list[int], target: int, sync_time: Floa
     return True
 
 
-def _cost(instance: Instance, nets: set[int], kinds: npt.NDArray[np.int64]) -> Floats:
+def _cost(instance: Instance, nets: set[int], kinds: Longs) -> Floats:
     return np.asarray(instance.net_cost[sorted(nets)][:, kinds].sum(axis=0), dtype=np.float64)
 
 

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays, anneal, empty_state, reset
+from partita.kernels.throughput.arrays import Bools, Floats
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.covering_program import knapsack, representatives
@@ -31,8 +31,6 @@ from partita.run.result import Bound
 
 __all__ = ["FreeCovering", "FreeCoveringBound"]
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 #: Seconds for one exact program; what it has proven by then counts.
 EXACT_S = 20.0

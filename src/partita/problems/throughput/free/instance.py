@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays
+from partita.kernels.throughput.arrays import Ints
 from partita.problems.throughput.contraction.instance import Instance, build_instance, csr
 from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.plan import Plan, Stage
@@ -15,9 +15,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import TOLERANCE
 
 __all__ = ["FreeInstance", "free_instance", "refusal"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.errors import SolverCrashError
+from partita.kernels.throughput.arrays import Floats
 from partita.mip.model import Callbacks, ProgramStatus
 from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.annealing import free_only, start
@@ -21,9 +21,6 @@ from partita.problems.throughput.search_run import outcome_of
 from partita.run.monitor import Monitor
 
 __all__ = ["Cpsat", "Highs", "Scip", "polish", "prove"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 
 def prove(

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays
+from partita.kernels.throughput.arrays import Floats, Ints
 from partita.mip.model import Model
 from partita.problems.throughput.contraction.instance import csr
 from partita.problems.throughput.free.covering_program import add_device, unit_scale
 
 __all__ = ["Assignment", "Part", "assignment", "part"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)

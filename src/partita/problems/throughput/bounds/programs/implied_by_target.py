@@ -6,15 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.kernels.throughput.arrays import Bools, Floats, Ints
 from partita.problems.throughput.bounds.forced_transfers import Charges
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
-from partita.problems.throughput.bounds.uniform import Floats, Ints, Uniform
+from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["Facts", "add_distances", "facts_at"]
 
-Bools = npt.NDArray[np.bool_]
 
 #: Rows of distances per item, at most: the shortest chains say most.
 DISTANCES = 6

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.problems.throughput.bounds.uniform import Floats, Uniform
+from partita.kernels.throughput.arrays import Bools, Floats
+from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["MOST_ITEMS", "OrderTables", "order_of"]
 
-Bools = npt.NDArray[np.bool_]
 
 #: Programs of more items would not be solved in any time worth waiting; their tables alone take n² bytes.
 MOST_ITEMS = 4000
