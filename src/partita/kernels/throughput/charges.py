@@ -11,9 +11,22 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Floats, Ints, Words
-from partita.kernels.throughput.forced_cuts import Order, Parts
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.closures import has_bit
+from partita.kernels.throughput.forced_cuts import Parts
 
 __all__ = ["charge_nets", "raise_shares", "tighten_windows"]
+
+
+@compiled
+def _fractional(others: Ints, weight: Floats, size: Floats, room: float, value: float) -> float:
+    """``value`` and the weight of items, the last one divided, that fit into ``room``."""
+    for x in others:
+        if size[x] > room:
+            return float(value + weight[x] * room / size[x])
+        room -= size[x]
+        value += weight[x]
+    return value
 
 
 @compiled
@@ -33,16 +46,7 @@ def _heaviest(
     Exact over sets of which no two are apart and whose sizes fit into ``room``, unless the search takes more than
     ``budget`` steps; then it is the fractional knapsack. It ends early where ``enough`` is reached.
     """
-    # The fractional knapsack of everything.
-    left, fractional = max(0.0, room), 0.0
-    for i in range(count):
-        x = others[i]
-        if size[x] <= left:
-            left -= size[x]
-            fractional += weight[x]
-        else:
-            fractional += weight[x] * left / size[x]
-            break
+    fractional = _fractional(others[:count], weight, size, max(0.0, room), 0.0)
     if budget <= 0 or count == 0:
         return fractional
     best = 0.0
@@ -59,21 +63,12 @@ def _heaviest(
         advanced = False
         if place < count:
             # What the rest can add at most.
-            left, ahead = free, value
-            for i in range(place, count):
-                x = others[i]
-                if size[x] <= left:
-                    left -= size[x]
-                    ahead += weight[x]
-                else:
-                    ahead += weight[x] * left / size[x]
-                    break
+            ahead = _fractional(others[place:count], weight, size, free, value)
             if ahead > best * (1 + 1e-12):
                 x = others[place]
                 fits = size[x] <= free * (1 + 1e-12)
                 for i in range(depth):
-                    y = others[chosen[i]]
-                    if (apart[x, y // 64] >> np.uint64(y % 64)) & np.uint64(1) != 0:
+                    if has_bit(apart[x], others[chosen[i]]):
                         fits = False
                         break
                 if fits:
@@ -114,7 +109,7 @@ def raise_shares(
             x = items[j]
             if x == v or share[x] <= 0:
                 continue
-            if size[x] + size[v] > room or (apart[v, x // 64] >> np.uint64(x % 64)) & np.uint64(1) != 0:
+            if size[x] + size[v] > room or has_bit(apart[v], x):
                 continue
             ratio[found] = -share[x] / max(size[x], 1e-300)
             tries[found] = x
@@ -128,37 +123,37 @@ def raise_shares(
 
 
 @compiled
-def charge_nets(order: Order, parts: Parts, limit: float, rounds: int, budget: int, charge: Floats) -> None:
+def charge_nets(a: BlockProblem, parts: Parts, limit: float, rounds: int, budget: int, charge: Floats) -> None:
     """Work with forced nets charged to their pins, valid for blocks of load at most ``limit``."""
-    n, m = order.work.shape[0], order.cost.shape[0]
+    n, m = a.work.shape[0], a.cost.shape[0]
     pairs = parts.apart.shape[0] > 0
-    charge[:] = order.work
-    part = np.zeros(order.net_pins.shape[0])
+    charge[:] = a.work
+    part = np.zeros(a.net_pins.shape[0])
     for e in range(m):
-        low, high = order.net_ptr[e], order.net_ptr[e + 1]
+        low, high = a.net_ptr[e], a.net_ptr[e + 1]
         if parts.forced[e] and high - low == 2:
             for q in range(low, high):
-                charge[order.net_pins[q]] += order.cost[e]
+                charge[a.net_pins[q]] += a.cost[e]
     tries, ratio = np.empty(n, np.int32), np.empty(n)
     share, best = np.zeros(n), np.zeros(n)
     for _ in range(rounds):
         for e in range(m):
-            low, high = order.net_ptr[e], order.net_ptr[e + 1]
+            low, high = a.net_ptr[e], a.net_ptr[e + 1]
             if not parts.forced[e] or high - low == 2:
                 continue
-            pins = order.net_pins[low:high]
+            pins = a.net_pins[low:high]
             for q in range(low, high):
-                charge[order.net_pins[q]] -= part[q]
-            room = limit - order.cost[e]
+                charge[a.net_pins[q]] -= part[q]
+            room = limit - a.cost[e]
             if not pairs:
                 # In proportion to what a block can hold of the pins.
                 total = 0.0
                 for v in pins:
                     total += charge[v]
-                scale = order.cost[e] / max(min(room, total), 1e-300)
+                scale = a.cost[e] / max(min(room, total), 1e-300)
                 for q in range(low, high):
-                    part[q] = charge[order.net_pins[q]] * scale * (1 - 1e-12)
-                    charge[order.net_pins[q]] += part[q]
+                    part[q] = charge[a.net_pins[q]] * scale * (1 - 1e-12)
+                    charge[a.net_pins[q]] += part[q]
                 continue
             most = -1.0
             by_size = pins[np.argsort(-charge[pins])]
@@ -176,8 +171,8 @@ def charge_nets(order: Order, parts: Parts, limit: float, rounds: int, budget: i
                     for v in pins:
                         best[v] = share[v]
             for q in range(low, high):
-                v = order.net_pins[q]
-                part[q] = order.cost[e] * best[v] * (1 - 1e-12)
+                v = a.net_pins[q]
+                part[q] = a.cost[e] * best[v] * (1 - 1e-12)
                 charge[v] += part[q]
 
 
@@ -194,23 +189,23 @@ def _number(pins: Ints, size: Floats, room: float) -> int:
 
 
 @compiled
-def tighten_windows(order: Order, parts: Parts, share: Floats, devices: int) -> tuple[int, bool]:
+def tighten_windows(a: BlockProblem, parts: Parts, share: Floats, devices: int) -> tuple[int, bool]:
     """Move the first and last blocks of items closer; how many moved, and whether there is no split.
 
     What lies before an item needs as many blocks as it has shares, and so does what of it cannot be early. Items that
     must be within some blocks have at most one share a block.
     """
-    n = order.work.shape[0]
+    n = a.work.shape[0]
     first, last, apart = parts.first, parts.last, parts.apart
     pairs = apart.shape[0] > 0
     sums = np.zeros(devices)
     moved = 0
     zero, one = np.uint64(0), np.uint64(1)
-    words = order.later.shape[1]
+    words = parts.later.shape[1]
     for direction in range(2):
         for i in range(n):
             v = i if direction == 0 else n - 1 - i
-            row = order.earlier[v] if direction == 0 else order.later[v]
+            row = parts.earlier[v] if direction == 0 else parts.later[v]
             sums[:] = 0.0
             at = first[v] if direction == 0 else devices - 1 - last[v]
             old = at
@@ -222,7 +217,7 @@ def tighten_windows(order: Order, parts: Parts, share: Floats, devices: int) -> 
                         since = first[u] if direction == 0 else devices - 1 - last[u]
                         if u != v:
                             at = max(at, since)
-                            if pairs and _bit(apart, u, v):
+                            if pairs and has_bit(apart[u], v):
                                 at = max(at, since + 1)
                         if since < devices:
                             sums[since] += share[u]
@@ -242,11 +237,6 @@ def tighten_windows(order: Order, parts: Parts, share: Floats, devices: int) -> 
             if first[v] > last[v]:
                 return moved, True
     return _within(first, last, share, devices, moved)
-
-
-@compiled
-def _bit(rows: Words, u: int, v: int) -> bool:
-    return bool((rows[u, v // 64] >> np.uint64(v % 64)) & np.uint64(1) != 0)
 
 
 @compiled

@@ -13,62 +13,28 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Words
-from partita.kernels.throughput.mincut import Network, cheapest_block, respect_rows
+from partita.kernels.throughput.arrays import Bytes, Ints, Words
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.closures import has_bit, set_bit
+from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows, start_flow
 
-__all__ = ["Order", "Parts", "closure_bits", "force_nets", "separate_pairs"]
-
-
-class Order(NamedTuple):
-    """n items numbered along the order, and m nets; ``later`` and ``earlier`` are closures that include the item."""
-
-    work: Floats
-    cost: Floats
-    net_ptr: Ints
-    net_pins: Ints
-    item_net_ptr: Ints
-    item_nets: Ints
-    succ_ptr: Ints
-    succ: Ints
-    pred_ptr: Ints
-    pred: Ints
-    later: Words
-    earlier: Words
+__all__ = ["Parts", "force_nets", "separate_pairs"]
 
 
 class Parts(NamedTuple):
-    """What holds at a target: pairs that cannot share a block (no rows if not kept), cut nets, windows of blocks."""
+    """What holds at a target.
 
+    ``later`` and ``earlier`` are the closures of the order that include the item (rows without words if not kept),
+    ``apart`` the pairs that cannot share a block (no rows if not kept), ``forced`` the cut nets, ``first`` and
+    ``last`` the windows of blocks.
+    """
+
+    later: Words
+    earlier: Words
     apart: Words
     forced: Bytes
     first: Ints
     last: Ints
-
-
-@compiled
-def closure_bits(ptr: Ints, adjacent: Ints, first_to_last: bool) -> Words:
-    """(n, words) rows of what each item reaches through ``adjacent``, itself included; all of it is done earlier."""
-    n = ptr.shape[0] - 1
-    words = (n + 63) // 64
-    bits = np.zeros((n, words), np.uint64)
-    for i in range(n):
-        v = i if first_to_last else n - 1 - i
-        bits[v, v // 64] |= np.uint64(1) << np.uint64(v % 64)
-        for p in range(ptr[v], ptr[v + 1]):
-            u = adjacent[p]
-            for j in range(words):
-                bits[v, j] |= bits[u, j]
-    return bits
-
-
-@compiled
-def _has(row: Words, v: int) -> bool:
-    return bool((row[v // 64] >> np.uint64(v % 64)) & np.uint64(1) != 0)
-
-
-@compiled
-def _set(row: Words, v: int) -> None:
-    row[v // 64] |= np.uint64(1) << np.uint64(v % 64)
 
 
 @compiled
@@ -102,7 +68,15 @@ def _listed(row: Words, members: Ints) -> int:
 
 @compiled
 def _unavoidable(
-    order: Order, parts: Parts, hull: Words, members: Ints, count: int, limit: float, seen: Ints, stamp: int, out: Words
+    a: BlockProblem,
+    parts: Parts,
+    hull: Words,
+    members: Ints,
+    count: int,
+    limit: float,
+    seen: Ints,
+    stamp: int,
+    out: Words,
 ) -> tuple[float, float]:
     """Least and largest that the members of a hull make a block pay; ``out`` becomes what cannot be in that block.
 
@@ -115,7 +89,7 @@ def _unavoidable(
     out[:] = np.uint64(0)
     for i in range(count):
         v = members[i]
-        least += order.work[v]
+        least += a.work[v]
         low, high = max(low, parts.first[v]), min(high, parts.last[v])
         if pairs:
             for j in range(out.shape[0]):
@@ -129,52 +103,52 @@ def _unavoidable(
     most = least
     for i in range(count):
         v = members[i]
-        for p in range(order.item_net_ptr[v], order.item_net_ptr[v + 1]):
-            e = order.item_nets[p]
+        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+            e = a.item_nets[p]
             if seen[e] == stamp:
                 continue
             seen[e] = stamp
             paid, cut = parts.forced[e] != 0, parts.forced[e] != 0
             if not paid:
-                for q in range(order.net_ptr[e], order.net_ptr[e + 1]):
-                    x = order.net_pins[q]
-                    if not _has(hull, x):
+                for q in range(a.net_ptr[e], a.net_ptr[e + 1]):
+                    x = a.net_pins[q]
+                    if not has_bit(hull, x):
                         cut = True
-                        if parts.last[x] < low or parts.first[x] > high or (pairs and _has(out, x)):
+                        if parts.last[x] < low or parts.first[x] > high or (pairs and has_bit(out, x)):
                             paid = True
                             break
             if paid:
-                least += order.cost[e]
+                least += a.cost[e]
                 if least > limit:
                     return least, np.inf
             if cut:
-                most += order.cost[e]
+                most += a.cost[e]
     return least, most
 
 
 @compiled
-def force_nets(order: Order, parts: Parts, limit: float) -> int:
+def force_nets(a: BlockProblem, parts: Parts, limit: float) -> int:
     """Find nets that are cut in every split with loads at most ``limit``; the number of new ones."""
-    n, words = order.later.shape
+    n, words = parts.later.shape
     found = 0
     members = np.empty(n, np.int32)
-    seen = np.full(order.cost.shape[0], -1, np.int32)
+    seen = np.full(a.cost.shape[0], -1, np.int32)
     hull, up = np.empty(words, np.uint64), np.empty(words, np.uint64)
     out = np.empty(words, np.uint64)
-    for e in range(order.cost.shape[0]):
+    for e in range(a.cost.shape[0]):
         if parts.forced[e]:
             continue
         hull[:] = np.uint64(0)
         up[:] = np.uint64(0)
-        for q in range(order.net_ptr[e], order.net_ptr[e + 1]):
-            v = order.net_pins[q]
+        for q in range(a.net_ptr[e], a.net_ptr[e + 1]):
+            v = a.net_pins[q]
             for j in range(words):
-                hull[j] |= order.later[v, j]
-                up[j] |= order.earlier[v, j]
+                hull[j] |= parts.later[v, j]
+                up[j] |= parts.earlier[v, j]
         for j in range(words):
             hull[j] &= up[j]
         count = _listed(hull, members)
-        least, _ = _unavoidable(order, parts, hull, members, count, limit, seen, e, out)
+        least, _ = _unavoidable(a, parts, hull, members, count, limit, seen, e, out)
         if least > limit:
             parts.forced[e] = 1
             found += 1
@@ -183,7 +157,7 @@ def force_nets(order: Order, parts: Parts, limit: float) -> int:
 
 @compiled
 def separate_pairs(
-    order: Order, parts: Parts, limit: float, network: Network, tiny: float, cuts: int, start: int, count: int
+    a: BlockProblem, parts: Parts, limit: float, network: Network, tiny: float, cuts: int, start: int, count: int
 ) -> tuple[int, int, bool]:
     """Find pairs that are apart among those of ``count`` items from ``start`` downwards with items after them.
 
@@ -194,67 +168,59 @@ def separate_pairs(
     int, int, bool
         New pairs, cuts used, and whether an item costs more than ``limit`` in any block: then there is no split.
     """
-    n, words = order.later.shape
+    n, words = parts.later.shape
     found, used = 0, 0
     members = np.empty(n, np.int32)
-    seen = np.full(order.cost.shape[0], -1, np.int32)
+    seen = np.full(a.cost.shape[0], -1, np.int32)
     hull, out = np.empty(words, np.uint64), np.empty(words, np.uint64)
-    nodes = network.sink.shape[0]
-    level = np.empty(nodes, np.int32)
-    next_arc = np.empty(nodes, np.int32)
-    stack = np.empty(nodes + 1, np.int32)
+    flow = new_flow(network)
     avoid = np.zeros(n, np.int8)
     supply = np.full(n, np.inf)
-    capacity = np.empty_like(network.capacity)
-    sink = np.empty_like(network.sink)
     shared = np.zeros((n, words), np.uint64)
     stamp = 0
     for u in range(start, max(-1, start - count), -1):
         for v in range(u, n):
-            if _has(parts.apart[u], v):
+            if has_bit(parts.apart[u], v):
                 continue
             apart = False
-            if _has(order.later[u], v):
-                for p in range(order.pred_ptr[v], order.pred_ptr[v + 1]):
-                    x = order.pred[p]
-                    apart = apart or (_has(order.later[u], x) and _has(parts.apart[u], x))
-                for p in range(order.succ_ptr[u], order.succ_ptr[u + 1]):
-                    x = order.succ[p]
-                    apart = apart or (_has(order.earlier[v], x) and _has(parts.apart[v], x))
+            if has_bit(parts.later[u], v):
+                for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
+                    x = a.pred[p]
+                    apart = apart or (has_bit(parts.later[u], x) and has_bit(parts.apart[u], x))
+                for p in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
+                    x = a.succ[p]
+                    apart = apart or (has_bit(parts.earlier[v], x) and has_bit(parts.apart[v], x))
                 for j in range(words):
-                    hull[j] = order.later[u, j] & order.earlier[v, j]
+                    hull[j] = parts.later[u, j] & parts.earlier[v, j]
             else:
                 hull[:] = np.uint64(0)
-                _set(hull, u)
-                _set(hull, v)
+                set_bit(hull, u)
+                set_bit(hull, v)
             if not apart:
                 size = _listed(hull, members)
-                least, most = _unavoidable(order, parts, hull, members, size, limit, seen, stamp, out)
+                least, most = _unavoidable(a, parts, hull, members, size, limit, seen, stamp, out)
                 stamp += 1
                 apart = least > limit
-                if not apart and most > limit and used < cuts and not _has(shared[u], v):
+                if not apart and most > limit and used < cuts and not has_bit(shared[u], v):
                     used += 1
                     for x in range(n):
-                        avoid[x] = _has(out, x)
-                    capacity[:] = network.capacity
-                    respect_rows(network, order.later[u], order.earlier[u], capacity)
-                    respect_rows(network, order.later[v], order.earlier[v], capacity)
-                    sink[:] = network.sink
-                    cost = cheapest_block(
-                        network, members[:size], supply, avoid, limit, tiny, capacity, sink, level, next_arc, stack
-                    )
+                        avoid[x] = has_bit(out, x)
+                    start_flow(network, flow)
+                    respect_rows(network, parts.later[u], parts.earlier[u], flow.capacity)
+                    respect_rows(network, parts.later[v], parts.earlier[v], flow.capacity)
+                    cost = cheapest_block(network, members[:size], supply, avoid, limit, tiny, flow)
                     apart = cost > limit
                     if not apart:
                         # The same set serves other pairs (whose exclusions it may violate: then a cut is missed).
                         for x in range(u + 1):
-                            if level[x] >= 0:
+                            if flow.level[x] >= 0:
                                 for y in range(x, n):
-                                    if level[y] >= 0:
-                                        _set(shared[x], y)
+                                    if flow.level[y] >= 0:
+                                        set_bit(shared[x], y)
             if apart:
                 if u == v:
                     return found, used, True
-                _set(parts.apart[u], v)
-                _set(parts.apart[v], u)
+                set_bit(parts.apart[u], v)
+                set_bit(parts.apart[v], u)
                 found += 1
     return found, used, False

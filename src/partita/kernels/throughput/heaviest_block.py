@@ -15,15 +15,17 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Floats
-from partita.kernels.throughput.forced_cuts import Order, Parts
-from partita.kernels.throughput.mincut import Network, cheapest_block, respect_rows
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.closures import has_bit
+from partita.kernels.throughput.forced_cuts import Parts
+from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows, start_flow
 
 __all__ = ["heaviest_blocks"]
 
 
 @compiled
 def heaviest_blocks(
-    order: Order,
+    a: BlockProblem,
     parts: Parts,
     network: Network,
     weight: Floats,
@@ -39,7 +41,7 @@ def heaviest_blocks(
 
     Parameters
     ----------
-    order, parts, network
+    a, parts, network
         The instance, what is apart and forced at ``limit``, and the network with these nets forced.
     weight
         (n,) weights of the items, not negative.
@@ -56,20 +58,16 @@ def heaviest_blocks(
     most
         (n,) changed in place.
     """
-    n = order.work.shape[0]
-    nodes = network.sink.shape[0]
-    level = np.empty(nodes, np.int32)
-    next_arc = np.empty(nodes, np.int32)
-    stack = np.empty(nodes + 1, np.int32)
-    capacity = np.empty_like(network.capacity)
-    sink = np.empty_like(network.sink)
+    n = a.work.shape[0]
+    flow = new_flow(network)
+    sink = flow.sink
     supply = np.zeros(n)
     avoid = np.zeros(n, np.int8)
     sources = np.empty(n, np.int32)
     for v in range(start, min(n, start + count)):
         everything = 0.0
         for u in range(n):
-            avoid[u] = (parts.apart[v, u // 64] >> np.uint64(u % 64)) & np.uint64(1) != np.uint64(0)
+            avoid[u] = has_bit(parts.apart[v], u)
             if not avoid[u]:
                 everything += weight[u]
         most[v] = min(most[v], everything * (1 + 1e-12))
@@ -82,7 +80,7 @@ def heaviest_blocks(
         for _ in range(cuts):
             constant = 0.0
             found = 0
-            sink[:] = network.sink
+            start_flow(network, flow)
             for u in range(n):
                 supply[u] = 0.0
                 if u == v:
@@ -100,11 +98,8 @@ def heaviest_blocks(
                         found += 1
                     else:
                         sink[u] = -gain
-            capacity[:] = network.capacity
-            respect_rows(network, order.later[v], order.earlier[v], capacity)
-            cost = cheapest_block(
-                network, sources[:found], supply, avoid, np.inf, tiny, capacity, sink, level, next_arc, stack
-            )
+            respect_rows(network, parts.later[v], parts.earlier[v], flow.capacity)
+            cost = cheapest_block(network, sources[:found], supply, avoid, np.inf, tiny, flow)
             least = cost + constant
             # Rounding of the flow may be as large as ``tiny`` on each arc; it is far below this.
             value = (limit - least) / rate * (1 + 1e-9) + 1e-12
@@ -114,7 +109,7 @@ def heaviest_blocks(
                 rates[v] = rate
             held = 0.0
             for u in range(n):
-                if level[u] >= 0:
+                if flow.level[u] >= 0:
                     held += weight[u]
             # f of the set, as the cut counts it.
             load = least + rate * held

@@ -16,8 +16,20 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Words
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.closures import has_bit
 
-__all__ = ["Network", "block_network", "cheapest_block", "most_expensive_item", "respect_order", "respect_rows"]
+__all__ = [
+    "Flow",
+    "Network",
+    "block_network",
+    "cheapest_block",
+    "most_expensive_item",
+    "new_flow",
+    "respect_order",
+    "respect_rows",
+    "start_flow",
+]
 
 
 class Network(NamedTuple):
@@ -37,12 +49,42 @@ class Network(NamedTuple):
     order_arc: Ints
 
 
+class Flow(NamedTuple):
+    """A residual network: room left on arcs and in sinks, and what a search for paths needs of each node."""
+
+    capacity: Floats
+    sink: Floats
+    level: Ints
+    next_arc: Ints
+    stack: Ints
+
+
 @compiled
-def block_network(
-    work: Floats, cost: Floats, net_ptr: Ints, net_pins: Ints, forced: Bytes, succ_ptr: Ints, succ: Ints
-) -> Network:
+def new_flow(network: Network) -> Flow:
+    """Room for a flow; see ``start_flow``."""
+    nodes = network.sink.shape[0]
+    return Flow(
+        np.empty_like(network.capacity),
+        np.empty_like(network.sink),
+        np.empty(nodes, np.int32),
+        np.empty(nodes, np.int32),
+        np.empty(nodes + 1, np.int32),
+    )
+
+
+@compiled
+def start_flow(network: Network, flow: Flow) -> None:
+    """No flow: all room is left."""
+    flow.capacity[:] = network.capacity
+    flow.sink[:] = network.sink
+
+
+@compiled
+def block_network(blocks: BlockProblem, forced: Bytes) -> Network:
     """The network of an instance in which ``forced`` nets are cut by every block with a pin."""
-    n, m = work.shape[0], cost.shape[0]
+    cost, net_ptr, net_pins = blocks.cost, blocks.net_ptr, blocks.net_pins
+    succ_ptr, succ = blocks.succ_ptr, blocks.succ
+    n, m = blocks.work.shape[0], cost.shape[0]
     edges = succ.shape[0]
     large = 0
     arcs = edges
@@ -59,7 +101,7 @@ def block_network(
     there = np.zeros(arcs, np.float64)
     back = np.zeros(arcs, np.float64)
     sink = np.zeros(nodes, np.float64)
-    sink[:n] = work
+    sink[:n] = blocks.work
     order = np.empty((edges, 2), np.int32)
     a = 0
     for v in range(n):
@@ -116,17 +158,9 @@ def block_network(
 
 
 @compiled
-def _levels(
-    network: Network,
-    capacity: Floats,
-    sink: Floats,
-    sources: Ints,
-    supply: Floats,
-    tiny: float,
-    level: Ints,
-    queue: Ints,
-) -> bool:
+def _levels(network: Network, flow: Flow, sources: Ints, supply: Floats, tiny: float) -> bool:
     """Distances from the sources in the residual network, up to the first node with room in its sink."""
+    capacity, sink, level, queue = flow.capacity, flow.sink, flow.level, flow.stack
     level[:] = -1
     filled = 0
     found = False
@@ -157,29 +191,21 @@ def _levels(
 
 @compiled
 def cheapest_block(
-    network: Network,
-    sources: Ints,
-    supply: Floats,
-    avoid: Bytes,
-    limit: float,
-    tiny: float,
-    capacity: Floats,
-    sink: Floats,
-    level: Ints,
-    next_arc: Ints,
-    stack: Ints,
+    network: Network, sources: Ints, supply: Floats, avoid: Bytes, limit: float, tiny: float, residual: Flow
 ) -> float:
     """Least cost of a set with nothing to ``avoid``, plus ``supply`` of sources left out; over ``limit``, a bound.
 
-    Sources of infinite ``supply`` must be in the set. ``capacity``, ``sink``, ``supply`` are the residual network and
-    are used up. Where the answer is at most ``limit``, the items with ``level`` >= 0 afterwards are the smallest set of
-    that cost. ``avoid`` may be empty for nothing.
+    Sources of infinite ``supply`` must be in the set. ``residual`` and ``supply`` are used up. Where the answer is at
+    most ``limit``, the items with ``residual.level`` >= 0 afterwards are the smallest set of that cost. ``avoid`` may
+    be empty for nothing.
     """
+    capacity, sink, level = residual.capacity, residual.sink, residual.level
+    next_arc, stack = residual.next_arc, residual.stack
     for v in range(avoid.shape[0]):
         if avoid[v]:
             sink[v] = np.inf
     flow = 0.0
-    while _levels(network, capacity, sink, sources, supply, tiny, level, stack):
+    while _levels(network, residual, sources, supply, tiny):
         next_arc[:] = network.ptr[:-1]
         for s in sources:
             depth = 0 if supply[s] > tiny else -1
@@ -236,15 +262,13 @@ def _reached(ptr: Ints, adjacent: Ints, start: int, seen: Bytes) -> None:
 
 
 @compiled
-def respect_order(
-    network: Network, succ_ptr: Ints, succ: Ints, pred_ptr: Ints, pred: Ints, start: int, capacity: Floats
-) -> None:
+def respect_order(network: Network, blocks: BlockProblem, start: int, capacity: Floats) -> None:
     """Let no set with ``start`` and one of its descendants leave out what lies between them, nor of its ancestors."""
-    n = succ_ptr.shape[0] - 1
+    n = blocks.work.shape[0]
     later = np.zeros(n, np.int8)
     earlier = np.zeros(n, np.int8)
-    _reached(succ_ptr, succ, start, later)
-    _reached(pred_ptr, pred, start, earlier)
+    _reached(blocks.succ_ptr, blocks.succ, start, later)
+    _reached(blocks.pred_ptr, blocks.pred, start, earlier)
     for i in range(network.order.shape[0]):
         u, v = network.order[i, 0], network.order[i, 1]
         if later[u]:
@@ -256,27 +280,17 @@ def respect_order(
 @compiled
 def respect_rows(network: Network, later: Words, earlier: Words, capacity: Floats) -> None:
     """As ``respect_order`` for an item whose closures are known as rows of bits."""
-    one, zero = np.uint64(1), np.uint64(0)
     for i in range(network.order.shape[0]):
         u, v = network.order[i, 0], network.order[i, 1]
-        if (later[u // 64] >> np.uint64(u % 64)) & one != zero:
+        if has_bit(later, u):
             capacity[network.order_arc[i, 0]] = np.inf
-        elif (earlier[v // 64] >> np.uint64(v % 64)) & one != zero:
+        elif has_bit(earlier, v):
             capacity[network.order_arc[i, 1]] = np.inf
 
 
 @compiled
 def most_expensive_item(
-    network: Network,
-    succ_ptr: Ints,
-    succ: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
-    ordered: bool,
-    upper: Floats,
-    best: float,
-    tiny: float,
-    count: int,
+    network: Network, blocks: BlockProblem, ordered: bool, upper: Floats, best: float, tiny: float, count: int
 ) -> float:
     """max over items of the cheapest block with the item, of which at most ``count`` are computed in this call.
 
@@ -284,31 +298,25 @@ def most_expensive_item(
     is found, so that calling again goes on. The answer is at least ``best``, and final when no estimate exceeds it.
     """
     n = upper.shape[0]
-    nodes = network.sink.shape[0]
-    level = np.empty(nodes, np.int32)
-    next_arc = np.empty(nodes, np.int32)
-    stack = np.empty(nodes + 1, np.int32)
+    flow = new_flow(network)
     nothing = np.zeros(0, np.int8)
     source = np.empty(1, np.int32)
     supply = np.full(n, np.inf)
-    capacity = np.empty_like(network.capacity)
-    sink = np.empty_like(network.sink)
     inside = np.zeros(n, np.int8)
     for _ in range(count):
         v = int(np.argmax(upper))
         if upper[v] <= best * (1 + 1e-12):
             break
         source[0] = v
-        capacity[:] = network.capacity
-        sink[:] = network.sink
+        start_flow(network, flow)
         if ordered:
-            respect_order(network, succ_ptr, succ, pred_ptr, pred, v, capacity)
-        cost = cheapest_block(network, source, supply, nothing, np.inf, tiny, capacity, sink, level, next_arc, stack)
+            respect_order(network, blocks, v, flow.capacity)
+        cost = cheapest_block(network, source, supply, nothing, np.inf, tiny, flow)
         for u in range(n):
-            inside[u] = level[u] >= 0
+            inside[u] = flow.level[u] >= 0
         best = max(best, cost)
         upper[v] = -np.inf
-        if not ordered or _convex(succ_ptr, succ, inside):
+        if not ordered or _convex(blocks.succ_ptr, blocks.succ, inside):
             # The set serves all of its items.
             for u in range(n):
                 if inside[u]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from partita.errors import DisagreementError, SolverCrashError
 from partita.kernels.throughput.arrays import Bools, Floats, Ints
-from partita.problems.throughput.bounds.uniform import Uniform
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.run.incumbent import Incumbent
 
 __all__ = ["Charged", "Knowledge"]
@@ -76,7 +76,7 @@ class Knowledge:
 
     def __init__(
         self,
-        uniform: Uniform,
+        uniform: BlockProblem,
         stop: Callable[[], bool] = lambda: False,
         *,
         incumbent: Incumbent[Any] | None = None,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.uniform import Uniform, uniform, uniform_refusal
+from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import BoundMethod
 from partita.run.monitor import Monitor
@@ -17,7 +18,7 @@ __all__ = ["HierarchyBound", "HierarchyMember", "suits_programs"]
 FEW_BLOCKS, SMALL_BLOCK = 5, 25
 
 
-def suits_programs(uniform: Uniform) -> bool:
+def suits_programs(uniform: BlockProblem) -> bool:
     """Whether programs of whole splits are likely to prove more in the same time than a search for single blocks."""
     return uniform.devices <= FEW_BLOCKS or uniform.items > SMALL_BLOCK * uniform.devices
 
@@ -37,7 +38,7 @@ class HierarchyBound(BoundMethod, Protocol):
         """
         ...
 
-    def share(self, uniform: Uniform) -> float:
+    def share(self, uniform: BlockProblem) -> float:
         """Its part of the time that the hierarchy has left, relative to the other methods; 0 to be left out."""
         ...
 
@@ -60,7 +61,7 @@ class HierarchyMember:
         """See ``HierarchyBound``."""
         raise NotImplementedError
 
-    def share(self, uniform: Uniform) -> float:
+    def share(self, uniform: BlockProblem) -> float:
         """As much as any other; members that are better for small or for large blocks say so."""
         return 1.0
 

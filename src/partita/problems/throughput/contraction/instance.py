@@ -18,7 +18,7 @@ from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
 from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["Instance", "build_instance", "csr"]
+__all__ = ["Instance", "build_instance", "csr", "transposed"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,19 @@ class Instance:
         """Number of device kinds."""
         return int(self.work.shape[1])
 
+    @property
+    def edges(self) -> Longs:
+        """(edges, 2) pairs of the order: the earlier item and the later one."""
+        earlier = np.repeat(np.arange(self.items), np.diff(self.succ_ptr))
+        return np.stack([earlier, self.succ.astype(np.int64)], axis=1)
+
+    def with_order(self, edges: Longs) -> Instance:
+        """The same items with another order, given as ``edges``."""
+        edges = distinct_pairs(edges)
+        succ_ptr, succ = rows_of(edges[:, 0], edges[:, 1], self.items)
+        pred_ptr, pred = rows_of(edges[:, 1], edges[:, 0], self.items)
+        return replace(self, succ_ptr=succ_ptr, succ=succ, pred_ptr=pred_ptr, pred=pred)
+
     def reverse(self) -> Instance:
         """The same instance with the order turned round (loads and memories do not depend on it)."""
         return replace(self, succ_ptr=self.pred_ptr, succ=self.pred, pred_ptr=self.succ_ptr, pred=self.succ)
@@ -127,13 +140,13 @@ def csr(members: list[list[int]]) -> tuple[Ints, Ints]:
     return pointer, flat
 
 
-def _transposed(pointer: Ints, members: Ints, count: int) -> tuple[Ints, Ints]:
+def transposed(pointer: Ints, members: Ints, count: int) -> tuple[Ints, Ints]:
     """The rows that each of ``count`` members is in, ascending."""
     rows = np.repeat(np.arange(len(pointer) - 1, dtype=np.int32), np.diff(pointer))
-    return _rows_of(members, rows, count)
+    return rows_of(members, rows, count)
 
 
-def _rows_of(row: npt.NDArray[np.integer], member: npt.NDArray[np.integer], count: int) -> tuple[Ints, Ints]:
+def rows_of(row: npt.NDArray[np.integer], member: npt.NDArray[np.integer], count: int) -> tuple[Ints, Ints]:
     """CSR of the members of each of ``count`` rows, in the order given."""
     pointer = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(np.bincount(row, minlength=count), out=pointer[1:])
@@ -235,11 +248,11 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
 
     devices = problem.device_count
     net_ptr, flat_pins = csr(net_pins)
-    item_net_ptr, item_nets = _transposed(net_ptr, flat_pins, n)
-    succ_ptr, succ = _rows_of(edges[:, 0], edges[:, 1], n)
-    pred_ptr, pred = _rows_of(edges[:, 1], edges[:, 0], n)
+    item_net_ptr, item_nets = transposed(net_ptr, flat_pins, n)
+    succ_ptr, succ = rows_of(edges[:, 0], edges[:, 1], n)
+    pred_ptr, pred = rows_of(edges[:, 1], edges[:, 0], n)
     cover_ptr, cover_pins = csr(shared)
-    item_cover_ptr, item_covers = _transposed(cover_ptr, cover_pins, n)
+    item_cover_ptr, item_covers = transposed(cover_ptr, cover_pins, n)
     return Instance(
         group=group,
         work=work,

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import replace
+
+import numpy as np
 
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.contraction.instance import Instance, csr
+from partita.problems.throughput.contraction.instance import Instance
 from partita.problems.throughput.contraction.sole_readers import memory_is_ample
 
 __all__ = ["order_twins", "twins"]
@@ -87,11 +88,4 @@ def order_twins(instance: Instance) -> Instance:
     pairs = [pair for members in twins(instance) for pair in itertools.pairwise(members)]
     if not pairs:
         return instance
-    successors = [list(_row(instance.succ_ptr, instance.succ, v)) for v in range(instance.items)]
-    predecessors = [list(_row(instance.pred_ptr, instance.pred, v)) for v in range(instance.items)]
-    for before, after in pairs:
-        successors[before].append(after)
-        predecessors[after].append(before)
-    succ_ptr, succ = csr([sorted(row) for row in successors])
-    pred_ptr, pred = csr([sorted(row) for row in predecessors])
-    return replace(instance, succ_ptr=succ_ptr, succ=succ, pred_ptr=pred_ptr, pred=pred)
+    return instance.with_order(np.concatenate([instance.edges, np.array(pairs)]))

@@ -22,7 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from partita.kernels.throughput.arrays import Bools, Floats, Longs
-from partita.problems.throughput.contraction.instance import Instance, csr
+from partita.problems.throughput.contraction.instance import Instance, csr, transposed
 
 __all__ = ["absorb", "memory_is_ample"]
 
@@ -159,31 +159,21 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
 
     workspace = np.zeros(count)
     np.maximum.at(workspace, label, instance.workspace)
-    successors: list[set[int]] = [set() for _ in range(count)]
-    for item in range(n):
-        for after in instance.succ[instance.succ_ptr[item] : instance.succ_ptr[item + 1]]:
-            if label[item] != label[after]:
-                successors[label[item]].add(int(label[after]))
-    predecessors: list[set[int]] = [set() for _ in range(count)]
-    for item, row in enumerate(successors):
-        for after in row:
-            predecessors[after].add(item)
+    edges = label[instance.edges]
     nets: dict[tuple[int, ...], list[int]] = {}
     for net in range(instance.nets):
         pins = instance.net_pins[instance.net_ptr[net] : instance.net_ptr[net + 1]]
         nets.setdefault(tuple(sorted(set(label[pins].tolist()))), []).append(net)
     rows = [(list(pins), members) for pins, members in nets.items() if len(pins) > 1]
     net_ptr, net_pins = csr([pins for pins, _ in rows])
-    item_net_ptr, item_nets = csr(_incidence([pins for pins, _ in rows], count))
+    item_net_ptr, item_nets = transposed(net_ptr, net_pins, count)
     covers = [
         sorted(set(label[instance.cover_pins[instance.cover_ptr[c] : instance.cover_ptr[c + 1]]].tolist()))
         for c in range(len(instance.cover_fixed))
     ]
     cover_ptr, cover_pins = csr(covers)
-    item_cover_ptr, item_covers = csr(_incidence(covers, count))
-    succ_ptr, succ = csr([sorted(row) for row in successors])
-    pred_ptr, pred = csr([sorted(row) for row in predecessors])
-    return replace(
+    item_cover_ptr, item_covers = transposed(cover_ptr, cover_pins, count)
+    merged = replace(
         instance,
         group=label[instance.group].astype(np.int32),
         work=summed(instance.work),
@@ -198,10 +188,6 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
         net_source=np.full(len(rows), -1, dtype=np.int32),
         net_maker=np.full(len(rows), -1, dtype=np.int32),
         net_entering=np.zeros(len(rows)),
-        succ_ptr=succ_ptr,
-        succ=succ,
-        pred_ptr=pred_ptr,
-        pred=pred,
         fixed=summed(instance.fixed),
         sync=summed(instance.sync),
         active=summed(instance.active),
@@ -211,14 +197,7 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
         item_cover_ptr=item_cover_ptr,
         item_covers=item_covers,
     )
-
-
-def _incidence(rows: list[list[int]], count: int) -> list[list[int]]:
-    result: list[list[int]] = [[] for _ in range(count)]
-    for place, row in enumerate(rows):
-        for member in row:
-            result[member].append(place)
-    return result
+    return merged.with_order(edges[edges[:, 0] != edges[:, 1]])
 
 
 def _added(values: Floats, rows: list[tuple[list[int], list[int]]]) -> Floats:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.anneal_free import FreeArrays, anneal, empty_state, reset
+from partita.kernels.throughput.anneal_free import anneal, empty_state, reset
 from partita.kernels.throughput.arrays import Bools, Floats
+from partita.kernels.throughput.blocks import cut_nets
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.covering_program import knapsack, representatives
@@ -162,21 +163,11 @@ class FreeCovering:
                 return
             rest = float(charge.sum()) - most * (1.02 if number % 2 else 1.1)
             scale = target / max(rest, 1e-3 * float(charge.sum()))
-            pair = FreeArrays(
+            cost = arrays.net_cost[:, kind]
+            pair = arrays._replace(
                 work=np.ascontiguousarray(np.stack([arrays.work[:, kind], charge * scale], axis=1)),
-                net_cost=np.ascontiguousarray(
-                    np.stack([arrays.net_cost[:, kind], 0 * arrays.net_cost[:, kind]], axis=1)
-                ),
-                net_ptr=arrays.net_ptr,
-                net_pins=arrays.net_pins,
-                item_net_ptr=arrays.item_net_ptr,
-                item_nets=arrays.item_nets,
+                net_cost=np.ascontiguousarray(np.stack([cost, 0 * cost], axis=1)),
                 kind_of=np.array([0, 1], dtype=np.int32),
-                memory=arrays.memory,
-                workspace=arrays.workspace,
-                item_cover_ptr=arrays.item_cover_ptr,
-                item_covers=arrays.item_covers,
-                cover_bytes=arrays.cover_bytes,
                 limit=np.array([arrays.limit[np.flatnonzero(arrays.kind_of == kind)[0]], np.inf]),
             )
             state = empty_state(pair, int(self.rng.integers(1 << 30)))
@@ -253,9 +244,7 @@ class FreeCovering:
 
     def _load(self, kind: int, items: Bools) -> float:
         arrays = self.free.arrays
-        inside = np.add.reduceat(items[arrays.net_pins], arrays.net_ptr[:-1]) if len(arrays.net_cost) else np.zeros(0)
-        size = np.diff(arrays.net_ptr)
-        cut = (inside > 0) & (inside < size)
+        cut = cut_nets(arrays.net_ptr, arrays.net_pins, items)
         return float(arrays.work[items, kind].sum() + arrays.net_cost[cut, kind].sum())
 
 

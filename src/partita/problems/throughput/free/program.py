@@ -9,7 +9,7 @@ import numpy as np
 from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.kernels.throughput.arrays import Floats, Ints
 from partita.mip.model import Model
-from partita.problems.throughput.contraction.instance import csr
+from partita.problems.throughput.contraction.instance import csr, transposed
 from partita.problems.throughput.free.covering_program import add_device, unit_scale
 
 __all__ = ["Assignment", "Part", "assignment", "part"]
@@ -124,15 +124,11 @@ def part(arrays: FreeArrays, label: Ints, devices: Ints) -> Part:
             nets.append(inside if len(inside) == len(pins) else [*inside, outside])
             costs.append(arrays.net_cost[e])
     net_ptr, net_pins = csr(nets)
-    of_item: list[list[int]] = [[] for _ in range(outside + 1)]
-    for e, row in enumerate(nets):
-        for v in row:
-            of_item[v].append(e)
-    item_net_ptr, item_nets = csr(of_item)
+    item_net_ptr, item_nets = transposed(net_ptr, net_pins, outside + 1)
     pointer, members = arrays.item_cover_ptr, arrays.item_covers
     cover_ptr, covers = csr([*(members[pointer[v] : pointer[v + 1]].tolist() for v in items), []])
     zero = np.zeros((1, arrays.work.shape[1]))
-    reduced = FreeArrays(
+    reduced = arrays._replace(
         work=np.vstack([arrays.work[items], zero]),
         net_cost=np.array(costs).reshape(-1, arrays.work.shape[1]),
         net_ptr=net_ptr,
@@ -144,7 +140,6 @@ def part(arrays: FreeArrays, label: Ints, devices: Ints) -> Part:
         workspace=np.append(arrays.workspace[items], 0.0),
         item_cover_ptr=cover_ptr,
         item_covers=covers,
-        cover_bytes=arrays.cover_bytes,
         limit=np.ascontiguousarray(arrays.limit[devices]),
     )
     return Part(reduced, items, devices)

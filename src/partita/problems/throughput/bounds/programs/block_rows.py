@@ -29,9 +29,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from partita.kernels.throughput.arrays import Bools, Ints
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Floats, Model
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
-from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["BlockProgram", "Expression"]
 
@@ -58,7 +58,7 @@ class BlockProgram:
     """
 
     def __init__(
-        self, uniform: Uniform, count: int, order: OrderTables | None = None, *, whole_cuts: bool = False
+        self, uniform: BlockProblem, count: int, order: OrderTables | None = None, *, whole_cuts: bool = False
     ) -> None:
         """Variables and rows of the order.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.kernels.throughput.arrays import Bools, Floats
-from partita.problems.throughput.bounds.uniform import Uniform
+from partita.kernels.throughput.blocks import BlockProblem
 
 __all__ = ["MOST_ITEMS", "OrderTables", "order_of"]
 
@@ -44,7 +44,7 @@ class OrderTables:
         return np.where(apart, weights[:, None] + weights[None, :], between)
 
 
-def order_of(uniform: Uniform) -> OrderTables:
+def order_of(uniform: BlockProblem) -> OrderTables:
     """The tables of a problem; items are numbered along the order."""
     n = uniform.items
     reach = np.eye(n, dtype=bool)
