@@ -15,11 +15,11 @@ import argparse
 import csv
 from pathlib import Path
 
-from partita.conductor.comparison import judge_plan
-from partita.conductor.pipeline import solve
-
+from partita.conductor.judge import judge_plan
+from partita.conductor.solve import solve
 from partita.errors import InputError
-from partita.problems.importers import read_any_plan, read_problem
+from partita.problems import kind_of
+from partita.problems.importers import read_problem
 from partita.problems.throughput.problem import ThroughputProblem
 
 #: Time per sample in milliseconds: DPL, local search, PipeDream, Scotch, expert; None where the table has none.
@@ -68,7 +68,7 @@ def ours(problem: ThroughputProblem, column: str, data: Path, seed: int) -> floa
         path = data / "experts" / f"{EXPERTS.get(problem.name, '')}.json"
         if problem.name not in EXPERTS or not path.is_file():
             return None
-        row = judge_plan(problem, "expert", "", read_any_plan(path, problem), 0.0)
+        row = judge_plan(problem, "expert", "", kind_of(problem).files.read_plan(path, problem))
         return None if row.evaluation is None else row.evaluation.objective
     contiguity = "free" if column in ("local-search", "scotch") else "acyclic"
     try:

@@ -37,7 +37,7 @@ def main() -> int:
         print(f"\n$ partita plan {arguments} --output {output}", flush=True)
         started = time.perf_counter()
         command = [sys.executable, "-m", "partita", "plan", *shlex.split(arguments), "--output", str(output)]
-        # Tables go to stderr when stdout is not a terminal; a demo wants them where it prints itself.
+        # Notes go to stderr; a demo wants them where it prints itself.
         code = subprocess.run(command, stderr=subprocess.STDOUT, check=False).returncode
         print(f"({time.perf_counter() - started:.0f} s)", flush=True)
         if code != 0:

@@ -8,35 +8,56 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster
-    from partita.conductor.bound import bound
-    from partita.conductor.compare import compare
-    from partita.conductor.judge import evaluate
-    from partita.conductor.plan import plan, price
-    from partita.conductor.solve import solve
-    from partita.documents.stated import read_graph, write_graph, write_problem
+    from partita.cluster import Cluster as Cluster
+    from partita.conductor.bound import bound as bound
+    from partita.conductor.compare import compare as compare
+    from partita.conductor.judge import evaluate as evaluate
+    from partita.conductor.plan import plan as plan
+    from partita.conductor.plan import price as price
+    from partita.conductor.solve import solve as solve
+    from partita.documents.stated import read_graph as read_graph
+    from partita.documents.stated import write_graph as write_graph
+    from partita.documents.stated import write_problem as write_problem
     from partita.errors import (
-        DisagreementError,
-        FormatError,
-        InputError,
-        MissingExtraError,
-        PartitaError,
-        TraceError,
-        UnsupportedError,
+        DisagreementError as DisagreementError,
     )
-    from partita.frontends.models import load_model
-    from partita.frontends.torch import trace
-    from partita.graph import Graph
-    from partita.problems.hybrid.plan import HybridPlan, HybridStage
-    from partita.problems.hybrid.pricing import hybrid_problem
-    from partita.problems.hybrid.problem import HybridProblem
-    from partita.problems.importers import read_problem
-    from partita.problems.throughput.evaluate import Evaluation
-    from partita.problems.throughput.generators.plain import plain_problem
-    from partita.problems.throughput.generators.regal import regal_problem
-    from partita.problems.throughput.plan import Plan, Stage
-    from partita.problems.throughput.problem import ThroughputProblem
-    from partita.run.result import Bound, Event, Result, Status, StopReason
+    from partita.errors import (
+        FormatError as FormatError,
+    )
+    from partita.errors import (
+        InputError as InputError,
+    )
+    from partita.errors import (
+        MissingExtraError as MissingExtraError,
+    )
+    from partita.errors import (
+        PartitaError as PartitaError,
+    )
+    from partita.errors import (
+        TraceError as TraceError,
+    )
+    from partita.errors import (
+        UnsupportedError as UnsupportedError,
+    )
+    from partita.frontends.models import load_model as load_model
+    from partita.frontends.torch import trace as trace
+    from partita.graph import Graph as Graph
+    from partita.problems.hybrid.plan import HybridPlan as HybridPlan
+    from partita.problems.hybrid.plan import HybridStage as HybridStage
+    from partita.problems.hybrid.pricing import hybrid_problem as hybrid_problem
+    from partita.problems.hybrid.problem import HybridProblem as HybridProblem
+    from partita.problems.importers import read_problem as read_problem
+    from partita.problems.throughput.evaluate import Evaluation as Evaluation
+    from partita.problems.throughput.generators.plain import plain_problem as plain_problem
+    from partita.problems.throughput.generators.regal import regal_problem as regal_problem
+    from partita.problems.throughput.plan import Plan as Plan
+    from partita.problems.throughput.plan import Stage as Stage
+    from partita.problems.throughput.problem import ThroughputProblem as ThroughputProblem
+    from partita.run.result import Bound as Bound
+    from partita.run.result import Event as Event
+    from partita.run.result import Result as Result
+    from partita.run.result import Status as Status
+    from partita.run.result import StopReason as StopReason
 
 _HOMES = {
     "Bound": "partita.run.result",
@@ -79,45 +100,7 @@ _HOMES = {
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Bound",
-    "Cluster",
-    "DisagreementError",
-    "Evaluation",
-    "Event",
-    "FormatError",
-    "Graph",
-    "HybridPlan",
-    "HybridProblem",
-    "HybridStage",
-    "InputError",
-    "MissingExtraError",
-    "PartitaError",
-    "Plan",
-    "Result",
-    "Stage",
-    "Status",
-    "StopReason",
-    "ThroughputProblem",
-    "TraceError",
-    "UnsupportedError",
-    "__version__",
-    "bound",
-    "compare",
-    "evaluate",
-    "hybrid_problem",
-    "load_model",
-    "plain_problem",
-    "plan",
-    "price",
-    "read_graph",
-    "read_problem",
-    "regal_problem",
-    "solve",
-    "trace",
-    "write_graph",
-    "write_problem",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

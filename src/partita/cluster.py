@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,8 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from partita.catalogue.document import ClusterDocument, check_keys, read_cluster_document
-from partita.catalogue.files import read_document
+from partita.catalogue.document import ClusterDocument, read_cluster_document
+from partita.catalogue.files import check_keys, converted, read_document
 from partita.catalogue.loader import Catalogue, load_catalogue
 from partita.catalogue.shortform import MAX_DEVICES, parse_short_form
 from partita.catalogue.specs import DeviceSpec, LinkSpec
@@ -200,6 +201,16 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             members[place[name]].append(index)
         return [DeviceGroup(spec=s, indices=tuple(m)) for s, m in zip(specs, members, strict=True)]
 
+    def workers(self) -> list[DeviceGroup]:
+        """The groups of accelerators, or all groups where there are none."""
+        groups = self.groups()
+        return [group for group in groups if group.spec.accelerator] or groups
+
+    def per_machine(self, group: DeviceGroup) -> list[int]:
+        """Devices of a group in each machine that has any."""
+        machine = self.machine_of()
+        return list(Counter(machine[device] for device in group.indices).values())
+
     def bandwidth_bytes_per_s(self) -> Floats:
         """Achievable bandwidth between every two devices: the smallest on the way; infinite from a device to itself.
 
@@ -261,15 +272,22 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         paths = (self.path(i, j) for i, j in pairs)
         return min(paths, key=lambda path: path.bandwidth_bytes_per_s, default=None)
 
+    def two_of_each_make(self) -> list[bool]:
+        """Whether each machine is one of the first two that are alike; these stand for all."""
+        seen: Counter[Machine] = Counter()
+        shown = []
+        for machine in self.machines:
+            seen[machine] += 1
+            shown.append(seen[machine] <= 2)
+        return shown
+
     def _representatives(self) -> list[int]:
         """The first two devices of each entry in the first two machines of each make."""
-        seen: dict[Machine, int] = {}
         result: list[int] = []
         index = 0
-        for machine in self.machines:
-            seen[machine] = seen.get(machine, 0) + 1
+        for machine, shown in zip(self.machines, self.two_of_each_make(), strict=True):
             for _, count in machine.devices:
-                if seen[machine] <= 2:
+                if shown:
                     result += range(index, index + min(count, 2))
                 index += count
         return result
@@ -373,9 +391,4 @@ def _from_dict(data: Mapping[str, Any], where: str) -> Cluster:
     check_keys(where, data, ("format", "version", *fields))
     if data.get("version") != Cluster.version:
         raise FormatError(f"{where}: version is {data.get('version')!r}; this program reads version {Cluster.version}")
-    try:
-        return msgspec.convert({k: v for k, v in data.items() if k in fields}, Cluster)
-    except msgspec.ValidationError as error:
-        if isinstance(error.__cause__, InputError):
-            raise InputError(f"{where}: {error.__cause__}") from None
-        raise FormatError(f"{where}: {error}") from None
+    return converted(where, {k: v for k, v in data.items() if k in fields}, Cluster)

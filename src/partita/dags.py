@@ -10,7 +10,7 @@ import rustworkx
 
 from partita.errors import InputError
 
-__all__ = ["check_acyclic", "directed_graph", "ranks", "topological_order"]
+__all__ = ["check_acyclic", "directed_graph", "ranks", "row_of_blocks", "topological_order"]
 
 
 def directed_graph(nodes: int, edges: Iterable[tuple[int, int]]) -> rustworkx.PyDiGraph[int, None]:
@@ -44,6 +44,38 @@ def ranks(order: Iterable[int]) -> npt.NDArray[np.int64]:
     rank = np.empty(len(places), dtype=np.int64)
     rank[places] = np.arange(len(places))
     return rank
+
+
+def row_of_blocks(blocks: Sequence[str], before: Sequence[Iterable[int]]) -> tuple[list[int], list[str]]:
+    """The place of every node in a row of an input part (0), its blocks (1, 2, …) and an output part.
+
+    Parameters
+    ----------
+    blocks
+        Name of every node's block, empty for none; blocks are numbered as they appear.
+    before
+        What each node reads; nodes are numbered along an order. Places never fall from there.
+
+    Returns
+    -------
+    list of int, list of str
+        A place for each node, and the blocks' names. What reads the last block and no block reads is the output part;
+        the rest is where the block is that it depends on.
+    """
+    number = {name: place for place, name in enumerate(dict.fromkeys(name for name in blocks if name), start=1)}
+    needed = [bool(name) for name in blocks]
+    for v in range(len(blocks) - 1, -1, -1):
+        if needed[v]:
+            for u in before[v]:
+                needed[u] = True
+    places: list[int] = []
+    for v, name in enumerate(blocks):
+        floor = max((places[u] for u in before[v]), default=0)
+        if name:
+            places.append(max(floor, number[name]))
+        else:
+            places.append(len(number) + 1 if floor >= len(number) and not needed[v] else floor)
+    return places, list(number)
 
 
 def check_acyclic(where: str, what: str, ids: Sequence[int], edges: Iterable[tuple[int, int]]) -> None:

@@ -6,16 +6,21 @@ read. It knows sizes and arithmetic, never times: those come from pricing it on 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
+from partita.checks import check_fields
 from partita.errors import InputError
 
-__all__ = ["Graph", "Operator", "Parameter", "Phase", "Tensor"]
+__all__ = ["GRADIENT_PREFIX", "Graph", "Operator", "Parameter", "Phase", "Tensor"]
 
 Phase = Literal["forward", "backward"]
+
+#: The tensor that holds the gradient of parameter ``w`` is named ``grad:w``.
+GRADIENT_PREFIX = "grad:"
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -158,7 +163,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             _check_tensor(self.name, tensor, count)
         for parameter in self.parameters:
             _check_indices(f"parameter {parameter.name!r}", parameter.users, count)
-            _check_not_negative(f"parameter {parameter.name!r}", bytes=parameter.bytes)
+            check_fields(f"parameter {parameter.name!r}", parameter, "bytes")
 
     def replace(self, **changes: Any) -> Graph:
         """A copy with the named fields changed, validated again."""
@@ -177,14 +182,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def parameter_count(self) -> int:
         """Number of weights, tied ones once, buffers not included."""
-        total = 0
-        for parameter in self.parameters:
-            if not parameter.buffer:
-                size = 1
-                for extent in parameter.shape:
-                    size *= extent
-                total += size
-        return total
+        return sum(math.prod(p.shape) for p in self.parameters if not p.buffer)
 
 
 def _check_unique(kind: str, names: Iterable[str], graph: str) -> None:
@@ -193,12 +191,6 @@ def _check_unique(kind: str, names: Iterable[str], graph: str) -> None:
         if name in seen:
             raise InputError(f"graph {graph!r}: {kind} name {name!r} appears twice; give each {kind} its own name")
         seen.add(name)
-
-
-def _check_not_negative(owner: str, **values: int) -> None:
-    for field, value in values.items():
-        if value < 0:
-            raise InputError(f"{owner}: {field} is {value}; it must not be negative")
 
 
 def _check_indices(owner: str, indices: tuple[int, ...], count: int) -> None:
@@ -213,13 +205,7 @@ def _check_indices(owner: str, indices: tuple[int, ...], count: int) -> None:
 
 def _check_operator(graph: Graph, index: int, op: Operator) -> None:
     owner = f"graph {graph.name!r}: operator {op.name!r}"
-    _check_not_negative(
-        owner,
-        flops=op.flops,
-        bytes_read=op.bytes_read,
-        bytes_written=op.bytes_written,
-        workspace_bytes=op.workspace_bytes,
-    )
+    check_fields(owner, op, "flops", "bytes_read", "bytes_written", "workspace_bytes")
     if op.colocation is None:
         return
     if not 0 <= op.colocation < len(graph.operators):
@@ -231,7 +217,7 @@ def _check_operator(graph: Graph, index: int, op: Operator) -> None:
 def _check_tensor(graph: str, tensor: Tensor, count: int) -> None:
     owner = f"graph {graph!r}: tensor {tensor.name!r}"
     _check_indices(owner, tensor.consumers, count)
-    _check_not_negative(owner, bytes=tensor.bytes)
+    check_fields(owner, tensor, "bytes")
     if tensor.producer is None:
         return
     if not 0 <= tensor.producer < count:

@@ -32,12 +32,20 @@ def test_solve_prints_one_json_object(partita: Callable[..., Run], chain: Path) 
     assert {device["kind"] for device in document["plan"]["devices"]} == {"accelerator"}
 
 
-def test_tables_go_to_stderr_when_piped(partita: Callable[..., Run], chain: Path) -> None:
+def test_tables_go_to_stdout_when_piped(partita: Callable[..., Run], chain: Path) -> None:
     run = partita("solve", chain)
     assert run.code == 0
-    assert run.out == ""
-    assert "accelerator:0" in run.err
-    assert "optimal" in run.err
+    assert "accelerator:0" not in run.err
+    assert "accelerator:0" in run.out
+    assert "optimal" in run.out
+
+
+def test_a_document_on_stdout_moves_the_tables(partita: Callable[..., Run], chain: Path) -> None:
+    for options in (("--output", "-"), ("--output", "-", "--json")):
+        run = partita("solve", chain, *options)
+        assert run.code == 0
+        assert run.document["format"] == "partita.result"
+        assert ("accelerator:0" in run.err) == ("--json" not in options)
 
 
 def test_overrides(partita: Callable[..., Run], chain: Path) -> None:

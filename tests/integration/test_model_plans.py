@@ -85,7 +85,7 @@ def test_memory_limits_by_position(schedule: str) -> None:
     """With memory that just fits, in-flight microbatches decide where the cuts go, and the plan keeps every limit."""
     graph = pt.load_model("hf:gpt2", sequence_length=64, set_fields=SMALL[0][1], training=True)
     cluster = pt.Cluster.from_spec("3xL4")
-    free = pt.plan(graph, cluster, microbatches=8, schedule=schedule)
+    free = pt.plan(graph, cluster, objective="throughput", microbatches=8, schedule=schedule)
     assert free.result.evaluation is not None
     peaks = [stage.memory.total for stage in free.result.evaluation.stages]
     tight = free.problem.replace(memory_bytes=0.9 * max(peaks))
@@ -104,8 +104,8 @@ def test_memory_limits_by_position(schedule: str) -> None:
 def test_recompute_trades_time_for_memory() -> None:
     graph = pt.load_model("hf:gpt2", sequence_length=64, set_fields=SMALL[0][1], training=True)
     cluster = pt.Cluster.from_spec("3xL4")
-    plain = pt.plan(graph, cluster, microbatches=8)
-    again = pt.plan(graph, cluster, microbatches=8, recompute=True)
+    plain = pt.plan(graph, cluster, objective="throughput", microbatches=8)
+    again = pt.plan(graph, cluster, objective="throughput", microbatches=8, recompute=True)
     _check(again.problem, again.result)
     assert again.result.objective > plain.result.objective
     assert again.result.evaluation.stages[0].memory.activations < plain.result.evaluation.stages[0].memory.activations
@@ -120,7 +120,8 @@ def test_user_file(tmp_path: Path) -> None:
         assert len(tied) == 1
         # 1000·64 shared weights once, six blocks of 64·64 weights and 64 biases.
         assert graph.parameter_count == 1000 * 64 + 6 * (64 * 64 + 64)
-        answer = pt.plan(graph, pt.Cluster.from_spec("3xT4"), **({"microbatches": 4} if training else {}))
+        settings = {"microbatches": 4} if training else {}
+        answer = pt.plan(graph, pt.Cluster.from_spec("3xT4"), objective="throughput", **settings)
         _check(answer.problem, answer.result)
 
 

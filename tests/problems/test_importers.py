@@ -12,6 +12,7 @@ from tests.cli.conftest import workload
 import partita as pt
 from partita.errors import FormatError, InputError, UnsupportedError
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.importers import detect_format, open_problem
 from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Tensor, ThroughputProblem
 
 NATIVE = ThroughputProblem(
@@ -75,8 +76,19 @@ def test_formats_are_recognised(known: tuple[Path, str, type]) -> None:
     path, name, kind = known
     found = pt.read_problem(path)
     assert type(found) is kind
+    assert detect_format(path) == name
+    opened = open_problem(path)
+    assert (opened.problem, opened.format, opened.foreign) == (found, name, name != "partita")
     assert pt.read_problem(path, format=name) == found
     assert pt.read_problem(path, scale_communication=1.0) == found
+
+
+def test_what_a_format_lacks(tmp_path: Path) -> None:
+    """A workload gives transfer times, no bytes, so there are no peaks of memory."""
+    ((setting, reason),) = open_problem(write(tmp_path, workload())).refusals.items()
+    assert setting == ("working_memory", "peak")
+    assert "transfer times instead of bytes" in reason
+    assert not open_problem(write(tmp_path, PIPER)).refusals
 
 
 @pytest.mark.parametrize("key", ["maxFPGAs", "maxSizePerFPGA", "maxCPUs"])
@@ -144,6 +156,23 @@ def test_own_files_state_what_they_are(tmp_path: Path) -> None:
         pt.read_problem(path, problem="hybrid")
     pt.write_problem(path, HYBRID)
     assert pt.read_problem(path, problem="hybrid") == HYBRID
+
+
+def test_own_files_must_be_tagged(tmp_path: Path) -> None:
+    """Without a known tag a file is held against the problem that is asked for, the first one if none is."""
+    path = write(tmp_path, {"format": "partita.other", "version": 1})
+    for problem, tag in ((None, "partita.problem"), ("throughput", "partita.problem"), ("hybrid", "partita.hybrid")):
+        with pytest.raises(FormatError, match=f"format is 'partita.other', expected '{tag}'"):
+            pt.read_problem(path, format="partita", problem=problem)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 1.0, 2.0])
+def test_factors_on_own_files(tmp_path: Path, factor: float) -> None:
+    path = tmp_path / "file.json"
+    pt.write_problem(path, NATIVE)
+    found = pt.read_problem(path, scale_communication=factor)
+    assert isinstance(found, ThroughputProblem)
+    assert found.kinds[0].transfer_time_per_unit == 0.5 * factor
 
 
 def test_every_transfer_is_scaled(tmp_path: Path) -> None:

@@ -21,13 +21,12 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-import msgspec
-
+from partita.catalogue.files import check_keys, converted
 from partita.catalogue.loader import Catalogue, load_catalogue
 from partita.catalogue.shortform import MachineForm, check_size, parse_devices, parse_short_form
 from partita.errors import FormatError
 
-__all__ = ["ClusterDocument", "check_keys", "read_cluster_document"]
+__all__ = ["ClusterDocument", "read_cluster_document"]
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -95,13 +94,6 @@ def read_cluster_document(data: Mapping[str, Any], where: str) -> ClusterDocumen
     )
 
 
-def check_keys(where: str, data: Mapping[str, Any], valid: tuple[str, ...]) -> None:
-    """Refuse keys that are not among the valid ones, naming both."""
-    for key in data:
-        if key not in valid:
-            raise FormatError(f"{where}: unknown key {key!r}; valid keys are {', '.join(valid)}")
-
-
 def _text(where: str, key: str, value: Any) -> str:
     if not isinstance(value, str):
         raise FormatError(f"{where}: {key} must be text, not {value!r}")
@@ -118,10 +110,7 @@ def _table(where: str, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _matrix(where: str, value: Any) -> Matrix | None:
     if value is None:
         return None
-    try:
-        return msgspec.convert(value, Matrix)
-    except msgspec.ValidationError as error:
-        raise FormatError(f"{where}: bandwidth_bytes_per_s must be rows of numbers: {error}") from None
+    return converted(f"{where}: bandwidth_bytes_per_s must be rows of numbers", value, Matrix)
 
 
 def _machine(where: str, entry: Any) -> MachineForm:

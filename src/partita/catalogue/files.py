@@ -1,15 +1,45 @@
-"""Reading a TOML or JSON file into plain values."""
+"""Reading a TOML or JSON file into plain values, and plain values strictly into types."""
 
 from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from partita.errors import FormatError, InputError
 
-__all__ = ["read_document"]
+__all__ = ["check_keys", "converted", "read_document"]
+
+T = TypeVar("T")
+
+
+def check_keys(where: str, data: Mapping[str, Any], valid: Iterable[str]) -> None:
+    """Refuse keys that are not among the valid ones, naming both."""
+    names = list(valid)
+    for key in data:
+        if key not in names:
+            raise FormatError(f"{where}: unknown key {key!r}; valid keys are {', '.join(names)}")
+
+
+def converted(where: str, data: Any, kind: type[T], *, strict: bool = True) -> T:
+    """Plain values as a type.
+
+    Raises
+    ------
+    FormatError
+        If a value has the wrong type or a field is missing.
+    InputError
+        If the type refuses a value.
+    """
+    try:
+        return msgspec.convert(data, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        known = InputError if isinstance(error.__cause__, InputError) else FormatError
+        raise known(f"{where}: {error.__cause__ or error}") from None
 
 
 def read_document(path: Path) -> dict[str, Any]:

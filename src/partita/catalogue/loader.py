@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from partita.catalogue.files import check_keys, converted
 from partita.catalogue.specs import DeviceSpec, LinkSpec
 from partita.errors import FormatError, InputError
 
@@ -121,9 +122,7 @@ def _merge(
     if not isinstance(table, Mapping):
         raise FormatError(f"{where} must be a table of values, not {type(table).__name__}")
     fields = [field.name for field in msgspec.structs.fields(spec) if field.name != "name"]
-    for key in table:
-        if key not in fields and key != "base":
-            raise FormatError(f"{where}: unknown key {key!r}; valid keys are base, {', '.join(fields)}")
+    check_keys(where, table, ["base", *fields])
     base = look_up(_found(look_up, str(table["base"]), where)) if "base" in table else known.get(name)
     values: dict[str, Any] = {} if base is None else {f: getattr(base, f) for f in fields}
     values.update((key, value) for key, value in table.items() if key != "base")
@@ -134,12 +133,7 @@ def _merge(
     missing = [f.name for f in msgspec.structs.fields(spec) if f.required and f.name not in values and f.name != "name"]
     if missing:
         raise InputError(f"{where}: {', '.join(missing)} missing; state them, or name a catalogue entry as base")
-    try:
-        return msgspec.convert({**values, "name": name}, spec, strict=False)
-    except msgspec.ValidationError as error:
-        if isinstance(error.__cause__, InputError):
-            raise InputError(f"{where}: {error.__cause__}") from None
-        raise FormatError(f"{where}: {error}") from None
+    return converted(where, {**values, "name": name}, spec, strict=False)
 
 
 def _normal(name: str) -> str:

@@ -84,4 +84,8 @@ def main(arguments: list[str] | None = None) -> Any:
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
+    if arguments is None:
+        from partita.cli.common import end_stdout
+
+        end_stdout()
     sys.exit(code if isinstance(code, int) else 0)

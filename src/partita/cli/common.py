@@ -23,6 +23,7 @@ __all__ = [
     "Search",
     "check_writable",
     "emit_json",
+    "end_stdout",
     "exit_code",
     "json_option",
     "output_options",
@@ -174,8 +175,25 @@ def quiet_stdout() -> Iterator[None]:
         try:
             yield
         finally:
+            _flush_native()
             os.dup2(kept, 1)
             os.close(kept)
+
+
+def _flush_native() -> None:
+    """Write what C code has printed into its own buffer, which would else go to stdout at the end of the process."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).fflush(None)
+
+
+def end_stdout() -> None:
+    """Nothing more belongs to the answer: what other code prints on its way out goes to stderr."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        _flush_native()
+        os.dup2(2, 1)
 
 
 @contextlib.contextmanager

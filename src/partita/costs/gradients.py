@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from partita.graph import Graph
+from partita.graph import GRADIENT_PREFIX, Graph
 
-__all__ = ["GRADIENT_PREFIX", "parameter_gradients", "partial_gradients"]
-
-#: Tensors named so hold the gradient of the parameter whose name follows.
-GRADIENT_PREFIX = "grad:"
+__all__ = ["parameter_gradients", "partial_gradients"]
 
 
 def parameter_gradients(graph: Graph) -> frozenset[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, get_args
 
 from partita.errors import InputError
 from partita.graph import Parameter
 
-__all__ = ["OPTIMIZERS", "Optimizer", "dtype_bytes", "optimizer_bytes"]
+__all__ = ["OPTIMIZERS", "Optimizer", "check_optimizer", "dtype_bytes", "optimizer_bytes"]
 
 Optimizer = Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
 
@@ -33,6 +34,20 @@ def dtype_bytes(dtype: str) -> int:
     if dtype not in _ITEM_BYTES:
         raise InputError(f"optimizer_dtype is {dtype!r}; it must be parameter, {', '.join(_ITEM_BYTES)} or a float8")
     return _ITEM_BYTES[dtype]
+
+
+def check_optimizer(optimizer: str, dtype: str) -> None:
+    """Refuse an unknown optimizer, or a number format that its state cannot have (``parameter`` is fine).
+
+    Raises
+    ------
+    InputError
+        Naming what there is.
+    """
+    if optimizer not in OPTIMIZERS:
+        raise InputError(f"optimizer is {optimizer!r}; it must be one of {', '.join(OPTIMIZERS)}")
+    if dtype != "parameter":
+        dtype_bytes(dtype)
 
 
 def optimizer_bytes(
@@ -61,13 +76,10 @@ def optimizer_bytes(
     InputError
         If the optimizer or number format is unknown.
     """
-    if optimizer not in OPTIMIZERS:
-        raise InputError(f"optimizer is {optimizer!r}; it must be one of {', '.join(OPTIMIZERS)}")
+    check_optimizer(optimizer, dtype)
     if optimizer == "none" or not parameter.trainable or parameter.buffer:
         return 0
-    count = 1
-    for extent in parameter.shape:
-        count *= extent
+    count = math.prod(parameter.shape)
     # A packed format's element is less than what its shape suggests; the bytes are what is certain.
     width = parameter.bytes / count if count else 0.0
     item = width if dtype == "parameter" else float(dtype_bytes(dtype))
@@ -81,9 +93,7 @@ def optimizer_bytes(
 
 
 def _factored(shape: tuple[int, ...]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
+    count = math.prod(shape)
     if len(shape) < 2 or not count:
         return count
     return count // (shape[-1] * shape[-2]) * (shape[-1] + shape[-2])

@@ -24,14 +24,15 @@ from typing import Any
 
 import msgspec
 
-from partita.catalogue.files import read_document
+from partita.catalogue.files import check_keys, converted, read_document
 from partita.catalogue.specs import DeviceSpec
+from partita.checks import check_fields
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.errors import FormatError, InputError
 from partita.graph import Graph, Operator
 
-__all__ = ["CostRow", "CostTable", "read_cost_table"]
+__all__ = ["CostRow", "CostTable", "cost_source", "read_cost_table"]
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -68,9 +69,7 @@ class CostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def __post_init__(self) -> None:
         if (self.time_s is not None) + (self.factor is not None) + (not self.runs) != 1:
             raise InputError("a row of times states exactly one of time_s, factor and runs = false")
-        for key, value in (("time_s", self.time_s), ("factor", self.factor)):
-            if value is not None and not 0 <= value < float("inf"):
-                raise InputError(f"{key} is {value}; it must be finite and not negative")
+        check_fields("a row of times", self, "time_s", "factor")
 
 
 @dataclass(frozen=True)
@@ -119,6 +118,11 @@ class CostTable:
         return [f"Operator times are overridden by {len(self.rows)} rows of {self.source}.", *self.otherwise.notes()]
 
 
+def cost_source(stated: CostSource | str | None) -> CostSource | None:
+    """A source as it is, or the table that a path names."""
+    return read_cost_table(stated) if isinstance(stated, str) else stated
+
+
 def read_cost_table(path: str | Path, otherwise: CostSource | None = None) -> CostTable:
     """Read a table of times, TOML, JSON or CSV (by suffix).
 
@@ -135,14 +139,8 @@ def read_cost_table(path: str | Path, otherwise: CostSource | None = None) -> Co
     rows = []
     for number, table in enumerate(tables, start=1):
         where = f"{path}: row {number} of times"
-        for key in table:
-            if key not in valid:
-                raise FormatError(f"{where}: unknown key {key!r}; valid keys are {', '.join(valid)}")
-        try:
-            rows.append(msgspec.convert(table, CostRow, strict=False))
-        except msgspec.ValidationError as error:
-            kind = InputError if isinstance(error.__cause__, InputError) else FormatError
-            raise kind(f"{where}: {error.__cause__ or error}") from None
+        check_keys(where, table, valid)
+        rows.append(converted(where, table, CostRow, strict=False))
     return CostTable(tuple(rows), Roofline() if otherwise is None else otherwise, path.name)
 
 

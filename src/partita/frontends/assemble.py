@@ -5,14 +5,11 @@ from __future__ import annotations
 from partita.errors import TraceError
 from partita.frontends.backward import find_partners
 from partita.frontends.geometry import Geometry
-from partita.frontends.records import Call, Capture, Read, Stored, Value
+from partita.frontends.records import Call, Capture, Read, Value
 from partita.frontends.views import Piece, fold, live_calls, region
-from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Tensor
 
-__all__ = ["GRADIENT_PREFIX", "assemble"]
-
-GRADIENT_PREFIX = "grad:"
-"""The tensor that holds the gradient of parameter ``w`` is named ``grad:w``."""
+__all__ = ["assemble"]
 
 _ATTENTION_NOTE = (
     "Attention's backward counts four products; the scores that fused kernels compute once more are not counted."
@@ -223,17 +220,16 @@ class _Builder:
                     if read.value.stored is not None:
                         users.setdefault(id(read.value.stored), set()).add(index)
         arrays = (stored for stored in self.capture.stored if stored.kind != "input")
-        return tuple(self._parameter(stored, users.get(id(stored), set())) for stored in arrays)
-
-    @staticmethod
-    def _parameter(stored: Stored, users: set[int]) -> Parameter:
-        return Parameter(
-            name=stored.name,
-            aliases=stored.aliases,
-            shape=stored.shape,
-            dtype=stored.dtype,
-            bytes=stored.bytes,
-            users=tuple(sorted(users)),
-            trainable=stored.trainable,
-            buffer=stored.kind == "buffer",
+        return tuple(
+            Parameter(
+                name=stored.name,
+                aliases=stored.aliases,
+                shape=stored.shape,
+                dtype=stored.dtype,
+                bytes=stored.bytes,
+                users=tuple(sorted(users.get(id(stored), ()))),
+                trainable=stored.trainable,
+                buffer=stored.kind == "buffer",
+            )
+            for stored in arrays
         )

@@ -11,7 +11,7 @@ from typing import Any
 from partita.errors import InputError, TraceError
 from partita.frontends.hf_inputs import make_inputs
 from partita.frontends.hf_tasks import model_class
-from partita.frontends.options import nearest, parse_dtype, parse_value
+from partita.frontends.options import nearest, one_line, parse_dtype, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
 
@@ -92,20 +92,20 @@ def _configuration(name: str, fields: Mapping[str, str]) -> Any:
         cls = CONFIG_MAPPING[kind]
         default = cls()
     except Exception as error:
-        raise InputError(f"transformers cannot make a default configuration of {kind!r}: {_one_line(error)}") from error
+        raise InputError(f"transformers cannot make a default configuration of {kind!r}: {one_line(error)}") from error
     for field, text in fields.items():
         _set(given, cls, default, kind, field, parse_value(text))
     try:
         return cls.from_dict(given)
     except Exception as error:
-        raise InputError(f"the configuration of {name!r} is not valid: {_one_line(error)}") from error
+        raise InputError(f"the configuration of {name!r} is not valid: {one_line(error)}") from error
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{str(path)!r} is not a JSON file: {_one_line(error)}") from error
+        raise InputError(f"{str(path)!r} is not a JSON file: {one_line(error)}") from error
     if not isinstance(given, dict) or not isinstance(given.get("model_type"), str):
         raise InputError(f"{str(path)!r} has no model_type; add the transformers model type it configures")
     kind: str = given["model_type"]
@@ -191,8 +191,4 @@ def _build(cls: Any, config: Any, dtype: Any, name: str) -> Any:
             except Exception as error:
                 failure = failure or error
     assert failure is not None
-    raise TraceError(f"cannot build the transformers model {name!r}: {_one_line(failure)}") from failure
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    raise TraceError(f"cannot build the transformers model {name!r}: {one_line(failure)}") from failure

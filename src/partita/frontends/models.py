@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 
+from partita.checks import check_at_least
 from partita.errors import InputError, MissingExtraError
 from partita.graph import Graph
 
@@ -60,10 +61,8 @@ def load_model(
     TraceError
         If the model cannot be built or traced.
     """
-    if batch_size < 1:
-        raise InputError(f"batch size is {batch_size}; it must be at least 1")
-    if sequence_length is not None and sequence_length < 1:
-        raise InputError(f"sequence length is {sequence_length}; it must be at least 1")
+    check_at_least("batch size", batch_size)
+    check_at_least("sequence length", 1 if sequence_length is None else sequence_length)
     if not spec.startswith("hf:") and ".py:" not in spec and not spec.endswith(".py"):
         raise InputError(f"model {spec!r} is not of a form that can be traced; write {_FORMS}")
     if importlib.util.find_spec("torch") is None:

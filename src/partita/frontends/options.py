@@ -9,7 +9,7 @@ from typing import Any
 
 from partita.errors import InputError
 
-__all__ = ["nearest", "parse_dtype", "parse_value"]
+__all__ = ["nearest", "one_line", "parse_dtype", "parse_value"]
 
 _DTYPES = {
     "float64": "float64",
@@ -46,6 +46,11 @@ def parse_value(text: str) -> Any:
     except ValueError:
         lowered = text.lower()
         return {"true": True, "false": False, "none": None}.get(lowered, text)
+
+
+def one_line(error: Exception) -> str:
+    """An error's type and the beginning of its message."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -65,7 +65,7 @@ def trace(
     import torch
 
     from partita.frontends.assemble import assemble
-    from partita.frontends.options import parse_dtype
+    from partita.frontends.options import one_line, parse_dtype
     from partita.frontends.run import run_module
 
     if not isinstance(module, torch.nn.Module):
@@ -81,5 +81,4 @@ def trace(
     except PartitaError:
         raise
     except Exception as error:
-        cause = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        raise TraceError(f"cannot trace the root module ({type(module).__name__}): {cause}") from error
+        raise TraceError(f"cannot trace the root module ({type(module).__name__}): {one_line(error)}") from error

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, TraceError
-from partita.frontends.options import nearest, parse_value
+from partita.frontends.options import nearest, one_line, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
 
@@ -60,7 +60,7 @@ def _find(path: Path, attribute: str) -> Callable[..., Any]:
     try:
         loaded.loader.exec_module(module)
     except Exception as error:
-        raise InputError(f"importing {str(path)!r} fails: {_one_line(error)}") from error
+        raise InputError(f"importing {str(path)!r} fails: {one_line(error)}") from error
     found = getattr(module, attribute, None)
     if not callable(found):
         names = [n for n, v in vars(module).items() if inspect.isfunction(v) and not n.startswith("_")]
@@ -118,7 +118,7 @@ def _build(build: Callable[..., Any], spec: str, given: dict[str, Any]) -> tuple
                 result = build(**given)
         except Exception:
             raise TraceError(
-                f"building {spec!r} fails: {_one_line(first)}; it runs without data, so values cannot be read"
+                f"building {spec!r} fails: {one_line(first)}; it runs without data, so values cannot be read"
             ) from first
     form = "(module, args) or (module, args, kwargs)"
     if not isinstance(result, tuple) or len(result) not in (2, 3):
@@ -136,7 +136,3 @@ def _build(build: Callable[..., Any], spec: str, given: dict[str, Any]) -> tuple
 
 def _describe(value: Any) -> str:
     return f"a {type(value).__name__} of {len(value)}" if isinstance(value, (tuple, list)) else type(value).__name__
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

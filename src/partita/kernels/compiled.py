@@ -1,17 +1,80 @@
-"""The one decorator of the compiled kernels."""
+"""The decorators of the compiled kernels and of their steps, and whether a kernel has been compiled before.
+
+numba keeps machine code on disk and marks it with the file that defines the kernel, but the code also holds what the
+kernel calls in other files. Here the mark is a digest of all sources of the package: an edit anywhere makes every
+kernel compile again, over its old code.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import TypeVar, cast
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-__all__ = ["compiled"]
+__all__ = ["allocating_nothing", "compiled", "inlined", "is_compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
+@cache
+def _digest() -> str:
+    """Of every source file beside and below this one, read once in a process."""
+    folder, digest = Path(__file__).parent, hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        for part in (path.relative_to(folder).as_posix().encode(), path.read_bytes()):
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+    return digest.hexdigest()
+
+
+class _PackageCache(FunctionCache):  # type: ignore[misc]
+    """numba's cache of one function, where numba puts it, fresh as long as no source of the package changes."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        self._cache_file = IndexDataCacheFile(
+            cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=_digest()
+        )
+
+    def holds(self, processor: tuple[Any, ...]) -> bool:
+        """Whether there is machine code for a processor, for whatever types."""
+        return any(made_for == processor for _, made_for, _ in self._cache_file._load_index())
+
+
 def compiled(function: Function) -> Function:
     """Compile on first use, keep the machine code on disk, and run without the interpreter lock."""
-    return cast("Function", numba.njit(cache=True, nogil=True)(function))
+    return _kept(function, {})
+
+
+def allocating_nothing(function: Function) -> Function:
+    """As ``compiled``, for kernels that make no arrays: those they are given are then not counted on every access.
+
+    What it returns must be numbers, unless the caller allocates nothing either.
+    """
+    return _kept(function, {"_nrt": False})
+
+
+def inlined(function: Function) -> Function:
+    """A step of a kernel that allocates nothing, compiled into it: a call would pass all arrays of its tuples."""
+    options = {"_nrt": False, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast("Function", numba.njit(**options)(function))
+
+
+def _kept(function: Function, options: dict[str, bool]) -> Function:
+    kernel = numba.njit(nogil=True, **options)(function)
+    if kernel is not function:  # numba leaves functions as they are where it is switched off
+        kernel._cache = _PackageCache(function)
+    return cast("Function", kernel)
+
+
+def is_compiled(kernel: Callable[..., object]) -> bool:
+    """Whether a kernel's machine code, made from the sources as they are, is loaded or on disk for this processor."""
+    held = getattr(kernel, "_cache", None)
+    if held is None or cast("Any", kernel).signatures:
+        return True
+    return bool(held.holds(cast("Any", kernel).targetctx.codegen().magic_tuple()))

@@ -7,6 +7,7 @@ What is heavy (solvers, files, reports) is imported by the property that is aske
 
 from __future__ import annotations
 
+import importlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ __all__ = [
     "SearchOptions",
     "Solver",
     "Stated",
+    "lazy",
 ]
 
 
@@ -190,6 +192,23 @@ class NoChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Nothing that may be changed."""
 
 
+class _Lazy:
+    """An attribute that is imported when it is asked for; a class is called with what the attribute is of."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+
+    def __get__(self, owner: Any, kind: type[Any]) -> Any:
+        module, _, name = self.home.partition(":")
+        found = getattr(importlib.import_module(module), name)
+        return found(owner) if isinstance(found, type) else found
+
+
+def lazy(home: str) -> Any:
+    """An attribute of a descriptor that is heavy to import: ``module:name``."""
+    return _Lazy(home)
+
+
 class Kind(Generic[P, L, E]):
     """A problem, as the conductor, the command line and the contract tests see it: P problem, L plan, E evaluation.
 
@@ -210,6 +229,17 @@ class Kind(Generic[P, L, E]):
         What may be changed of a stated problem: a declaration of settings, each None or false for no change.
     baseline_time_s
         Wall time that one baseline gets; most take a moment.
+    solvers, bounds, baselines
+        The visible lists: solvers with the default first, bounds cheapest first, what people do by hand.
+    model
+        How a model on a cluster becomes a problem; None if it does not.
+    files, report, sweep
+        Plans in files; tables and sentences for people; what can be swept, and which points relax which. Classes: they
+        are made with this descriptor when they are asked for.
+    generators, converter
+        Families of random problems; a simpler form of any problem, None for none.
+    samples
+        Small problems that between them reach every compiled loop; those of a group reach much the same ones.
     """
 
     name: str
@@ -220,22 +250,16 @@ class Kind(Generic[P, L, E]):
     changes: type[msgspec.Struct] = NoChanges
     baseline_time_s: float = 10.0
 
-    # What there is to choose from.
-
-    @property
-    def solvers(self) -> Sequence[Solver[P, L, Any]]:
-        """The visible list of solvers, the default first."""
-        return ()
-
-    @property
-    def bounds(self) -> Sequence[BoundMethod[P]]:
-        """The visible list of bounds, cheapest first."""
-        return ()
-
-    @property
-    def baselines(self) -> Sequence[Solver[P, L, Any]]:
-        """The visible list of baselines: what people do by hand."""
-        return ()
+    solvers: Sequence[Solver[P, L, Any]] = ()
+    bounds: Sequence[BoundMethod[P]] = ()
+    baselines: Sequence[Solver[P, L, Any]] = ()
+    model: FromModel[P] | None = None
+    files: Files[P, L, E] = lazy("partita.problems.facets.files:Files")
+    report: Report[P, L, E] = lazy("partita.problems.facets.report:Report")
+    sweep: Sweep[P, L] = lazy("partita.problems.facets.sweep:Sweep")
+    generators: Sequence[Generator] = ()
+    converter: Converter | None = None
+    samples: Sequence[Sequence[P]] = ()
 
     def default_solver(self, problem: P, options: Any) -> str:
         """The solver for a problem if none is named: the first of the list."""
@@ -288,49 +312,6 @@ class Kind(Generic[P, L, E]):
     def unlimited(self, problem: P, evaluation: E) -> P | None:
         """The problem without the limit that may have shaped the plan; None if none is nearly reached."""
         return None
-
-    @property
-    def model(self) -> FromModel[P] | None:
-        """How a model on a cluster becomes a problem; None if it does not."""
-        return None
-
-    @property
-    def generators(self) -> Sequence[Generator]:
-        """Families of random problems."""
-        return ()
-
-    @property
-    def converter(self) -> Converter | None:
-        """A simpler form of any problem; None for none."""
-        return None
-
-    @property
-    def samples(self) -> Sequence[Sequence[P]]:
-        """Small problems that between them reach every compiled loop; those of a group reach much the same ones."""
-        return ()
-
-    # Files, reports, sweeps.
-
-    @property
-    def files(self) -> Files[P, L, E]:
-        """How plans are written and read."""
-        from partita.problems.facets.files import Files
-
-        return Files(self.plan)
-
-    @property
-    def report(self) -> Report[P, L, E]:
-        """Tables and sentences for people."""
-        from partita.problems.facets.report import Report
-
-        return Report()
-
-    @property
-    def sweep(self) -> Sweep[P, L]:
-        """What can be swept, and which points relax which."""
-        from partita.problems.facets.sweep import Sweep
-
-        return Sweep(self)
 
 
 AnyKind = Kind[Any, Any, Any]

@@ -204,7 +204,7 @@ def read_settings(declaration: type[StructT], given: Mapping[str, Any], owner: s
     declaration
         The structure.
     given
-        Values by field name.
+        Values by field name; of a list, one value stands for itself alone.
     owner
         What the settings are of, for messages: ``solve of a throughput problem``.
 
@@ -218,14 +218,16 @@ def read_settings(declaration: type[StructT], given: Mapping[str, Any], owner: s
         if name not in known:
             shown = ", ".join(known) or "none"
             raise InputError(f"{owner} has no option {name!r}; known are {shown}")
-    entries = settings_of(declaration)
+    entries, values = settings_of(declaration), dict(given)
     for name, value in given.items():
         if name in entries and value is not None:
             entry = entries[name]
             if entry.choices and not entry.is_list and value not in entry.choices:
                 raise InputError(f"{name} {value!r} is unknown; use {' or '.join(entry.choices)}")
+            if entry.is_list and not isinstance(value, (tuple, list)):
+                values[name] = (value,)
             entry.check(value)
     try:
-        return msgspec.convert(dict(given), declaration, strict=True)
+        return msgspec.convert(values, declaration, strict=True)
     except msgspec.ValidationError as error:
         raise InputError(f"{owner}: {error}") from None

@@ -27,9 +27,9 @@ def agreed(bound: float, value: float, by: str, scale: float = 0.0) -> float:
     Raises
     ------
     DisagreementError
-        If the bound is further above the value: a defect.
+        If the bound is further above the value, or no number: a defect.
     """
-    if bound > value + OPTIMALITY_GAP * max(abs(value), scale):
+    if not bound <= value + OPTIMALITY_GAP * max(abs(value), scale):
         raise DisagreementError(f"{by or 'a proof'} claims bound {bound!r} above the known objective {value!r}")
     return min(bound, value)
 
@@ -157,4 +157,7 @@ class Incumbent(Generic[AnswerT]):
         DisagreementError
             If one is known: a defect.
         """
+        value, answer, _ = self.snapshot()
+        if answer is not None:
+            raise DisagreementError(f"{by or 'a proof'} claims that there is no plan, and one has {value!r}")
         self.prove(math.inf, by)

@@ -13,12 +13,19 @@ if TYPE_CHECKING:
 __all__ = ["module_ranges", "new_table", "paragraphs"]
 
 
-def new_table(title: str) -> Table:
-    """An empty table in the one style of all tables."""
+def new_table(title: str, figures: Sequence[str] = (), words: str = "", more: Sequence[str] = ()) -> Table:
+    """An empty table in the one style of all tables: columns of figures, one of words that may wrap, more figures."""
     from rich import box
     from rich.table import Table
 
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in figures:
+        table.add_column(column, justify="right", no_wrap=True)
+    if words:
+        table.add_column(words, overflow="fold", ratio=1)
+    for column in more:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
 
 
 def paragraphs(title: str, sentences: Sequence[str]) -> str:

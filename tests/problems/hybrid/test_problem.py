@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from partita.errors import InputError
@@ -104,6 +105,38 @@ def test_a_plan_by_hand() -> None:
     assert [entry.memory_bytes for entry in found.stages] == [0.0, 5.0]
 
 
+def test_what_tensor_parallel_groups_move_counts_at_the_boundary() -> None:
+    """Beside the edge's 6 bytes the first layer's group moves 3 on the way back, the second's 1 on the way in."""
+    layers = (layer(0, time=2.0, sync_out_bytes={1: 3.0}), layer(1, time=4.0, sync_in_bytes={0: 1.0}))
+    found = evaluate(problem(layers=layers), HybridPlan(stages=(stage(0), stage(1))))
+    assert [entry.transfer for entry in found.stages] == [2 * (6 + 3) / 2, 2 * (6 + 1) / 2]
+    together = evaluate(problem(layers=layers), HybridPlan(stages=(stage(0, 1),)))
+    assert [entry.transfer for entry in together.stages] == [0.0]
+
+
+def test_edges_inside_a_stage_move_nothing() -> None:
+    """Of three layers in a row the first two share a stage: 2·5/2 between the stages."""
+    edges = (Edge(source=0, target=1, bytes=7.0), Edge(source=1, target=2, bytes=5.0))
+    found = evaluate(
+        problem(layers=(layer(0), layer(1), layer(2)), edges=edges), HybridPlan(stages=(stage(0, 1), stage(2)))
+    )
+    assert found.feasible
+    assert [entry.transfer for entry in found.stages] == [5.0, 5.0]
+
+
+def test_all_devices_and_microbatches_may_be_used() -> None:
+    found = evaluate(problem(devices=4, microbatches=4), HybridPlan(stages=(stage(0), stage(1, d=3))))
+    assert found.violations == ()
+
+
+def test_every_layer_without_the_degree_is_named() -> None:
+    found = evaluate(problem(), HybridPlan(stages=(stage(0, 1, t=2),)))
+    assert found.violations == (
+        "layer 0 has no configuration of degree 2 (stage 0)",
+        "layer 1 has no configuration of degree 2 (stage 0)",
+    )
+
+
 def test_weights_synchronised_once_per_batch() -> None:
     plan = HybridPlan(stages=(stage(0), stage(1, d=2)))
     found = evaluate(problem(weight_sync_per_batch=True), plan)
@@ -146,6 +179,7 @@ def test_a_plan_on_machines_by_hand() -> None:
     assert (second.in_flight, second.memory_bytes) == (1, 5.0)
     # Links between machines: 2·6/(d·0.5), and 4·1·3/(2·2·0.5).
     assert [(g.machines, g.transfer, g.weight_sync) for g in found.machine_groups] == [(1, 24.0, 0.0), (2, 12.0, 6.0)]
+    assert [g.time_per_sample for g in found.machine_groups] == [24.0, 18.0]
     assert found.objective == 24.0
 
 
@@ -199,13 +233,23 @@ def placed(d: int, machines: int | None, group: int | None) -> HybridStage:
         ((placed(3, 2, 0), placed(2, 2, 1)), "not a multiple of its 2 machines"),
         ((placed(1, 0, 0), placed(2, 2, 1)), "not a multiple of its 0 machines"),
         ((placed(1, 1, 0), placed(2, 2, 2)), "group 2 after group 0"),
+        ((placed(1, 1, None), placed(2, 2, 1)), "does not say on how many machines"),
+        ((placed(1, None, 0), placed(2, 2, 1)), "does not say on how many machines"),
+        (
+            (placed(2, 2, 0), msgspec.structs.replace(placed(1, 1, 1), machine_group=0)),
+            "runs on 1 machines, the stage before it in machine group 0 on 2",
+        ),
     ],
 )
 def test_what_is_no_plan_on_machines_is_refused(stages: tuple[HybridStage, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
         evaluate(problem(hierarchy=PAIRS), HybridPlan(stages=stages))
+
+
+@pytest.mark.parametrize("fields", [{"machines": 1}, {"machine_group": 0}, {"machines": 1, "machine_group": 0}])
+def test_machines_need_a_hierarchy(fields: dict[str, int]) -> None:
     with pytest.raises(InputError, match="has no hierarchy"):
-        evaluate(problem(), nested((1, (stage(0, 1),))))
+        evaluate(problem(), HybridPlan(stages=(msgspec.structs.replace(stage(0, 1), **fields),)))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from partita.errors import DisagreementError
 from partita.kernels.throughput.arrays import Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.search import FOUND, LIMIT, REFUTED
+from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound, Charges
 from partita.problems.throughput.bounds.knowledge import Knowledge
@@ -115,14 +115,14 @@ class Pretender:
     expected = float("inf")
 
     def __init__(self, searcher: race.AnySearcher, status: int) -> None:
-        self.searcher, self.status, self.nodes = searcher, status, 0
+        self.view, self.status, self.nodes = searcher.view, status, 0
 
     def run(self, node_limit: int, stop: Longs, halt: Longs) -> int:
         self.nodes += 1
         return self.status
 
     def split(self) -> Split:
-        items: Ints = np.arange(self.searcher.view.items, dtype=np.int32)
+        items: Ints = np.arange(self.view.items, dtype=np.int32)
         return [Placed(0, 1, items)]
 
 

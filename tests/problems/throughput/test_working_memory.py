@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.errors import InputError
-from partita.kernels.throughput.variant_ideals import FOUND, REFUTED
+from partita.kernels.throughput.search_state import FOUND, REFUTED
 from partita.problems.throughput.bounds.streaming import streams
 from partita.problems.throughput.components import HIERARCHY, STREAMING
 from partita.problems.throughput.evaluate import evaluate

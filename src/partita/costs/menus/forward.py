@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,28 +45,24 @@ class View:
     @cached_property
     def inputs(self) -> list[list[int]]:
         """Places of the tensors that each operator reads."""
-        result: list[list[int]] = [[] for _ in self.graph.operators]
-        for place, tensor in enumerate(self.graph.tensors):
-            for reader in tensor.consumers:
-                result[reader].append(place)
-        return result
+        return self._by_operator(tensor.consumers for tensor in self.graph.tensors)
 
     @cached_property
     def outputs(self) -> list[list[int]]:
         """Places of the tensors that each operator writes."""
-        result: list[list[int]] = [[] for _ in self.graph.operators]
-        for place, tensor in enumerate(self.graph.tensors):
-            if tensor.producer is not None:
-                result[tensor.producer].append(place)
-        return result
+        return self._by_operator(() if t.producer is None else (t.producer,) for t in self.graph.tensors)
 
     @cached_property
     def parameters(self) -> list[list[int]]:
         """Places of the parameters that each operator reads."""
+        return self._by_operator(parameter.users for parameter in self.graph.parameters)
+
+    def _by_operator(self, operators: Iterable[Iterable[int]]) -> list[list[int]]:
+        """From the operators of every place to the places of every operator."""
         result: list[list[int]] = [[] for _ in self.graph.operators]
-        for place, parameter in enumerate(self.graph.parameters):
-            for user in parameter.users:
-                result[user].append(place)
+        for place, held in enumerate(operators):
+            for v in held:
+                result[v].append(place)
         return result
 
     @cached_property

@@ -10,6 +10,7 @@ import re
 
 from partita.costs.menus.forward import View
 from partita.costs.menus.regions import Region
+from partita.dags import row_of_blocks
 
 __all__ = ["assign_layers", "cut_layers"]
 
@@ -24,30 +25,17 @@ def assign_layers(view: View) -> tuple[list[int], list[str]]:
     """
     operators = view.graph.operators
     blocks = _blocks(view)
-    number: dict[str, int] = {}
-    for v, op in enumerate(operators):
-        if not view.backward[v]:
-            block = _block_of(op.module, blocks)
-            if block:
-                number.setdefault(block, len(number) + 1)
-    last = len(number)
-    if not last:
+    makers: list[list[int]] = []
+    for v in range(len(operators)):
+        producers = [] if view.backward[v] else [view.graph.tensors[t].producer for t in view.inputs[v]]
+        makers.append([p for p in producers if p is not None])
+    of_operator = ["" if view.backward[v] else _block_of(op.module, blocks) for v, op in enumerate(operators)]
+    row, found = row_of_blocks(of_operator, makers)
+    if not found:
         return [0] * len(operators), [view.graph.name]
-    needed = _needed(view, blocks)
-    place = [0] * len(operators)
-    for v, op in enumerate(operators):
-        if view.backward[v]:
-            place[v] = place[view.roots[v]]
-            continue
-        producers = [view.graph.tensors[t].producer for t in view.inputs[v]]
-        floor = max((place[p] for p in producers if p is not None), default=0)
-        block = _block_of(op.module, blocks)
-        if block:
-            place[v] = max(floor, number[block])
-        else:
-            place[v] = last + 1 if floor >= last and not needed[v] else floor
-    names = ["input", *number, "output"]
-    used = sorted({place[v] for v in range(len(operators))})
+    place = [row[view.roots[v]] for v in range(len(operators))]
+    names = ["input", *found, "output"]
+    used = sorted(set(place))
     new = {old: index for index, old in enumerate(used)}
     return [new[p] for p in place], [names[old] for old in used]
 
@@ -84,20 +72,6 @@ def cut_layers(view: View, regions: list[Region]) -> tuple[list[int], list[str]]
         place[v] = place[view.roots[v]]
     first = {place[v]: operators[v].name for v in reversed(forward)}
     return place, [f"from {first[number]}" for number in range(layer + 1)]
-
-
-def _needed(view: View, blocks: frozenset[str]) -> list[bool]:
-    """Forward operators that some block depends on."""
-    operators = view.graph.operators
-    needed = [False] * len(operators)
-    for v in range(len(operators) - 1, -1, -1):
-        if view.backward[v]:
-            continue
-        if _block_of(operators[v].module, blocks):
-            needed[v] = True
-            continue
-        needed[v] = any(needed[w] for place in view.outputs[v] for w in view.readers(place))
-    return needed
 
 
 def _block_of(module: str, blocks: frozenset[str]) -> str:

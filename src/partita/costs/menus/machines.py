@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from partita.catalogue.specs import DeviceSpec
-from partita.cluster import Cluster, DeviceGroup, LinkPath, Machine
+from partita.cluster import Cluster, DeviceGroup, LinkPath
 from partita.cluster_paths import inside_paths
 from partita.errors import InputError, UnsupportedError
 
@@ -74,19 +75,16 @@ def find_machines(cluster: Cluster) -> Machines:
         If there are several kinds of accelerators, or several machines with different numbers of them.
     """
     group = _group(cluster)
-    machine = cluster.machine_of()
-    counts: dict[int, int] = {}
-    for device in group.indices:
-        counts[machine[device]] = counts.get(machine[device], 0) + 1
+    counts = cluster.per_machine(group)
     sample = _sample(cluster)
     members = _group(sample)
     (inside,), outside = inside_paths(sample, [members]), sample.slowest_path(members)
     between = None
     if len(counts) > 1 and inside is not None and outside is not None:
-        if len(set(counts.values())) > 1:
+        if len(set(counts)) > 1:
             raise UnsupportedError(
-                f"machines of cluster {cluster.name} have {min(counts.values())} to {max(counts.values())} "
-                f"{group.spec.name}; hybrid plans need machines that are alike"
+                f"machines of cluster {cluster.name} have {min(counts)} to {max(counts)} {group.spec.name}; hybrid "
+                "plans need machines that are alike"
             )
         between = outside.bandwidth_bytes_per_s
     path = inside or outside
@@ -95,7 +93,7 @@ def find_machines(cluster: Cluster) -> Machines:
     return Machines(
         device=group.spec,
         count=len(group.indices),
-        per_machine=min(counts.values()),
+        per_machine=min(counts),
         inside=inside,
         outside=outside,
         bandwidth_bytes_per_s=link if path is None else path.bandwidth_bytes_per_s,
@@ -105,8 +103,7 @@ def find_machines(cluster: Cluster) -> Machines:
 
 def _group(cluster: Cluster) -> DeviceGroup:
     """The devices to train on: accelerators, where there are any."""
-    groups = cluster.groups()
-    usable = [group for group in groups if group.spec.accelerator] or groups
+    usable = cluster.workers()
     if len(usable) > 1:
         kinds = ", ".join(group.spec.name for group in usable)
         raise UnsupportedError(
@@ -119,10 +116,5 @@ def _sample(cluster: Cluster) -> Cluster:
     """Two machines of each make, which stand for all: ways between thousands of devices need not be looked at."""
     if cluster.matrix_bytes_per_s is not None:
         return cluster
-    seen: dict[Machine, int] = {}
-    kept = []
-    for machine in cluster.machines:
-        seen[machine] = seen.get(machine, 0) + 1
-        if seen[machine] <= 2:
-            kept.append(machine)
-    return msgspec.structs.replace(cluster, machines=tuple(kept))
+    kept = tuple(itertools.compress(cluster.machines, cluster.two_of_each_make()))
+    return msgspec.structs.replace(cluster, machines=kept)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.compiled import compiled
+from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput.arrays import Floats, Ints, Words
+from partita.kernels.throughput.bits import has
 from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.closures import has_bit
 from partita.kernels.throughput.forced_cuts import Parts
 
 __all__ = ["charge_nets", "raise_shares", "tighten_windows"]
 
 
-@compiled
-def _fractional(others: Ints, weight: Floats, size: Floats, room: float, value: float) -> float:
-    """``value`` and the weight of items, the last one divided, that fit into ``room``."""
-    for x in others:
+@inlined
+def _fractional(others: Ints, start: int, count: int, weight: Floats, size: Floats, room: float, value: float) -> float:
+    """``value`` with the fractional knapsack of ``others[start:count]``."""
+    for i in range(start, count):
+        x = others[i]
         if size[x] > room:
             return float(value + weight[x] * room / size[x])
         room -= size[x]
@@ -46,7 +47,7 @@ def _heaviest(
     Exact over sets of which no two are apart and whose sizes fit into ``room``, unless the search takes more than
     ``budget`` steps; then it is the fractional knapsack. It ends early where ``enough`` is reached.
     """
-    fractional = _fractional(others[:count], weight, size, max(0.0, room), 0.0)
+    fractional = _fractional(others, 0, count, weight, size, max(0.0, room), 0.0)
     if budget <= 0 or count == 0:
         return fractional
     best = 0.0
@@ -63,12 +64,13 @@ def _heaviest(
         advanced = False
         if place < count:
             # What the rest can add at most.
-            ahead = _fractional(others[place:count], weight, size, free, value)
+            ahead = _fractional(others, place, count, weight, size, free, value)
             if ahead > best * (1 + 1e-12):
                 x = others[place]
                 fits = size[x] <= free * (1 + 1e-12)
                 for i in range(depth):
-                    if has_bit(apart[x], others[chosen[i]]):
+                    y = others[chosen[i]]
+                    if has(apart[x], y):
                         fits = False
                         break
                 if fits:
@@ -109,7 +111,7 @@ def raise_shares(
             x = items[j]
             if x == v or share[x] <= 0:
                 continue
-            if size[x] + size[v] > room or has_bit(apart[v], x):
+            if size[x] + size[v] > room or has(apart[v], x):
                 continue
             ratio[found] = -share[x] / max(size[x], 1e-300)
             tries[found] = x
@@ -217,7 +219,7 @@ def tighten_windows(a: BlockProblem, parts: Parts, share: Floats, devices: int) 
                         since = first[u] if direction == 0 else devices - 1 - last[u]
                         if u != v:
                             at = max(at, since)
-                            if pairs and has_bit(apart[u], v):
+                            if pairs and has(apart[u], v):
                                 at = max(at, since + 1)
                         if since < devices:
                             sums[since] += share[u]

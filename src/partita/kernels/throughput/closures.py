@@ -6,20 +6,9 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Floats, Ints, Words
+from partita.kernels.throughput.bits import add
 
-__all__ = ["chain_sums", "closure_bits", "closure_sums", "has_bit", "set_bit"]
-
-
-@compiled
-def has_bit(row: Words, v: int) -> bool:
-    """Whether an item is in a row of bits."""
-    return bool((row[v // 64] >> np.uint64(v % 64)) & np.uint64(1) != 0)
-
-
-@compiled
-def set_bit(row: Words, v: int) -> None:
-    """Put an item into a row of bits."""
-    row[v // 64] |= np.uint64(1) << np.uint64(v % 64)
+__all__ = ["chain_sums", "closure_bits", "closure_sums"]
 
 
 @compiled
@@ -33,7 +22,7 @@ def closure_bits(ptr: Ints, adjacent: Ints, first_to_last: bool) -> Words:
     bits = np.zeros((n, words), np.uint64)
     for i in range(n):
         v = i if first_to_last else n - 1 - i
-        set_bit(bits[v], v)
+        add(bits[v], v)
         start, end = (0, v // 64 + 1) if first_to_last else (v // 64, words)
         for p in range(ptr[v], ptr[v + 1]):
             u = adjacent[p]

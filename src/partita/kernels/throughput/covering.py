@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.compiled import compiled
+from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
 from partita.kernels.throughput.blocks import BlockProblem
 
@@ -58,7 +58,7 @@ class _State(NamedTuple):
     gain: Floats
 
 
-@compiled
+@inlined
 def _part(a: BlockProblem, x: Exclusions, s: _State, e: int) -> float:
     """What a touched or split net adds to the weight of its undecided pins; for others see ``gain``."""
     if s.inside[e] > 0:
@@ -156,7 +156,7 @@ def _close(x: Exclusions, sets: Words) -> bool:
     return bool(clash == _ZERO)
 
 
-@compiled
+@inlined
 def _include(x: Exclusions, sets: Words, v: int) -> None:
     sets[0, v >> 6] |= _ONE << np.uint64(v & 63)
     for q in range(sets.shape[1]):

@@ -14,9 +14,9 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Bytes, Ints, Words
+from partita.kernels.throughput.bits import add, has
 from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.closures import has_bit, set_bit
-from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows, start_flow
+from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows
 
 __all__ = ["Parts", "force_nets", "separate_pairs"]
 
@@ -112,9 +112,9 @@ def _unavoidable(
             if not paid:
                 for q in range(a.net_ptr[e], a.net_ptr[e + 1]):
                     x = a.net_pins[q]
-                    if not has_bit(hull, x):
+                    if not has(hull, x):
                         cut = True
-                        if parts.last[x] < low or parts.first[x] > high or (pairs and has_bit(out, x)):
+                        if parts.last[x] < low or parts.first[x] > high or (pairs and has(out, x)):
                             paid = True
                             break
             if paid:
@@ -180,34 +180,35 @@ def separate_pairs(
     stamp = 0
     for u in range(start, max(-1, start - count), -1):
         for v in range(u, n):
-            if has_bit(parts.apart[u], v):
+            if has(parts.apart[u], v):
                 continue
             apart = False
-            if has_bit(parts.later[u], v):
+            if has(parts.later[u], v):
                 for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
                     x = a.pred[p]
-                    apart = apart or (has_bit(parts.later[u], x) and has_bit(parts.apart[u], x))
+                    apart = apart or (has(parts.later[u], x) and has(parts.apart[u], x))
                 for p in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
                     x = a.succ[p]
-                    apart = apart or (has_bit(parts.earlier[v], x) and has_bit(parts.apart[v], x))
+                    apart = apart or (has(parts.earlier[v], x) and has(parts.apart[v], x))
                 for j in range(words):
                     hull[j] = parts.later[u, j] & parts.earlier[v, j]
             else:
                 hull[:] = np.uint64(0)
-                set_bit(hull, u)
-                set_bit(hull, v)
+                add(hull, u)
+                add(hull, v)
             if not apart:
                 size = _listed(hull, members)
                 least, most = _unavoidable(a, parts, hull, members, size, limit, seen, stamp, out)
                 stamp += 1
                 apart = least > limit
-                if not apart and most > limit and used < cuts and not has_bit(shared[u], v):
+                if not apart and most > limit and used < cuts and not has(shared[u], v):
                     used += 1
                     for x in range(n):
-                        avoid[x] = has_bit(out, x)
-                    start_flow(network, flow)
+                        avoid[x] = has(out, x)
+                    flow.capacity[:] = network.capacity
                     respect_rows(network, parts.later[u], parts.earlier[u], flow.capacity)
                     respect_rows(network, parts.later[v], parts.earlier[v], flow.capacity)
+                    flow.sink[:] = network.sink
                     cost = cheapest_block(network, members[:size], supply, avoid, limit, tiny, flow)
                     apart = cost > limit
                     if not apart:
@@ -216,11 +217,11 @@ def separate_pairs(
                             if flow.level[x] >= 0:
                                 for y in range(x, n):
                                     if flow.level[y] >= 0:
-                                        set_bit(shared[x], y)
+                                        add(shared[x], y)
             if apart:
                 if u == v:
                     return found, used, True
-                set_bit(parts.apart[u], v)
-                set_bit(parts.apart[v], u)
+                add(parts.apart[u], v)
+                add(parts.apart[v], u)
                 found += 1
     return found, used, False

@@ -15,10 +15,10 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Floats
+from partita.kernels.throughput.bits import has
 from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.closures import has_bit
 from partita.kernels.throughput.forced_cuts import Parts
-from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows, start_flow
+from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows
 
 __all__ = ["heaviest_blocks"]
 
@@ -67,7 +67,7 @@ def heaviest_blocks(
     for v in range(start, min(n, start + count)):
         everything = 0.0
         for u in range(n):
-            avoid[u] = has_bit(parts.apart[v], u)
+            avoid[u] = has(parts.apart[v], u)
             if not avoid[u]:
                 everything += weight[u]
         most[v] = min(most[v], everything * (1 + 1e-12))
@@ -80,7 +80,7 @@ def heaviest_blocks(
         for _ in range(cuts):
             constant = 0.0
             found = 0
-            start_flow(network, flow)
+            sink[:] = network.sink
             for u in range(n):
                 supply[u] = 0.0
                 if u == v:
@@ -98,6 +98,7 @@ def heaviest_blocks(
                         found += 1
                     else:
                         sink[u] = -gain
+            flow.capacity[:] = network.capacity
             respect_rows(network, parts.later[v], parts.earlier[v], flow.capacity)
             cost = cheapest_block(network, sources[:found], supply, avoid, np.inf, tiny, flow)
             least = cost + constant

@@ -16,8 +16,8 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Words
+from partita.kernels.throughput.bits import has
 from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.closures import has_bit
 
 __all__ = [
     "Flow",
@@ -28,7 +28,6 @@ __all__ = [
     "new_flow",
     "respect_order",
     "respect_rows",
-    "start_flow",
 ]
 
 
@@ -50,7 +49,7 @@ class Network(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A residual network: room left on arcs and in sinks, and what a search for paths needs of each node."""
+    """A flow through a network: what capacity and sinks have left, and distances, next arcs and path of its search."""
 
     capacity: Floats
     sink: Floats
@@ -61,22 +60,11 @@ class Flow(NamedTuple):
 
 @compiled
 def new_flow(network: Network) -> Flow:
-    """Room for a flow; see ``start_flow``."""
+    """Room for the flow through a network; set ``capacity`` and ``sink`` before each."""
     nodes = network.sink.shape[0]
-    return Flow(
-        np.empty_like(network.capacity),
-        np.empty_like(network.sink),
-        np.empty(nodes, np.int32),
-        np.empty(nodes, np.int32),
-        np.empty(nodes + 1, np.int32),
-    )
-
-
-@compiled
-def start_flow(network: Network, flow: Flow) -> None:
-    """No flow: all room is left."""
-    flow.capacity[:] = network.capacity
-    flow.sink[:] = network.sink
+    capacity, sink = np.empty_like(network.capacity), np.empty_like(network.sink)
+    level, next_arc, stack = np.empty(nodes, np.int32), np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32)
+    return Flow(capacity, sink, level, next_arc, stack)
 
 
 @compiled
@@ -158,9 +146,17 @@ def block_network(blocks: BlockProblem, forced: Bytes) -> Network:
 
 
 @compiled
-def _levels(network: Network, flow: Flow, sources: Ints, supply: Floats, tiny: float) -> bool:
+def _levels(
+    network: Network,
+    capacity: Floats,
+    sink: Floats,
+    sources: Ints,
+    supply: Floats,
+    tiny: float,
+    level: Ints,
+    queue: Ints,
+) -> bool:
     """Distances from the sources in the residual network, up to the first node with room in its sink."""
-    capacity, sink, level, queue = flow.capacity, flow.sink, flow.level, flow.stack
     level[:] = -1
     filled = 0
     found = False
@@ -191,21 +187,20 @@ def _levels(network: Network, flow: Flow, sources: Ints, supply: Floats, tiny: f
 
 @compiled
 def cheapest_block(
-    network: Network, sources: Ints, supply: Floats, avoid: Bytes, limit: float, tiny: float, residual: Flow
+    network: Network, sources: Ints, supply: Floats, avoid: Bytes, limit: float, tiny: float, flow: Flow
 ) -> float:
     """Least cost of a set with nothing to ``avoid``, plus ``supply`` of sources left out; over ``limit``, a bound.
 
-    Sources of infinite ``supply`` must be in the set. ``residual`` and ``supply`` are used up. Where the answer is at
-    most ``limit``, the items with ``residual.level`` >= 0 afterwards are the smallest set of that cost. ``avoid`` may
-    be empty for nothing.
+    Sources of infinite ``supply`` must be in the set. ``supply`` and ``flow``, which starts with the capacities and
+    sinks of the network, are used up. Where the answer is at most ``limit``, the items with ``flow.level`` >= 0
+    afterwards are the smallest set of that cost. ``avoid`` may be empty for nothing.
     """
-    capacity, sink, level = residual.capacity, residual.sink, residual.level
-    next_arc, stack = residual.next_arc, residual.stack
+    capacity, sink, level, next_arc, stack = flow
     for v in range(avoid.shape[0]):
         if avoid[v]:
             sink[v] = np.inf
-    flow = 0.0
-    while _levels(network, residual, sources, supply, tiny):
+    sent = 0.0
+    while _levels(network, capacity, sink, sources, supply, tiny, level, stack):
         next_arc[:] = network.ptr[:-1]
         for s in sources:
             depth = 0 if supply[s] > tiny else -1
@@ -213,21 +208,21 @@ def cheapest_block(
             while depth >= 0:
                 u = stack[depth]
                 if sink[u] > tiny:
-                    room = min(sink[u], supply[s])
+                    amount = min(sink[u], supply[s])
                     for i in range(depth):
-                        room = min(room, capacity[next_arc[stack[i]]])
-                    if room == np.inf:
+                        amount = min(amount, capacity[next_arc[stack[i]]])
+                    if amount == np.inf:
                         return np.inf
-                    flow += room
-                    if flow > limit:
-                        return float(flow)
-                    sink[u] -= room
-                    supply[s] -= room
+                    sent += amount
+                    if sent > limit:
+                        return float(sent)
+                    sink[u] -= amount
+                    supply[s] -= amount
                     back = depth
                     for i in range(depth - 1, -1, -1):
                         a = next_arc[stack[i]]
-                        capacity[a] -= room
-                        capacity[network.pair[a]] += room
+                        capacity[a] -= amount
+                        capacity[network.pair[a]] += amount
                         if capacity[a] <= tiny:
                             back = i
                     depth = back if supply[s] > tiny else -1
@@ -246,7 +241,7 @@ def cheapest_block(
                 else:
                     level[u] = -2
                     depth -= 1
-    return float(flow)
+    return float(sent)
 
 
 @compiled
@@ -282,9 +277,9 @@ def respect_rows(network: Network, later: Words, earlier: Words, capacity: Float
     """As ``respect_order`` for an item whose closures are known as rows of bits."""
     for i in range(network.order.shape[0]):
         u, v = network.order[i, 0], network.order[i, 1]
-        if has_bit(later, u):
+        if has(later, u):
             capacity[network.order_arc[i, 0]] = np.inf
-        elif has_bit(earlier, v):
+        elif has(earlier, v):
             capacity[network.order_arc[i, 1]] = np.inf
 
 
@@ -308,7 +303,8 @@ def most_expensive_item(
         if upper[v] <= best * (1 + 1e-12):
             break
         source[0] = v
-        start_flow(network, flow)
+        flow.capacity[:] = network.capacity
+        flow.sink[:] = network.sink
         if ordered:
             respect_order(network, blocks, v, flow.capacity)
         cost = cheapest_block(network, source, supply, nothing, np.inf, tiny, flow)

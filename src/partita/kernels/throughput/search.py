@@ -8,538 +8,488 @@ the plain dynamic program: Tarnawski et al., NeurIPS 2020, §5.1.1; the pruning 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Arrays, Floats, Longs
-from partita.kernels.throughput.ideals import (
+from partita.kernels.compiled import allocating_nothing, inlined
+from partita.kernels.throughput.arrays import Arrays, Codes, Floats, Longs
+from partita.kernels.throughput.decisions import (
+    AWAY,
+    EXCLUDED,
+    OPEN,
+    add_item,
+    copy_row,
+    entering,
+    keep_state,
+    open_nets,
+    reach_items,
+    remaining_devices,
+    return_items,
+    take_item_back,
+)
+from partita.kernels.throughput.ideals import clear, is_known_better, move_to
+from partita.kernels.throughput.search_state import (
     CURSOR,
+    FOUND,
+    GROW,
+    INSIDE,
     LAST_KIND,
     LAST_PARENT,
+    LAST_REPLICAS,
     LEVEL,
     LEVEL_END,
+    LIMIT,
     NODES,
-    STAMP,
+    REFUTED,
     STATES,
     STATES_EXPANDED,
+    STOPPED,
     VALID,
+    Question,
     Scratch,
     Store,
+    Tally,
+    Until,
     Weights,
-    clear,
-    move_to,
-    store_ideal,
 )
 
-__all__ = ["FOUND", "GROW", "LIMIT", "REFUTED", "STOPPED", "search"]
+__all__ = ["search"]
 
-REFUTED, FOUND, GROW, LIMIT, STOPPED = 0, 1, 2, 3, 4
-
-#: Columns of the saved numbers of one decision.
-WORK, COMM, OPEN, CROSS, LOST, LOST_WORK, MEM = range(7)
-SPACE, ENTER, LOST_MEM, LEAST, LEAST_NEW, LEAST_MEM, LOST_NOW = range(7, 14)
-
-
-@compiled
-def _dominated(s: Store, digits: Longs, ideal: int, code: int, used: int, strictly: bool) -> bool:
-    """Whether the ideal is known with no more devices of any kind (``strictly``: by another entry)."""
-    for c in range(s.fewest.shape[1]):
-        if s.fewest[ideal, c] > used or (strictly and c == code):
-            continue
-        lower = True
-        for k in range(1, digits.shape[1]):
-            if digits[c, k] > digits[code, k]:
-                lower = False
-                break
-        if lower:
-            return True
-    return False
+#: Columns of ``Scratch.saved``, the numbers of a stage at one depth. Of the items that joined: work, communication that
+#: is certain, cost of nets whose fate is open, weight of nets that surely cross, bytes, workspace, entering bytes. Of
+#: the excluded ones: weight, work, bytes in later stages and in this one. Of the excluded ones that no stage without
+#: them is worth keeping for: least work, least work with nets that become new, and bytes of that one.
+WORK, COMM, UNDECIDED, CROSS, MEM, SPACE, ENTER, LOST, LOST_WORK, LOST_MEM, LOST_NOW, LEAST, LEAST_NEW, LEAST_MEM = (
+    range(14)
+)
 
 
-@compiled
-def _expand(
+class _Stage(NamedTuple):
+    """What holds throughout one expansion, apart from the question.
+
+    Where it leads and what it may use: the state it comes from, its kind and the code and count after it, limits with
+    those of what remains, and the rows of this kind and of the weights in force. What is still to come: weight and
+    memory outside the ideal, and what items in reach add up to.
+    """
+
+    state: int
+    kind: int
+    code_after: int
+    used_after: int
+    flights: int
+    memory: float
+    budget: float
+    capacity: float
+    inner: float
+    time: Floats
+    cost: Floats
+    weight: Floats
+    net_weight: Floats
+    up_weight: Floats
+    up_work: Floats
+    later: Floats
+    remaining: Longs
+    ready: int
+    reached: int
+    top: int
+    weight_left: float
+    memory_left: float
+    work_left: float
+    comm_limit: float
+    reach_weight: float
+    reach_work: float
+    reach_now: float
+    reach_later: float
+    roomy: bool
+
+
+@allocating_nothing
+def _start_stage(
     a: Arrays,
     w: Weights,
+    t: Tally,
     s: Store,
     x: Scratch,
-    target: float,
-    cross_limit: Floats,
-    use_dominance: bool,
+    question: Question,
     state: int,
     kind: int,
-    remaining: Longs,
     code_after: int,
     used_after: int,
-    digits: Longs,
-    ideal_hash: np.uint64,
-    node_limit: int,
-    stop: Longs,
-    halt: Longs,
-) -> int:
-    """Emit every stage of ``kind`` worth keeping after the current ideal. ``remaining`` counts devices after it."""
-    # Local names: the inner loop must not look arrays up again.
-    zobrist, words, in_ideal, missing = x.zobrist, x.words, x.in_ideal, x.missing
-    net_in, status, stamp_item, stamp_net = x.net_in, x.status, x.stamp_item, x.stamp_net
-    missing_now, head, reach, net_out = x.missing_now, x.head, x.reach, x.net_out
-    net_here, cover_here, queue, decision = x.net_here, x.cover_here, x.queue, x.decision
-    queue_end, mark_end, marks, saved = x.queue_end, x.mark_end, x.marks, x.saved
-    memory_now, memory_next, cover_now = x.memory_now, x.memory_next, x.cover_now
-    net_ptr, item_net_ptr, item_nets, succ_ptr = a.net_ptr, a.item_net_ptr, a.item_nets, a.succ_ptr
-    succ, item_cover_ptr, item_covers, workspace = a.succ, a.item_cover_ptr, a.item_covers, a.workspace
-    net_source, net_entering = a.net_source, a.net_entering
-    all_work, all_cost = a.work, a.net_cost
-    n = in_ideal.shape[0]
-    limited, recompute, backwards = a.limits[0] != 0, a.limits[1] != 0, a.limits[2] != 0
-    kinds = a.work.shape[0]
+    remaining: Longs,
+) -> _Stage:
+    """What a stage after the current ideal can hold, and the numbers of the empty one at depth 0."""
+    rows, kinds = w.item.shape[0], a.work.shape[0]
     rest = 0
     for k in range(kinds):
         rest += remaining[k] * w.radix[k]
     row = w.choice[rest]
-    budget, capacity = w.budget[rest], w.capacity[rest]
-    weight, net_weight = w.item[row], w.net[row]
-    time, cost = a.work[kind], a.net_cost[kind]
-    up_weight, up_work, down_work = w.up_item[row], w.up_work[kind], w.down_work[kind]
-    # An item is out of reach if the work before it, of which at most done is in the ideal, is too much.
-    work_left = w.all_work[kind] - x.done_work[kind]
-    furthest = target + x.done_work[kind] * (1.0 + 1e-9)
-    memory = a.memory[kind]
-    placed = s.counters[LEVEL]
-    flights = a.in_flight[placed + 1]
-    s.counters[STAMP] += 1
-    stamp = s.counters[STAMP]
-    one = np.uint64(1)
-    # Dominance uses a load that is smaller by more than rounding, so that what replaces a stage is surely kept.
-    inner = target * (1.0 - 1e-12)
+    time, cost, weight, net_weight = a.work[kind], a.net_cost[kind], w.item[row], w.net[row]
+    memory, later = a.memory[kind], t.item[:, rows + kinds + 1]
+    capacity = w.capacity[rest] if a.limited else np.inf
+    # An item is out of reach if what lies before it, of which at most ``done`` is in the ideal, is too much.
+    done = t.inside[rows + kind]
+    x.most_before[0] = question.target + done * (1.0 + 1e-9)
+    x.most_before[1] = memory + t.inside[rows + kinds] * (1.0 + 1e-9)
+    ready, reached, top = reach_items(a, s, x, time, question.target, w.before[kind], x.most_before)
+    reach_weight, reach_work, reach_now, reach_later, space = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(reached):
+        v = x.reach[i]
+        reach_weight += weight[v]
+        reach_work += time[v]
+        if a.limited:
+            reach_now += _bytes_with_covers(a, x, v)
+            reach_later += later[v]
+            space = max(space, a.workspace[v])
+    roomy = not a.limited or reach_now + space <= memory
+    x.saved[0] = 0.0
+    undecided, crossing, cut_inside = 0.0, t.across[row], 0.0
+    for i in range(open_nets(a, s, x, reached)):
+        e = x.touched[i]
+        undecided += cost[e]
+        if x.net_in[e] > 0:
+            cut_inside += cost[e]
+            if x.net_out[e] == x.net_in[e]:
+                crossing -= net_weight[e]
+    x.saved[0, UNDECIDED], x.saved[0, CROSS] = undecided, crossing
+    x.saved[0, LEAST], x.saved[0, LEAST_NEW], x.saved[0, LEAST_MEM] = np.inf, np.inf, np.inf
+    return _Stage(
+        state=state,
+        kind=kind,
+        code_after=code_after,
+        used_after=used_after,
+        flights=a.in_flight[s.counters[LEVEL] + 1],
+        memory=memory,
+        budget=w.budget[rest],
+        capacity=capacity,
+        # Dominance uses a load that is smaller by more than rounding, so that what replaces a stage is surely kept.
+        inner=question.target * (1.0 - 1e-12),
+        time=time,
+        cost=cost,
+        weight=weight,
+        net_weight=net_weight,
+        up_weight=w.up_item[row],
+        up_work=w.up_work[kind],
+        later=later,
+        remaining=remaining,
+        ready=ready,
+        reached=reached,
+        top=top,
+        weight_left=w.total[row] - t.inside[row],
+        memory_left=w.total[rows] - t.inside[rows + kinds + 1],
+        work_left=w.all_work[kind] - done,
+        # On the communication of any stage here: what enters from the ideal, and what can cross any ideal.
+        comm_limit=cut_inside + question.cross_limit[kind],
+        reach_weight=reach_weight,
+        reach_work=reach_work,
+        reach_now=reach_now + space,
+        reach_later=reach_later,
+        roomy=roomy,
+    )
 
-    down_bytes, most_bytes = w.down_work[kinds], memory + x.done_work[kinds] * (1.0 + 1e-9)
 
-    # What one stage can reach: items whose longest chain of work fits.
-    reach_count, pot_weight, pot_work, pot_mem, pot_next, pot_space = 0, 0.0, 0.0, 0.0, 0.0, 0.0
-    top = x.integers[3]
-    for i in range(x.integers[0]):
-        v = x.ready_items[i]
-        j = i
-        # Insertion sort: the order of decisions must not depend on the path to this ideal.
-        while j > 0 and reach[j - 1] > v:
-            reach[j] = reach[j - 1]
-            j -= 1
-        reach[j] = v
-    for i in range(x.integers[0]):
-        v = reach[i]
-        if time[v] <= target:
-            reach[reach_count] = v
-            head[v] = time[v]
-            reach_count += 1
-    ready_count = reach_count
-    i = 0
-    while i < reach_count:
-        v = reach[i]
+@inlined
+def _bytes_with_covers(a: Arrays, x: Scratch, v: int) -> float:
+    """What an item needs by itself."""
+    need = x.memory[v]
+    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
+        need += x.cover_memory[a.item_covers[p]]
+    return float(need)
+
+
+@inlined
+def _overfull(g: _Stage, weight_lost: float, crossing: float) -> bool:
+    """Whether what surely remains is too much for the devices that remain."""
+    return bool(g.weight_left - (g.reach_weight - weight_lost) + crossing > g.budget)
+
+
+@inlined
+def _cheap_to_move(a: Arrays, x: Scratch, g: _Stage, v: int) -> bool:
+    """Whether a later stage without v saves at least what v's nets may newly cost there."""
+    for k in range(g.remaining.shape[0]):
+        if g.remaining[k] == 0:
+            continue
+        fresh = 0.0
+        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+            e = a.item_nets[p]
+            if x.net_in[e] + x.net_here[e] == 0:
+                fresh += a.net_cost[k, e]
+        if fresh > a.work[k, v]:
+            return False
+    return True
+
+
+@inlined
+def _can_join(a: Arrays, x: Scratch, g: _Stage, v: int, depth: int) -> bool:
+    """Whether a finished stage is feasible with the ready item v, and better for all that follows."""
+    comm = x.saved[depth, COMM]
+    load = x.saved[depth, WORK] + comm
+    if load - comm + g.time[v] > g.inner:
+        return False
+    change = 0.0
+    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        e = a.item_nets[p]
+        was, now = x.net_here[e] > 0, x.net_out[e] > 1
+        if was and not now:
+            change -= g.cost[e]
+        elif now and not was:
+            change += g.cost[e]
+    if load + g.time[v] + change > g.inner:
+        return False
+    if not g.roomy:
+        need = x.saved[depth, MEM] + x.memory[v] + max(x.saved[depth, SPACE], a.workspace[v])
+        for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
+            if x.cover_here[a.item_covers[p]] == 0:
+                need += x.cover_memory[a.item_covers[p]]
+        if need > g.memory:
+            return False
+    return _cheap_to_move(a, x, g, v)
+
+
+@inlined
+def _feasible(a: Arrays, x: Scratch, g: _Stage, depth: int) -> bool:
+    """Whether what remains after a finished stage fits on the devices left, and the stage into memory."""
+    if _overfull(g, x.saved[depth, LOST], x.saved[depth, CROSS]):
+        return False
+    if not a.limited:
+        return True
+    entering = g.flights * x.saved[depth, ENTER] if a.recompute else 0.0
+    return bool(x.saved[depth, MEM] + x.saved[depth, SPACE] + entering <= g.memory)
+
+
+@inlined
+def _include(a: Arrays, x: Scratch, g: _Stage, target: float, v: int, depth: int) -> bool:
+    """The numbers of the stage with v at the next depth; whether it may be kept. If so, its pins are counted."""
+    now, then = x.saved[depth], x.saved[depth + 1]
+    work, comm = now[WORK] + g.time[v], now[COMM]
+    if work + comm > target:
+        return False
+    undecided, crossing, enter, mem, space = now[UNDECIDED], now[CROSS], now[ENTER], now[MEM], now[SPACE]
+    if a.limited:
+        mem += x.memory[v]
+        space = max(space, a.workspace[v])
+        for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
+            if x.cover_here[a.item_covers[p]] == 0:
+                mem += x.cover_memory[a.item_covers[p]]
+        if mem + space > g.memory:
+            return False
+    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        e = a.item_nets[p]
+        mine = x.net_here[e]
+        x.net_here[e] = mine + 1
+        if mine == 0 and x.net_out[e] > 0:
+            comm += g.cost[e]
+            if x.net_in[e] == 0:
+                crossing += g.net_weight[e]
+        if mine + 1 == a.net_ptr[e + 1] - a.net_ptr[e]:
+            undecided -= g.cost[e]
+        if a.recompute:
+            enter += entering(a, x, e, v, mine)
+    fits = work + comm <= target and not _overfull(g, now[LOST], crossing)
+    if fits and a.recompute and a.limited and not a.backwards:
+        fits = mem + space + g.flights * enter <= g.memory
+    if not fits:
+        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+            x.net_here[a.item_nets[p]] -= 1
+        return False
+    copy_row(x.saved, depth)
+    then[WORK], then[COMM], then[UNDECIDED], then[CROSS] = work, comm, undecided, crossing
+    then[MEM], then[SPACE], then[ENTER] = mem, space, enter
+    return True
+
+
+@inlined
+def _worth_excluding(a: Arrays, x: Scratch, g: _Stage, v: int, depth: int) -> bool:
+    """Whether a stage without v may be kept, by rule *Exclusion*; the next depth remembers what v asks for."""
+    now, then = x.saved[depth], x.saved[depth + 1]
+    if _cheap_to_move(a, x, g, v):
+        fresh = 0.0
+        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+            e = a.item_nets[p]
+            if x.net_here[e] == 0:
+                fresh += g.cost[e]
+        if g.roomy:
+            then[LEAST] = min(now[LEAST], g.time[v])
+            then[LEAST_NEW] = min(now[LEAST_NEW], g.time[v] + fresh)
+            then[LEAST_MEM] = 0.0
+        else:
+            # Load and memory must both be seen to fit, for one item: remember the smallest.
+            mine = _bytes_with_covers(a, x, v) + a.workspace[v]
+            if mine < now[LEAST_MEM] or (mine == now[LEAST_MEM] and g.time[v] + fresh < now[LEAST_NEW]):
+                then[LEAST], then[LEAST_NEW], then[LEAST_MEM] = g.time[v], g.time[v] + fresh, mine
+    room = min(g.reach_work - now[LOST_WORK], g.work_left - g.up_work[v])
+    return _too_large(g, then, now[LOST_NOW], room, now[UNDECIDED])
+
+
+@inlined
+def _too_large(g: _Stage, then: Floats, lost_now: float, room: float, undecided: float) -> bool:
+    """Whether a stage with up to ``room`` of work and some excluded item may exceed memory or the target."""
+    if not g.roomy and g.reach_now - lost_now + then[LEAST_MEM] > g.memory:
+        return True
+    return bool(room + min(then[LEAST] + g.comm_limit, then[LEAST_NEW] + undecided) > g.inner)
+
+
+@inlined
+def _exclude(
+    a: Arrays, x: Scratch, g: _Stage, question: Question, v: int, depth: int, mark_len: int
+) -> tuple[int, bool]:
+    """Leave v out with all that depends on it; how many items are marked now, and whether the stage may be kept."""
+    then = x.saved[depth + 1]
+    comm, crossing, undecided = then[COMM], then[CROSS], then[UNDECIDED]
+    lost, lost_work, lost_mem, lost_now = then[LOST], then[LOST_WORK], then[LOST_MEM], then[LOST_NOW]
+    i = mark_len
+    x.marks[mark_len] = v
+    mark_len += 1
+    x.status[v] = EXCLUDED
+    while i < mark_len:
+        u = x.marks[i]
         i += 1
-        status[v] = 1
-        pot_weight += weight[v]
-        pot_work += time[v]
-        top = max(top, v // 64 + 1)
-        if limited:
-            pot_mem += memory_now[v]
-            pot_next += memory_next[v]
-            pot_space = max(pot_space, workspace[v])
-            for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
-                pot_mem += cover_now[item_covers[p]]
-        for p in range(succ_ptr[v], succ_ptr[v + 1]):
-            u = succ[p]
-            if stamp_item[u] != stamp:
-                stamp_item[u] = stamp
-                missing_now[u] = missing[u]
-                head[u] = 0.0
-            missing_now[u] -= 1
-            head[u] = max(head[u], head[v])
-            if missing_now[u] == 0:
-                head[u] += time[u]
-                if head[u] <= target and down_work[u] <= furthest and down_bytes[u] <= most_bytes:
-                    reach[reach_count] = u
-                    reach_count += 1
-    open_cost, crossed = 0.0, x.cross[row]
-    cut_inside = 0.0
-    for i in range(reach_count):
-        v = reach[i]
-        for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
-            e = item_nets[p]
-            if stamp_net[e] != stamp:
-                stamp_net[e] = stamp
-                net_out[e] = net_ptr[e + 1] - net_ptr[e]
-                net_here[e] = 0
-                open_cost += cost[e]
-                if net_in[e] > 0:
-                    cut_inside += cost[e]
-            net_out[e] -= 1
-            if net_out[e] == net_in[e] and net_in[e] > 0:
-                crossed -= net_weight[e]
-    # Bound on the communication of any stage here: what enters from the ideal, and what can cross any ideal.
-    comm_limit = cut_inside + cross_limit[kind]
-    free = (not limited) or (pot_mem + pot_space <= memory)
-    exclude = use_dominance
-    pot_all = pot_mem + pot_space
-    total_rest = w.total[row] - x.sums[row]
-    sums_mem = x.sums[w.item.shape[0]]
-    total_mem = w.total[w.item.shape[0]] - sums_mem
-    check_capacity = limited and capacity < np.inf
+        lost += g.weight[u]
+        lost_work += g.time[u]
+        if a.limited:
+            lost_mem += g.later[u]
+            lost_now += _bytes_with_covers(a, x, u)
+        for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
+            e = a.item_nets[p]
+            out, mine, before = x.net_out[e], x.net_here[e], x.net_in[e]
+            x.net_out[e] = out + 1
+            if mine > 0:
+                if out == 0:
+                    comm += g.cost[e]
+            elif out + 1 == a.net_ptr[e + 1] - a.net_ptr[e]:
+                undecided -= g.cost[e]
+            if out == before and before + mine > 0:
+                crossing += g.net_weight[e]
+        for p in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
+            follower = a.succ[p]
+            if x.status[follower] == OPEN:
+                x.status[follower] = EXCLUDED
+                x.marks[mark_len] = follower
+                mark_len += 1
+    then[COMM], then[CROSS], then[UNDECIDED] = comm, crossing, undecided
+    then[LOST], then[LOST_WORK], then[LOST_MEM], then[LOST_NOW] = lost, lost_work, lost_mem, lost_now
+    fits = then[WORK] + comm <= question.target and not _overfull(g, lost, crossing)
+    fits = fits and g.memory_left - (g.reach_later - lost_mem) <= g.capacity
+    if fits and question.dominance:
+        fits = _too_large(g, then, lost_now, g.reach_work - lost_work, undecided)
+    return mark_len, fits
 
-    outcome = REFUTED
-    queue_len, mark_len, p0 = 0, 0, 0
-    for i in range(ready_count):
-        queue[i] = reach[i]
-    queue_len = ready_count
-    saved[0, :] = 0.0
-    saved[0, OPEN] = open_cost
-    saved[0, CROSS] = crossed
-    saved[0, LEAST] = np.inf
-    saved[0, LEAST_NEW] = np.inf
-    saved[0, LEAST_MEM] = np.inf
-    here = 0
-    code = ideal_hash
-    down = True  # whether the item at p0 is new, or its inclusion has just been explored
-    nodes = s.counters[NODES]
+
+@inlined
+def _worth_keeping(a: Arrays, x: Scratch, g: _Stage, depth: int, queue_len: int) -> bool:
+    """Whether no ready item outside a finished stage can join it; see rule *Dominance*."""
+    for i in range(queue_len):  # noqa: SIM110 (compiled code knows no generators)
+        if x.decision[i] == 0 and _can_join(a, x, g, x.queue[i], depth):
+            return False
+    return True
+
+
+@allocating_nothing
+def _expand(
+    a: Arrays, s: Store, x: Scratch, codes: Codes, question: Question, until: Until, g: _Stage, code: np.uint64
+) -> int:
+    """Emit every stage worth keeping after the current ideal, whose hash is ``code``; an answer if that ends early."""
+    items_left = x.in_ideal.shape[0] - x.places[INSIDE]
+    queue_len, mark_len, depth, here = g.ready, 0, 0, 0
+    for i in range(g.ready):
+        x.queue[i] = x.reach[i]
+    outcome, nodes = REFUTED, s.counters[NODES]
+    down = True  # whether the item at this depth is new, or its inclusion has just been explored
     while True:
         nodes += 1
-        if (nodes & 1023) == 0 and (stop[0] != 0 or halt[0] != 0 or nodes >= node_limit):
-            outcome = LIMIT if stop[0] == 0 and halt[0] == 0 else STOPPED
+        if (nodes & 1023) == 0 and (until.stop[0] != 0 or until.halt[0] != 0 or nodes >= until.node_limit):
+            outcome = LIMIT if until.stop[0] == 0 and until.halt[0] == 0 else STOPPED
             break
-        if down and p0 == queue_len:
+        if down and depth == queue_len:
             # Everything is decided.
-            keep = here > 0
-            if keep and total_rest - (pot_weight - saved[p0, LOST]) + saved[p0, CROSS] > budget:
-                keep = False
-            if keep and limited:
-                need = saved[p0, MEM] + saved[p0, SPACE] + (flights * saved[p0, ENTER] if recompute else 0.0)
-                if need > memory:
-                    keep = False
-            if keep and here + x.integers[1] == n:
-                s.counters[LAST_PARENT] = state
-                s.counters[LAST_KIND] = kind
-                outcome = FOUND
-                break
-            if keep and use_dominance:
-                load = saved[p0, WORK] + saved[p0, COMM]
-                for i in range(queue_len):
-                    if decision[i] != 0:
-                        continue
-                    v = queue[i]
-                    if load - saved[p0, COMM] + time[v] > inner:
-                        continue
-                    delta = 0.0
-                    for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
-                        e = item_nets[p]
-                        was = net_here[e] > 0
-                        now = net_out[e] > 1
-                        if was and not now:
-                            delta -= cost[e]
-                        elif now and not was:
-                            delta += cost[e]
-                    if load + time[v] + delta > inner:
-                        continue
-                    if not free:
-                        need = saved[p0, MEM] + memory_now[v] + max(saved[p0, SPACE], workspace[v])
-                        for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
-                            if cover_here[item_covers[p]] == 0:
-                                need += cover_now[item_covers[p]]
-                        if need > memory:
-                            continue
-                    worse = True
-                    for k in range(kinds):
-                        if remaining[k] == 0:
-                            continue
-                        fresh = 0.0
-                        for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
-                            e = item_nets[p]
-                            if net_in[e] + net_here[e] == 0:
-                                fresh += all_cost[k, e]
-                        if fresh > all_work[k, v]:
-                            worse = False
-                            break
-                    if worse:
-                        keep = False
-                        break
-            if keep:
-                if s.counters[STATES] >= s.state_ideal.shape[0]:
+            if here > 0 and _feasible(a, x, g, depth):
+                if here == items_left:
+                    s.counters[LAST_PARENT], s.counters[LAST_KIND], s.counters[LAST_REPLICAS] = g.state, g.kind, 1
+                    outcome = FOUND
+                    break
+                keep = not question.dominance or _worth_keeping(a, x, g, depth, queue_len)
+                if keep and not keep_state(s, x, codes, code, g.top, g.state, g.kind, 1, g.code_after, g.used_after):
                     outcome = GROW
                     break
-                found = store_ideal(s, x, code, top)
-                if found < 0:
-                    outcome = GROW
-                    break
-                if not _dominated(s, digits, found, code_after, used_after, False):
-                    s.fewest[found, code_after] = used_after
-                    new = s.counters[STATES]
-                    s.state_ideal[new] = found
-                    s.state_code[new] = code_after
-                    s.state_parent[new] = state
-                    s.state_kind[new] = kind
-                    s.counters[STATES] = new + 1
             down = False
         if not down:
             # Go back to the last decision; an inclusion turns into an exclusion.
-            if p0 == 0:
+            if depth == 0:
                 break
-            p0 -= 1
-            v = queue[p0]
-            if decision[p0] == 1:
-                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
-                    net_here[item_nets[p]] -= 1
-                for p in range(succ_ptr[v], succ_ptr[v + 1]):
-                    missing[succ[p]] += 1
-                for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
-                    cover_here[item_covers[p]] -= 1
-                status[v] = 1
-                words[v // 64] ^= one << np.uint64(v % 64)
-                code ^= zobrist[v]
-                here -= 1
-                queue_len = queue_end[p0]
-            else:
-                start = mark_end[p0]
-                for i in range(start, mark_len):
-                    u = marks[i]
-                    status[u] = 1
-                    for p in range(item_net_ptr[u], item_net_ptr[u + 1]):
-                        net_out[item_nets[p]] -= 1
-                mark_len = start
+            depth -= 1
+            v = x.queue[depth]
+            if x.decision[depth] == 0:
+                return_items(a, x, x.mark_end[depth], mark_len)
+                mark_len = x.mark_end[depth]
                 continue
+            take_item_back(a, x, v)
+            code ^= x.zobrist[v]
+            here -= 1
+            queue_len = x.queue_end[depth]
         else:
-            v = queue[p0]
-            # Include v.
-            work, comm = saved[p0, WORK] + time[v], saved[p0, COMM]
-            crossing, opening = saved[p0, CROSS], saved[p0, OPEN]
-            enter, mem, space = saved[p0, ENTER], saved[p0, MEM], saved[p0, SPACE]
-            fits = work + comm <= target
-            if fits and limited:
-                mem += memory_now[v]
-                space = max(space, workspace[v])
-                for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
-                    if cover_here[item_covers[p]] == 0:
-                        mem += cover_now[item_covers[p]]
-                fits = mem + space <= memory
-            if fits:
-                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
-                    e = item_nets[p]
-                    mine, out = net_here[e], net_out[e]
-                    net_here[e] = mine + 1
-                    if mine == 0 and out > 0:
-                        comm += cost[e]
-                        if net_in[e] == 0:
-                            crossing += net_weight[e]
-                    if mine + 1 == net_ptr[e + 1] - net_ptr[e]:
-                        opening -= cost[e]
-                    if recompute and net_entering[e] > 0:
-                        source = net_source[e]
-                        if backwards:
-                            if source == v:
-                                if mine > 0:
-                                    enter -= net_entering[e]
-                            elif mine == 0:
-                                enter += net_entering[e]
-                        elif mine == 0 and in_ideal[source] != 0:
-                            enter += net_entering[e]
-                fits = work + comm <= target
-                if fits and recompute and limited and not backwards:
-                    fits = mem + space + flights * enter <= memory
-                if fits and total_rest - (pot_weight - saved[p0, LOST]) + crossing > budget:
-                    fits = False
-                if not fits:
-                    for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
-                        net_here[item_nets[p]] -= 1
-            if fits:
-                decision[p0] = 1
-                queue_end[p0] = queue_len
-                for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
-                    cover_here[item_covers[p]] += 1
-                for p in range(succ_ptr[v], succ_ptr[v + 1]):
-                    u = succ[p]
-                    missing[u] -= 1
-                    if missing[u] == 0 and status[u] == 1:
-                        queue[queue_len] = u
-                        queue_len += 1
-                status[v] = 2
-                words[v // 64] ^= one << np.uint64(v % 64)
-                code ^= zobrist[v]
+            v = x.queue[depth]
+            if _include(a, x, g, question.target, v, depth):
+                queue_len = add_item(a, x, v, depth, queue_len)
+                code ^= x.zobrist[v]
                 here += 1
-                saved[p0 + 1, WORK] = work
-                saved[p0 + 1, COMM] = comm
-                saved[p0 + 1, OPEN] = opening
-                saved[p0 + 1, CROSS] = crossing
-                saved[p0 + 1, LOST] = saved[p0, LOST]
-                saved[p0 + 1, LOST_WORK] = saved[p0, LOST_WORK]
-                saved[p0 + 1, MEM] = mem
-                saved[p0 + 1, SPACE] = space
-                saved[p0 + 1, ENTER] = enter
-                saved[p0 + 1, LOST_MEM] = saved[p0, LOST_MEM]
-                saved[p0 + 1, LEAST] = saved[p0, LEAST]
-                saved[p0 + 1, LEAST_NEW] = saved[p0, LEAST_NEW]
-                saved[p0 + 1, LEAST_MEM] = saved[p0, LEAST_MEM]
-                saved[p0 + 1, LOST_NOW] = saved[p0, LOST_NOW]
-                p0 += 1
+                depth += 1
                 continue
         # Exclude v with all that depends on it; often what depends on it anywhere already rules that out.
-        decision[p0] = 0
-        mark_end[p0] = mark_len
-        if up_weight[v] > budget:
-            p0 += 1
-            down = False
-            continue
-        least, least_new, least_mem = saved[p0, LEAST], saved[p0, LEAST_NEW], saved[p0, LEAST_MEM]
-        if exclude:
-            applies = True
-            for k in range(kinds):
-                if remaining[k] == 0:
-                    continue
-                fresh = 0.0
-                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
-                    e = item_nets[p]
-                    if net_in[e] + net_here[e] == 0:
-                        fresh += all_cost[k, e]
-                if fresh > all_work[k, v]:
-                    applies = False
-                    break
-            if applies:
-                fresh = 0.0
-                for p in range(item_net_ptr[v], item_net_ptr[v + 1]):
-                    e = item_nets[p]
-                    if net_here[e] == 0:
-                        fresh += cost[e]
-                if free:
-                    least = min(least, time[v])
-                    least_new = min(least_new, time[v] + fresh)
-                    least_mem = 0.0
-                else:
-                    # Load and memory must both be seen to fit, for one item: remember the smallest.
-                    mine = memory_now[v] + workspace[v]
-                    for p in range(item_cover_ptr[v], item_cover_ptr[v + 1]):
-                        mine += cover_now[item_covers[p]]
-                    if mine < least_mem or (mine == least_mem and time[v] + fresh < least_new):
-                        least, least_new, least_mem = time[v], time[v] + fresh, mine
-            room = min(pot_work - saved[p0, LOST_WORK], work_left - up_work[v])
-            if (free or pot_all - saved[p0, LOST_NOW] + least_mem <= memory) and room + min(
-                least + comm_limit, least_new + saved[p0, OPEN]
-            ) <= inner:
-                p0 += 1
-                down = False
-                continue
-        comm, crossing, opening = saved[p0, COMM], saved[p0, CROSS], saved[p0, OPEN]
-        lost, lost_work, lost_mem = saved[p0, LOST], saved[p0, LOST_WORK], saved[p0, LOST_MEM]
-        lost_now = saved[p0, LOST_NOW]
-        i = mark_len
-        marks[mark_len] = v
-        mark_len += 1
-        status[v] = 3
-        while i < mark_len:
-            u = marks[i]
-            i += 1
-            lost += weight[u]
-            lost_work += time[u]
-            if limited:
-                lost_mem += memory_next[u]
-                lost_now += memory_now[u]
-                for p in range(item_cover_ptr[u], item_cover_ptr[u + 1]):
-                    lost_now += cover_now[item_covers[p]]
-            for p in range(item_net_ptr[u], item_net_ptr[u + 1]):
-                e = item_nets[p]
-                out, mine, before = net_out[e], net_here[e], net_in[e]
-                net_out[e] = out + 1
-                if mine > 0:
-                    if out == 0:
-                        comm += cost[e]
-                elif out + 1 == net_ptr[e + 1] - net_ptr[e]:
-                    opening -= cost[e]
-                if out == before and before + mine > 0:
-                    crossing += net_weight[e]
-            for p in range(succ_ptr[u], succ_ptr[u + 1]):
-                t = succ[p]
-                if status[t] == 1:
-                    status[t] = 3
-                    marks[mark_len] = t
-                    mark_len += 1
-        fits = saved[p0, WORK] + comm <= target
-        if fits and total_rest - (pot_weight - lost) + crossing > budget:
-            fits = False
-        if fits and check_capacity and total_mem - (pot_next - lost_mem) > capacity:
-            fits = False
-        if fits and exclude and (free or pot_all - lost_now + least_mem <= memory):
-            fits = pot_work - lost_work + min(least + comm_limit, least_new + opening) > inner
-        saved[p0 + 1, WORK] = saved[p0, WORK]
-        saved[p0 + 1, COMM] = comm
-        saved[p0 + 1, OPEN] = opening
-        saved[p0 + 1, CROSS] = crossing
-        saved[p0 + 1, LOST] = lost
-        saved[p0 + 1, LOST_WORK] = lost_work
-        saved[p0 + 1, MEM] = saved[p0, MEM]
-        saved[p0 + 1, SPACE] = saved[p0, SPACE]
-        saved[p0 + 1, ENTER] = saved[p0, ENTER]
-        saved[p0 + 1, LOST_MEM] = lost_mem
-        saved[p0 + 1, LEAST] = least
-        saved[p0 + 1, LEAST_NEW] = least_new
-        saved[p0 + 1, LEAST_MEM] = least_mem
-        saved[p0 + 1, LOST_NOW] = lost_now
-        p0 += 1
-        down = fits
+        x.decision[depth] = 0
+        x.mark_end[depth] = mark_len
+        down = g.up_weight[v] <= g.budget
+        if down:
+            copy_row(x.saved, depth)
+            down = not question.dominance or _worth_excluding(a, x, g, v, depth)
+        if down:
+            mark_len, down = _exclude(a, x, g, question, v, depth, mark_len)
+        depth += 1
     s.counters[NODES] = nodes
     if outcome == REFUTED:
-        for i in range(reach_count):
-            status[reach[i]] = 0
+        for i in range(g.reached):
+            x.status[x.reach[i]] = AWAY
     else:
         s.counters[VALID] = 0
     return outcome
 
 
-@compiled
-def _start_level(a: Arrays, w: Weights, s: Store, x: Scratch) -> None:
+@allocating_nothing
+def _start_level(a: Arrays, w: Weights, t: Tally, s: Store, x: Scratch) -> None:
     """Memory per item for the next stage and, at least, for those after it."""
-    level = s.counters[LEVEL]
-    recompute = a.limits[1] != 0
-    q = 1 if recompute else a.in_flight[level + 1]
-    after = 1 if recompute else a.in_flight[min(level + 2, a.in_flight.shape[0] - 1)]
-    rows = w.item.shape[0]
+    level, row = s.counters[LEVEL], t.inside.shape[0] - 1
+    now = 1 if a.recompute else a.in_flight[level + 1]
+    after = 1 if a.recompute else a.in_flight[min(level + 2, a.in_flight.shape[0] - 1)]
     total, inside = 0.0, 0.0
     for v in range(x.in_ideal.shape[0]):
-        x.memory_now[v] = a.fixed[v] + q * a.active[v]
-        x.memory_next[v] = a.fixed[v] + after * a.active[v]
-        total += x.memory_next[v]
+        x.memory[v] = a.fixed[v] + now * a.active[v]
+        t.item[v, row] = a.fixed[v] + after * a.active[v]
+        total += t.item[v, row]
         if x.in_ideal[v] != 0:
-            inside += x.memory_next[v]
-    w.total[rows] = total
-    x.sums[rows] = inside
+            inside += t.item[v, row]
+    w.total[w.item.shape[0]] = total
+    t.inside[row] = inside
     for c in range(a.cover_fixed.shape[0]):
-        x.cover_now[c] = a.cover_fixed[c] + q * a.cover_active[c]
+        x.cover_memory[c] = a.cover_fixed[c] + now * a.cover_active[c]
 
 
-@compiled
+@allocating_nothing
 def search(
-    a: Arrays,
-    w: Weights,
-    s: Store,
-    x: Scratch,
-    target: float,
-    cross_limit: Floats,
-    use_dominance: bool,
-    stride: Longs,
-    digits: Longs,
-    digit_sum: Longs,
-    node_limit: int,
-    stop: Longs,
-    halt: Longs,
+    a: Arrays, w: Weights, t: Tally, s: Store, x: Scratch, codes: Codes, question: Question, until: Until
 ) -> int:
     """Continue the search; see the module. Start with an empty store: one state, ideal 0, the empty one.
+
+    ``t`` sums the weights, the work on every kind, the least bytes, and the bytes in later stages, which this fills.
 
     Returns FOUND (``LAST_PARENT`` and ``LAST_KIND`` give the final stage), REFUTED, GROW (enlarge the store and call
     again), LIMIT (nodes used up; call again to continue) or STOPPED.
     """
-    kinds = a.work.shape[0]
-    devices = 0
-    for k in range(kinds):
-        devices += a.devices[k]
+    kinds, devices = a.work.shape[0], int(a.devices.sum())
     if s.counters[VALID] == 0:
-        clear(a, x)
+        clear(a, t, x)
         if s.counters[LEVEL] < devices:
-            _start_level(a, w, s, x)
+            _start_level(a, w, t, s, x)
         s.counters[VALID] = 1
-    remaining = np.zeros(kinds, np.int64)
+    remaining = x.remaining
     while True:
         cursor = s.counters[CURSOR]
         if cursor == s.counters[LEVEL_END]:
@@ -547,40 +497,22 @@ def search(
             if s.counters[STATES] == cursor or s.counters[LEVEL] >= devices:
                 return REFUTED
             s.counters[LEVEL_END] = s.counters[STATES]
-            _start_level(a, w, s, x)
+            _start_level(a, w, t, s, x)
         ideal, code = s.state_ideal[cursor], s.state_code[cursor]
-        used = s.counters[LEVEL] - digit_sum[code]
-        if s.fewest[ideal, code] < used or _dominated(s, digits, ideal, code, used, True):
+        used = s.counters[LEVEL] - codes.digit_sum[code]
+        if is_known_better(s, codes, cursor, used):
             s.counters[CURSOR] = cursor + 1
             continue
-        move_to(a, w, s, x, ideal)
+        move_to(a, t, s, x, ideal)
         for kind in range(kinds):
-            mine = used if kind == 0 else digits[code, kind]
-            if mine >= a.devices[kind]:
+            remaining_devices(a, codes, code, used, remaining)
+            if remaining[kind] == 0:
                 continue
-            for k in range(kinds):
-                remaining[k] = a.devices[k] - (used if k == 0 else digits[code, k])
             remaining[kind] -= 1
-            status = _expand(
-                a,
-                w,
-                s,
-                x,
-                target,
-                cross_limit,
-                use_dominance,
-                cursor,
-                kind,
-                remaining,
-                code if kind == 0 else code + stride[kind],
-                used + 1 if kind == 0 else used,
-                digits,
-                s.ideal_hash[ideal],
-                node_limit,
-                stop,
-                halt,
-            )
-            if status != REFUTED:
-                return status
+            code_after, used_after = code + codes.stride[kind], used + int(kind == 0)
+            g = _start_stage(a, w, t, s, x, question, cursor, kind, code_after, used_after, remaining)
+            outcome = _expand(a, s, x, codes, question, until, g, s.ideal_hash[ideal])
+            if outcome != REFUTED:
+                return outcome
         s.counters[STATES_EXPANDED] += 1
         s.counters[CURSOR] = cursor + 1

@@ -1,78 +1,189 @@
-"""New stores and working arrays for the search kernel."""
+"""What the searches over ideals read, keep, and answer: named tuples of arrays, and the places of single numbers."""
 
 from __future__ import annotations
 
-import math
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
+from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
 
-from partita.kernels.throughput.arrays import Arrays, Words
-from partita.kernels.throughput.ideals import IDEALS, LEVEL_END, STATES, Scratch, Store
+if TYPE_CHECKING:
+    from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch
 
-__all__ = ["new_scratch", "new_store"]
+#: Answers of the searches: no split, a split, the store must grow, nodes used up, told to stop.
+REFUTED, FOUND, GROW, LIMIT, STOPPED = range(5)
 
+#: Places in ``Store.counters``: how much is filled; the state being expanded, devices in use, and where a queue's level
+#: ends; effort; the last stage of a split that was found; whether ``Scratch`` describes an ideal; marks used so far.
+IDEALS, POOL, STATES, CURSOR, LEVEL, LEVEL_END, NODES, STATES_EXPANDED = range(8)
+LAST_PARENT, LAST_KIND, LAST_REPLICAS, VALID, STAMP = range(8, 13)
 
-def new_store(codes: int) -> Store:
-    """Room for a few thousand states; the empty ideal with no device used is the first."""
-    ideals, states, pool = 1 << 12, 1 << 12, 1 << 13
-    store = Store(
-        table=np.zeros(4 * ideals, dtype=np.int32),
-        ideal_hash=np.zeros(ideals, dtype=np.uint64),
-        ideal_first=np.zeros(ideals, dtype=np.int32),
-        ideal_length=np.zeros(ideals, dtype=np.int32),
-        ideal_offset=np.zeros(ideals, dtype=np.int64),
-        pool=np.zeros(pool, dtype=np.uint64),
-        fewest=np.zeros((ideals, codes), dtype=np.int32),
-        state_ideal=np.zeros(states, dtype=np.int32),
-        state_code=np.zeros(states, dtype=np.int32),
-        state_parent=np.full(states, -1, dtype=np.int32),
-        state_kind=np.zeros(states, dtype=np.int8),
-        counters=np.zeros(16, dtype=np.int64),
-    )
-    store.fewest[0, 1:] = 1 << 30
-    for place in (IDEALS, STATES, LEVEL_END):
-        store.counters[place] = 1
-    return store
+#: Places in ``Scratch.places``: ready items, items inside, the first word that is not full, the first from which on all
+#: are empty, and moves since the running sums were last computed afresh.
+READY, INSIDE, FIRST, END, MOVES = range(5)
+
+#: Numbers that the searches of the plain problem and of variants save at every depth.
+COLUMNS, LINE_COLUMNS = 14, 4
 
 
-def new_scratch(a: Arrays, zobrist: Words, rows: int) -> Scratch:
-    """Working arrays for ``rows`` rows of weights; ``zobrist`` has a random word for every item."""
-    n = a.work.shape[1]
-    m, covers = a.net_ptr.shape[0] - 1, a.cover_fixed.shape[0]
-    words = math.ceil(n / 64)
-    full = np.full(words, 0xFFFFFFFFFFFFFFFF, dtype=np.uint64)
-    if n % 64:
-        full[-1] = np.uint64((1 << (n % 64)) - 1)
-    int32, int8 = np.int32, np.int8
-    return Scratch(
-        zobrist=zobrist,
-        words=np.zeros(words, dtype=np.uint64),
-        full=full,
-        in_ideal=np.zeros(n, int8),
-        missing=np.zeros(n, int32),
-        net_in=np.zeros(m, int32),
-        ready_place=np.zeros(n, int32),
-        ready_items=np.zeros(n, int32),
-        sums=np.zeros(rows + 1),
-        cross=np.zeros(rows),
-        done_work=np.zeros(a.work.shape[0] + 1),
-        status=np.zeros(n, int8),
-        stamp_item=np.zeros(n, int32),
-        stamp_net=np.zeros(m, int32),
-        missing_now=np.zeros(n, int32),
-        head=np.zeros(n),
-        reach=np.zeros(n + 1, int32),
-        net_out=np.zeros(m, int32),
-        net_here=np.zeros(m, int32),
-        cover_here=np.zeros(covers, int32),
-        queue=np.zeros(n + 1, int32),
-        decision=np.zeros(n + 1, int8),
-        queue_end=np.zeros(n + 2, int32),
-        mark_end=np.zeros(n + 2, int32),
-        marks=np.zeros(n + 1, int32),
-        saved=np.zeros((n + 2, 14)),
-        memory_now=np.zeros(n),
-        cover_now=np.zeros(covers),
-        memory_next=np.zeros(n),
-        integers=np.zeros(8, dtype=np.int64),
-    )
+class Until(NamedTuple):
+    """When a search pauses: nodes used up in all, or one of two raised flags."""
+
+    node_limit: int
+    stop: Longs
+    halt: Longs
+
+
+class Weights(NamedTuple):
+    """What the remaining devices can still take, by remaining-count code (mixed radix over all kinds).
+
+    ``choice[code]`` names the row of ``item`` (rows, n) and ``net`` (rows, m): weights such that the remaining items
+    and crossing nets of any completable ideal weigh at most ``budget[code]``; ``capacity[code]`` is the memory of the
+    remaining devices together. ``total`` (rows,) is over all items. ``up_item`` (rows, n), ``up_work`` (K, n) and
+    ``before`` (K, 2, n) are (lower bounds on) sums over what follows or precedes an item, itself included; the last
+    ones are of work on a kind and of what items need at least on any device. ``all_work`` (K,) is of all items.
+    """
+
+    item: Floats
+    net: Floats
+    total: Floats
+    choice: Longs
+    budget: Floats
+    capacity: Floats
+    radix: Longs
+    up_item: Floats
+    up_work: Floats
+    before: Floats
+    all_work: Floats
+
+
+class Question(NamedTuple):
+    """Loads up to ``target``; ``cross_limit`` (K,) bounds the cost of nets across any ideal."""
+
+    target: float
+    cross_limit: Floats
+    dominance: bool
+
+
+class LineWeights(NamedTuple):
+    """As ``Weights``, for variants: several rules, each with its budget.
+
+    For rule c, the remaining items weigh ``item[row]`` and the nets that cross into them ``net[row]`` with
+    ``row = choice[c, code]``; together at most ``budget[c, code]`` in any completable state. ``first`` is the part of
+    the budget of devices in the group that is filled first, and ``beyond[row, cut]`` what the other group may take
+    beyond a cut.
+    """
+
+    item: Floats
+    net: Floats
+    choice: Longs
+    budget: Floats
+    first: Floats
+    beyond: Floats
+    radix: Longs
+
+
+class LineQuestion(NamedTuple):
+    """Lines up to ``limits`` (lines + 1,), the last one of synchronisation; ``inner`` ones are surely kept.
+
+    ``cuts`` are all ideals where the first group may end, none if they are not known.
+    """
+
+    limits: Floats
+    inner: Floats
+    dominance: bool
+    cuts: Words
+
+
+class Store(NamedTuple):
+    """Ideals (hashed bit windows), states, and where the search stands.
+
+    ``table`` is a hash table of ideal numbers + 1; an ideal has ``ideal_length`` words in ``pool`` from
+    ``ideal_offset`` on, which follow ``ideal_first`` full ones. ``fewest[ideal, code]`` is the fewest devices of kind 0
+    it is known with. A state is an ideal, a code of used devices, and the stage that led there. States are expanded in
+    the order in which they are stored, or, where ``heads`` has entries, from lists by devices in use, which
+    ``state_next`` links.
+    """
+
+    table: Ints
+    ideal_hash: Words
+    ideal_first: Ints
+    ideal_length: Ints
+    ideal_offset: Longs
+    pool: Words
+    fewest: Ints
+    state_ideal: Ints
+    state_code: Ints
+    state_parent: Ints
+    state_kind: Bytes
+    state_replicas: Ints
+    state_next: Ints
+    heads: Ints
+    counters: Longs
+
+
+class Tally(NamedTuple):
+    """Running sums over the current ideal of ``item`` (n, rows), and over the nets that cross it of ``net`` (m, q)."""
+
+    item: Floats
+    net: Floats
+    inside: Floats
+    across: Floats
+
+
+class Scratch(NamedTuple):
+    """Working arrays of one search.
+
+    The first group describes the current ideal between calls: its ``words``, items, missing predecessors, pins inside
+    it, and the items that are ready. The second describes the stage that is built: what it can reach, ``status`` of
+    items, pins here and surely outside, the queue of decisions with what each changed, and in ``saved`` the numbers of
+    every depth.
+    """
+
+    zobrist: Words
+    words: Words
+    full: Words
+    in_ideal: Bytes
+    missing: Ints
+    net_in: Ints
+    ready_place: Ints
+    ready_items: Ints
+    places: Longs
+
+    status: Bytes
+    stamp_item: Ints
+    stamp_net: Ints
+    missing_now: Ints
+    head: Floats
+    reach: Ints
+    touched: Ints
+    net_out: Ints
+    net_here: Ints
+    cover_here: Ints
+    queue: Ints
+    decision: Bytes
+    queue_end: Ints
+    mark_end: Ints
+    marks: Ints
+    saved: Floats
+    memory: Floats
+    cover_memory: Floats
+    remaining: Longs
+    most_before: Floats
+
+
+class LineScratch(NamedTuple):
+    """What the search of a variant works with beside ``Scratch``.
+
+    At every depth the lines (``value``), and by rule the weight that is lost to excluded items and that of nets that
+    surely cross. By rule the row of weights in force, the weight outside the ideal, and that of items in reach.
+    """
+
+    value: Floats
+    lost: Floats
+    cross: Floats
+    row: Longs
+    rest: Floats
+    reachable: Floats
+    trial: Floats
+    peaks: PeakArrays
+    peak_scratch: PeakScratch

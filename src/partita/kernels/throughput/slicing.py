@@ -9,10 +9,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.compiled import compiled
+from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput.arrays import Arrays, Bytes, Floats, Ints, Longs
 
-__all__ = ["linearise", "segment_loads", "slice_order"]
+__all__ = ["enter_along", "hold_along", "linearise", "segment_loads", "slice_order"]
+
+
+@inlined
+def enter_along(a: Arrays, e: int, v: int, r: int, last: int, step: Floats) -> None:
+    """Take in v as the right end: ``step`` for what enters a segment with net e, whose pin before v is at ``last``."""
+    size = a.net_entering[e]
+    # Backwards readers come first, and are entered as long as the source, the last pin, is to the right. Forwards the
+    # source comes first, and is entered where the segment starts between it and a reader.
+    reads = a.net_source[e] != v
+    if last >= 0 and (reads or a.backwards):
+        step[last] -= size
+    if reads:
+        step[r] += size
+
+
+@inlined
+def hold_along(a: Arrays, v: int, r: int, own: Floats, shared: Floats, last: Ints, step: Floats) -> None:
+    """Take in v as the right end: ``step`` for bytes of its own and of its covers, met before at ``last``."""
+    step[r] += own[v]
+    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
+        c = a.item_covers[p]
+        if last[c] >= 0:
+            step[last[c]] -= shared[c]
+        step[r] += shared[c]
 
 
 @compiled
@@ -35,7 +59,7 @@ def slice_order(
     of stages already placed.
     """
     n, kinds, codes = order.shape[0], a.work.shape[0], digit_sum.shape[0]
-    limited, recompute, backwards = a.limits[0] != 0, a.limits[1] != 0, a.limits[2] != 0
+    limited, recompute = a.limited, a.recompute
     m, none = a.net_ptr.shape[0] - 1, np.int32(1 << 30)
     covers = a.cover_fixed.shape[0]
     last = np.full(m, -1, np.int32)
@@ -70,29 +94,13 @@ def slice_order(
                 diff[r, k] += a.net_cost[k, e]
                 if seen[e] == size:
                     diff[first[e], k] -= a.net_cost[k, e]
-            if recompute and a.net_entering[e] > 0:
-                x = a.net_entering[e]
-                if backwards:
-                    # Readers come first and are entered as long as the source, the last pin, is to the right.
-                    if last[e] >= 0:
-                        diff_enter[last[e]] -= x
-                    if a.net_source[e] != v:
-                        diff_enter[r] += x
-                elif a.net_source[e] != v:
-                    # The source came first, at first[e]: entered when the segment starts between it and a reader.
-                    diff_enter[last[e]] -= x
-                    diff_enter[r] += x
+            if recompute:
+                enter_along(a, e, v, r, last[e], diff_enter)
             last[e] = r
-        diff_fixed[r] += a.fixed[v]
-        diff_active[r] += a.active[v]
+        hold_along(a, v, r, a.fixed, a.cover_fixed, cover_last, diff_fixed)
+        hold_along(a, v, r, a.active, a.cover_active, cover_last, diff_active)
         for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-            c = a.item_covers[p]
-            if cover_last[c] >= 0:
-                diff_fixed[cover_last[c]] -= a.cover_fixed[c]
-                diff_active[cover_last[c]] -= a.cover_active[c]
-            diff_fixed[r] += a.cover_fixed[c]
-            diff_active[r] += a.cover_active[c]
-            cover_last[c] = r
+            cover_last[a.item_covers[p]] = r
         for k in range(kinds):
             work[k] = 0.0
             comm[k] = 0.0
@@ -168,16 +176,16 @@ def linearise(a: Arrays, stage: Longs, key: Floats, mode: int, order: Ints) -> N
         if missing[v] == 0:
             pending[count] = v
             count += 1
-    if mode == 1:
-        # Sources in random order.
-        for i in range(1, count):
-            v = pending[i]
-            j = i - 1
-            while j >= 0 and key[pending[j]] > key[v]:
-                pending[j + 1] = pending[j]
-                j -= 1
-            pending[j + 1] = v
     while True:
+        if mode == 1:
+            # What becomes ready at once goes in by its key.
+            for i in range(1, count):
+                v = pending[i]
+                j = i - 1
+                while j >= 0 and key[pending[j]] > key[v]:
+                    pending[j + 1] = pending[j]
+                    j -= 1
+                pending[j + 1] = v
         for i in range(count):
             v = pending[i]
             if mode == 1:
@@ -222,14 +230,6 @@ def linearise(a: Arrays, stage: Longs, key: Floats, mode: int, order: Ints) -> N
                     second[w] = second[u] + 0.1 * (key[w] - 0.5)
                 pending[count] = w
                 count += 1
-        if mode == 1:
-            for i in range(1, count):
-                v = pending[i]
-                j = i - 1
-                while j >= 0 and key[pending[j]] > key[v]:
-                    pending[j + 1] = pending[j]
-                    j -= 1
-                pending[j + 1] = v
 
 
 @compiled

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Arrays, Bytes, Floats, Ints, Longs
-from partita.kernels.throughput.variant_arrays import Lines
+from partita.kernels.throughput.arrays import Arrays, Bytes, Floats, Ints, Lines, Longs
+from partita.kernels.throughput.slicing import enter_along, hold_along
 from partita.kernels.throughput.working_memory import PeakArrays
 
 __all__ = ["slice_variant", "stage_values"]
@@ -96,8 +96,8 @@ def slice_variant(
     the other kinds.
     """
     n, kinds, codes, lines = order.shape[0], a.devices.shape[0], digit_sum.shape[0], limits.shape[0] - 1
-    hard, recompute, backwards = b.switches[0] != 0, b.switches[1] != 0, b.switches[2] != 0
-    grouped, apart = b.switches[4] != 0, b.switches[3] != 0
+    hard, recompute, backwards = b.hard, a.recompute, a.backwards
+    grouped, apart = b.grouped, b.sync_apart
     m, none, covers = a.net_ptr.shape[0] - 1, np.int32(1 << 30), a.cover_fixed.shape[0]
     cut_fits = np.ones(n + 1, np.int8)
     if grouped:
@@ -115,7 +115,7 @@ def slice_variant(
     alive = np.zeros(kinds, np.bool_)
     reached = np.zeros(n + 1, np.bool_)
     reached[0] = True
-    is_peak = b.switches[5] != 0
+    is_peak = b.peak
     near, met = np.zeros(peaks.size.shape[0], np.int32), np.full(peaks.size.shape[0], -1, np.int32)
     peak_held = np.zeros(peaks.scratch.shape[0])
     for r in range(n):
@@ -144,32 +144,14 @@ def slice_variant(
                         diff[r, k, line] += out
                     if done:
                         diff[first[e], k, line] -= out
-            if recompute and a.net_entering[e] > 0:
-                x = a.net_entering[e]
-                if backwards:
-                    # Readers come first and are entered as long as the source, the last pin, is to the right.
-                    if last[e] >= 0:
-                        diff_enter[last[e]] -= x
-                    if a.net_source[e] != v:
-                        diff_enter[r] += x
-                elif a.net_source[e] != v:
-                    # The source came first, at first[e]: entered when the segment starts between it and a reader.
-                    diff_enter[last[e]] -= x
-                    diff_enter[r] += x
+            if recompute:
+                enter_along(a, e, v, r, last[e], diff_enter)
             last[e] = r
-        diff_fixed[r] += a.fixed[v]
-        diff_active[r] += a.active[v]
-        diff_sync[r] += b.sync[v]
+        hold_along(a, v, r, a.fixed, a.cover_fixed, cover_last, diff_fixed)
+        hold_along(a, v, r, a.active, a.cover_active, cover_last, diff_active)
+        hold_along(a, v, r, b.sync, b.cover_sync, cover_last, diff_sync)
         for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-            c = a.item_covers[p]
-            if cover_last[c] >= 0:
-                diff_fixed[cover_last[c]] -= a.cover_fixed[c]
-                diff_active[cover_last[c]] -= a.cover_active[c]
-                diff_sync[cover_last[c]] -= b.cover_sync[c]
-            diff_fixed[r] += a.cover_fixed[c]
-            diff_active[r] += a.cover_active[c]
-            diff_sync[r] += b.cover_sync[c]
-            cover_last[c] = r
+            cover_last[a.item_covers[p]] = r
         work[:] = 0.0
         value[:] = 0.0
         for k in range(kinds):
@@ -264,7 +246,7 @@ def stage_values(
     """
     stages = values.shape[0]
     n, m = label.shape[0], a.net_ptr.shape[0] - 1
-    recompute = b.switches[1] != 0
+    recompute = a.recompute
     values[:] = 0.0
     extra[:] = 0.0
     links[:] = 0.0

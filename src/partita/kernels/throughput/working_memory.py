@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.compiled import compiled
+from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
 
 __all__ = ["FITS", "OPEN", "OVER", "PeakArrays", "PeakScratch", "fit", "peak_along", "peak_scratch"]
@@ -95,7 +95,7 @@ def peak_scratch(operators: int, tensors: int, nodes: int) -> PeakScratch:
     )
 
 
-@compiled
+@allocating_nothing
 def peak_along(k: PeakArrays, x: PeakScratch, count: int) -> float:
     """Most memory held while the first ``count`` operators of ``x.order`` run in turn."""
     for i in range(count):
@@ -123,7 +123,7 @@ def peak_along(k: PeakArrays, x: PeakScratch, count: int) -> float:
     return peak
 
 
-@compiled
+@inlined
 def _known(x: PeakScratch, one: np.uint64, two: np.uint64) -> bool:
     """Whether a set of operators that have run was met before in this search; it is from now on."""
     slots = x.table.shape[0]
@@ -138,7 +138,7 @@ def _known(x: PeakScratch, one: np.uint64, two: np.uint64) -> bool:
     return False
 
 
-@compiled
+@allocating_nothing
 def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> int:
     """Whether the first ``count`` operators of ``x.members`` can run in some order with at most ``most`` bytes held.
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from partita.problems.kind import AnyKind
 
 __all__ = ["Files", "PlanWriter"]
 
@@ -39,8 +42,8 @@ class Files(Generic[P, L, E]):
 
     Parameters
     ----------
-    plan
-        Their type.
+    kind
+        The problem's descriptor.
 
     Attributes
     ----------
@@ -50,8 +53,8 @@ class Files(Generic[P, L, E]):
 
     writers: Sequence[PlanWriter] = ()
 
-    def __init__(self, plan: type[L]) -> None:
-        self.plan = plan
+    def __init__(self, kind: AnyKind) -> None:
+        self.kind = kind
 
     def plan_document(self, problem: P, plan: L, evaluation: E) -> dict[str, Any]:
         """The ``plan`` of a result file."""
@@ -71,4 +74,5 @@ class Files(Generic[P, L, E]):
         from partita.documents.document import decode
         from partita.documents.result_file import read_plan_bytes
 
-        return decode(read_plan_bytes(path), self.plan, f"{path}: plan")
+        plan: L = decode(read_plan_bytes(path), self.kind.plan, f"{path}: plan")
+        return plan

@@ -15,6 +15,7 @@ from partita.run.result import Result, Row
 if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
+    from partita.problems.kind import AnyKind
 
 __all__ = ["Answer", "FromModel", "Priced", "Refinement"]
 
@@ -119,6 +120,9 @@ class FromModel(Generic[P]):
 
     objective: str
     pricing: type[msgspec.Struct]
+
+    def __init__(self, kind: AnyKind) -> None:
+        self.kind = kind
 
     def refusal(self, cluster: Cluster) -> str | None:
         """What about a cluster the problem does not know, as the rest of a sentence; None if it knows all of it."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from partita.problems.facets.model import Answer
+    from partita.problems.kind import AnyKind
 
 __all__ = ["Report"]
 
@@ -34,6 +35,9 @@ class Report(Generic[P, L, E]):
 
     doing: str = "solving"
     per: str = ""
+
+    def __init__(self, kind: AnyKind) -> None:
+        self.kind = kind
 
     def scope(self, scope: str) -> str:
         """A plan of a scope, in words: ``acyclic split``."""

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.problems.hybrid.options import Changes, Options, change
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.kind import Kind, Solver
+from partita.problems.kind import Kind, Solver, lazy
 
 if TYPE_CHECKING:
-    from partita.problems.facets.files import Files
-    from partita.problems.facets.model import FromModel
-    from partita.problems.facets.report import Report
-    from partita.problems.facets.sweep import Sweep
     from partita.problems.hybrid.evaluate import HybridEvaluation
 
 __all__ = ["HYBRID"]
@@ -34,24 +29,17 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     options = Options
     changes = Changes
     baseline_time_s = 15.0
+    solvers = lazy("partita.problems.hybrid.solvers:DEFAULT_HYBRID_SOLVERS")
+    baselines = lazy("partita.problems.hybrid.baselines:DEFAULT_BASELINES")
+    model = lazy("partita.problems.hybrid.from_model:HybridFromModel")
+    files = lazy("partita.problems.hybrid.files.plans:PlanFiles")
+    report = lazy("partita.problems.hybrid.report.report:HybridReport")
+    sweep = lazy("partita.problems.hybrid.sweep:HybridSweep")
+    samples = lazy("partita.problems.hybrid.samples:SAMPLES")
 
     def change(self, problem: HybridProblem, changes: Changes) -> HybridProblem:
         """See ``Changes``."""
         return change(problem, changes)
-
-    @property
-    def solvers(self) -> Sequence[Solver[HybridProblem, HybridPlan, Options]]:
-        """One, which is exact."""
-        from partita.problems.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
-
-        return DEFAULT_HYBRID_SOLVERS
-
-    @property
-    def baselines(self) -> Sequence[Solver[HybridProblem, HybridPlan, Options]]:
-        """Usual layouts, and planners that do without one of the means."""
-        from partita.problems.hybrid.baselines import DEFAULT_BASELINES
-
-        return DEFAULT_BASELINES
 
     def evaluate(self, problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
         """The slowest stage or link."""
@@ -77,41 +65,6 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
         if limit is None or all(stage.memory_bytes < NEARLY_FULL * limit for stage in evaluation.stages):
             return None
         return problem.replace(memory_bytes=math.inf)
-
-    @property
-    def model(self) -> FromModel[HybridProblem]:
-        """Training on devices of one kind."""
-        from partita.problems.hybrid.from_model import HybridFromModel
-
-        return HybridFromModel()
-
-    @property
-    def samples(self) -> Sequence[Sequence[HybridProblem]]:
-        """See the function."""
-        from partita.problems.hybrid.samples import samples
-
-        return samples()
-
-    @property
-    def files(self) -> Files[HybridProblem, HybridPlan, HybridEvaluation]:
-        """Result files."""
-        from partita.problems.hybrid.files.plans import PlanFiles
-
-        return PlanFiles(self.plan)
-
-    @property
-    def report(self) -> Report[HybridProblem, HybridPlan, HybridEvaluation]:
-        """Stages with their degrees, the step, and where devices spend their time."""
-        from partita.problems.hybrid.report.report import HybridReport
-
-        return HybridReport()
-
-    @property
-    def sweep(self) -> Sweep[HybridProblem, HybridPlan]:
-        """Devices, memory, bandwidth."""
-        from partita.problems.hybrid.sweep import HybridSweep
-
-        return HybridSweep(self)
 
 
 HYBRID = Hybrid()

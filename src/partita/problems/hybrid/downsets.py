@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["Masks", "along_orders", "all_suffix_sets", "suffix_order"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Masks", "along_orders", "all_suffix_sets", "as_bits", "members_of", "some_orders", "suffix_order"]
 
 #: Bit sets of each layer's successors (or predecessors), as integers.
 Masks = Sequence[int]
+
+
+def as_bits(sets: Sequence[int], layers: int) -> npt.NDArray[np.uint8]:
+    """Sets as rows of an array with a 1 for each of the layers that is in it."""
+    raw = b"".join(members.to_bytes((layers + 7) // 8, "little") for members in sets)
+    packed = np.frombuffer(raw, dtype=np.uint8).reshape(len(sets), -1)
+    return np.unpackbits(packed, axis=1, bitorder="little")[:, :layers]
 
 
 def all_suffix_sets(after: Masks, before: Masks, limit: int) -> set[int] | None:
@@ -19,6 +29,7 @@ def all_suffix_sets(after: Masks, before: Masks, limit: int) -> set[int] | None:
     while pending:
         held = pending.pop()
         candidates = ready[held]
+        # The loops over members are written out: this runs once for each of very many sets.
         left = candidates
         while left:
             bit = left & -left
@@ -40,6 +51,14 @@ def all_suffix_sets(after: Masks, before: Masks, limit: int) -> set[int] | None:
     return set(ready)
 
 
+def members_of(mask: int) -> Iterator[int]:
+    """The numbers in a bit set, ascending."""
+    while mask:
+        bit = mask & -mask
+        mask ^= bit
+        yield bit.bit_length() - 1
+
+
 def suffix_order(after: Masks, before: Masks, preference: Sequence[float]) -> list[int]:
     """All layers, each after its successors; among those possible the one with the smallest preference is next."""
     import heapq
@@ -52,11 +71,7 @@ def suffix_order(after: Masks, before: Masks, preference: Sequence[float]) -> li
         _, v = heapq.heappop(heap)
         order.append(v)
         held |= 1 << v
-        nodes = before[v]
-        while nodes:
-            bit = nodes & -nodes
-            nodes ^= bit
-            u = bit.bit_length() - 1
+        for u in members_of(before[v]):
             if after[u] & ~held == 0:
                 heapq.heappush(heap, (preference[u], u))
     return order
@@ -76,20 +91,11 @@ def along_orders(orders: Iterable[Sequence[int]]) -> set[int]:
 def some_orders(after: Masks, before: Masks, count: int, seed: int) -> list[list[int]]:
     """Different orders: depth first, breadth first, and random ones that keep to a branch for a while."""
     n = len(after)
-    depth = [0.0] * n
+    depth, height = [0.0] * n, [0.0] * n
     for v in range(n - 1, -1, -1):
-        nodes = after[v]
-        while nodes:
-            bit = nodes & -nodes
-            nodes ^= bit
-            depth[v] = max(depth[v], depth[bit.bit_length() - 1] + 1.0)
-    height = [0.0] * n
+        depth[v] = max((depth[u] + 1.0 for u in members_of(after[v])), default=0.0)
     for v in range(n):
-        nodes = before[v]
-        while nodes:
-            bit = nodes & -nodes
-            nodes ^= bit
-            height[v] = max(height[v], height[bit.bit_length() - 1] + 1.0)
+        height[v] = max((height[u] + 1.0 for u in members_of(before[v])), default=0.0)
     generator = random.Random(seed)
     preferences = [depth, [-h for h in height], [float(-v) for v in range(n)]]
     while len(preferences) < count:

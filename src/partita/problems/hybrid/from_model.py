@@ -37,17 +37,15 @@ class HybridFromModel(FromModel[HybridProblem]):
 
     def refusal(self, cluster: Cluster) -> str | None:
         """Several kinds of devices, or machines that differ."""
-        groups = [group for group in cluster.groups() if group.spec.accelerator] or cluster.groups()
+        groups = cluster.workers()
         if len(groups) > 1:
             names = ", ".join(group.spec.name for group in groups)
             return f"has several kinds of devices ({names}), and hybrid plans need one kind"
-        machine = cluster.machine_of()
-        counts: dict[int, int] = {}
-        for device in groups[0].indices:
-            counts[machine[device]] = counts.get(machine[device], 0) + 1
-        if len(set(counts.values())) > 1:
-            low, high = min(counts.values()), max(counts.values())
-            return f"has machines of {low} to {high} devices, and hybrid plans need machines that are alike"
+        counts = cluster.per_machine(groups[0])
+        if len(set(counts)) > 1:
+            return (
+                f"has machines of {min(counts)} to {max(counts)} devices, and hybrid plans need machines that are alike"
+            )
         return None
 
     def suits(self, training: bool) -> bool:
@@ -67,13 +65,9 @@ class HybridFromModel(FromModel[HybridProblem]):
         self, graph: Graph, cluster: Cluster, settings: Pricing, change: Change | None = None
     ) -> Sequence[Priced[HybridProblem]]:
         """One problem for each number of microbatches; the layers are priced once."""
+        from partita.costs.table import cost_source
         from partita.problems.hybrid.pricing import MEMORY_OPTIONS, layer_menus
 
-        costs = settings.costs
-        if isinstance(costs, str):
-            from partita.costs.table import read_cost_table
-
-            costs = read_cost_table(costs)
         if not settings.microbatches:
             raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")
         menus = layer_menus(
@@ -88,7 +82,7 @@ class HybridFromModel(FromModel[HybridProblem]):
             degrees=settings.tensor_parallel_degrees or None,
             memory_options=settings.recompute_options or MEMORY_OPTIONS,
             offload=settings.offload,
-            costs=costs,
+            costs=cost_source(settings.costs),
             name=settings.name,
         )
         found = []

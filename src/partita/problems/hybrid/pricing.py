@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partita.catalogue.specs import DeviceSpec
+from partita.checks import check_at_least
 from partita.cluster import Cluster
 from partita.costs.menus.alike import signatures
 from partita.costs.menus.entries import LayerMenu, MenuEntry
@@ -17,7 +18,7 @@ from partita.costs.menus.machines import find_machines
 from partita.costs.menus.modes import Modes, Splits, assign_modes
 from partita.costs.menus.pricing import LayerPricer, Training
 from partita.costs.menus.regions import find_embeddings, find_linears, find_regions
-from partita.costs.optimizer import OPTIMIZERS, dtype_bytes
+from partita.costs.optimizer import check_optimizer
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.errors import InputError
@@ -181,12 +182,8 @@ def layer_menus(
 def _check(graph: Graph, microbatches: int, optimizer: str, dtype: str, options: Sequence[str]) -> None:
     if not any(op.phase == "backward" for op in graph.operators):
         raise InputError(f"graph {graph.name!r} has no backward part; trace the model for training")
-    if microbatches < 1:
-        raise InputError(f"microbatches is {microbatches}; it must be at least 1")
-    if optimizer not in OPTIMIZERS:
-        raise InputError(f"optimizer is {optimizer!r}; it must be one of {', '.join(OPTIMIZERS)}")
-    if dtype != "parameter":
-        dtype_bytes(dtype)
+    check_at_least("microbatches", microbatches)
+    check_optimizer(optimizer, dtype)
     for option in options:
         if option not in MEMORY_OPTIONS:
             raise InputError(f"memory option is {option!r}; it must be one of {', '.join(MEMORY_OPTIONS)}")

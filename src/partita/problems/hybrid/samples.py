@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 
-__all__ = ["samples"]
+__all__ = ["SAMPLES"]
 
 
-def samples() -> tuple[tuple[HybridProblem, ...], ...]:
+def _samples() -> tuple[tuple[HybridProblem, ...], ...]:
     """With choices that share weights and choices that do not, flat and on machines."""
     found: list[HybridProblem] = []
     for weight in (0.0, 2.0):
@@ -27,3 +27,6 @@ def samples() -> tuple[tuple[HybridProblem, ...], ...]:
         machine = Hierarchy(devices_per_machine=1, machine_bandwidth_bytes_per_unit=1.0)
         found += [problem, problem.replace(hierarchy=machine)]
     return (tuple(found),)
+
+
+SAMPLES = _samples()

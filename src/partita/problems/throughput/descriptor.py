@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import BoundMethod, Kind, Proof, Solver
+from partita.problems.kind import Kind, Proof, Solver, lazy
 from partita.problems.throughput.options import Changes, Options, change
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 
 if TYPE_CHECKING:
-    from partita.problems.facets.files import Files
-    from partita.problems.facets.making import Converter, Generator
-    from partita.problems.facets.model import FromModel
-    from partita.problems.facets.report import Report
-    from partita.problems.facets.sweep import Sweep
     from partita.problems.throughput.evaluation import Evaluation
 
 __all__ = ["THROUGHPUT"]
@@ -34,31 +28,20 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     plan = Plan
     options = Options
     changes = Changes
+    solvers = lazy("partita.problems.throughput.components:SOLVERS")
+    bounds = lazy("partita.problems.throughput.components:BOUNDS")
+    baselines = lazy("partita.problems.throughput.baselines:DEFAULT_BASELINES")
+    model = lazy("partita.problems.throughput.from_model:ThroughputFromModel")
+    files = lazy("partita.problems.throughput.files.plans:PlanFiles")
+    report = lazy("partita.problems.throughput.report.report:ThroughputReport")
+    sweep = lazy("partita.problems.throughput.sweep:ThroughputSweep")
+    generators = lazy("partita.problems.throughput.generators.settings:GENERATORS")
+    converter = lazy("partita.problems.throughput.generators.settings:CONVERTER")
+    samples = lazy("partita.problems.throughput.samples:SAMPLES")
 
     def change(self, problem: ThroughputProblem, changes: Changes) -> ThroughputProblem:
         """See ``Changes``."""
         return change(problem, changes)
-
-    @property
-    def solvers(self) -> Sequence[Solver[ThroughputProblem, Plan, Options]]:
-        """Of acyclic and of free splits."""
-        from partita.problems.throughput.components import SOLVERS
-
-        return SOLVERS
-
-    @property
-    def bounds(self) -> Sequence[BoundMethod[ThroughputProblem]]:
-        """Cheapest first."""
-        from partita.problems.throughput.components import BOUNDS
-
-        return BOUNDS
-
-    @property
-    def baselines(self) -> Sequence[Solver[ThroughputProblem, Plan, Options]]:
-        """Splits of layers by hand, layouts of runtimes, published planners."""
-        from partita.problems.throughput.baselines import DEFAULT_BASELINES
-
-        return DEFAULT_BASELINES
 
     def default_solver(self, problem: ThroughputProblem, options: Options) -> str:
         """One for each contiguity."""
@@ -124,55 +107,6 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
         if all(memory.limit is None or memory.total < NEARLY_FULL * memory.limit for memory in memories):
             return None
         return problem.replace(memory_bytes=float("inf"))
-
-    @property
-    def model(self) -> FromModel[ThroughputProblem]:
-        """Every model on every cluster."""
-        from partita.problems.throughput.from_model import ThroughputFromModel
-
-        return ThroughputFromModel()
-
-    @property
-    def generators(self) -> Sequence[Generator]:
-        """Graphs like published synthetic ones."""
-        from partita.problems.throughput.generators.settings import GENERATORS
-
-        return GENERATORS
-
-    @property
-    def converter(self) -> Converter:
-        """Identical devices, one tensor per operator."""
-        from partita.problems.throughput.generators.settings import CONVERTER
-
-        return CONVERTER
-
-    @property
-    def samples(self) -> Sequence[Sequence[ThroughputProblem]]:
-        """See the function."""
-        from partita.problems.throughput.samples import samples
-
-        return samples()
-
-    @property
-    def files(self) -> Files[ThroughputProblem, Plan, Evaluation]:
-        """Result files, and the published split format."""
-        from partita.problems.throughput.files.plans import PlanFiles
-
-        return PlanFiles(self.plan)
-
-    @property
-    def report(self) -> Report[ThroughputProblem, Plan, Evaluation]:
-        """Stages, memory, and what limits them."""
-        from partita.problems.throughput.report.report import ThroughputReport
-
-        return ThroughputReport()
-
-    @property
-    def sweep(self) -> Sweep[ThroughputProblem, Plan]:
-        """Devices, memory, bandwidth."""
-        from partita.problems.throughput.sweep import ThroughputSweep
-
-        return ThroughputSweep(self)
 
 
 THROUGHPUT = Throughput()

@@ -42,10 +42,9 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         self, graph: Graph, cluster: Cluster, settings: Pricing, change: Change | None = None
     ) -> Sequence[Priced[ThroughputProblem]]:
         """One problem."""
-        arguments = msgspec.structs.asdict(settings)
-        if isinstance(settings.costs, str):
-            from partita.costs.table import read_cost_table
+        from partita.costs.table import cost_source
 
-            arguments["costs"] = read_cost_table(settings.costs)
-        problem = price(graph, cluster, **{**arguments, "microbatches": settings.microbatches or 1})
+        arguments = msgspec.structs.asdict(settings)
+        arguments |= {"costs": cost_source(settings.costs), "microbatches": settings.microbatches or 1}
+        problem = price(graph, cluster, **arguments)
         return [Priced(problem if change is None else change(problem), graph, cluster, settings)]

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import rustworkx
+
+from partita.checks import check_at_least
 from partita.cluster import Cluster, DeviceGroup, LinkPath
 from partita.cluster_paths import inside_paths
 from partita.costs.gradients import partial_gradients
-from partita.costs.optimizer import OPTIMIZERS, dtype_bytes, optimizer_bytes
+from partita.costs.optimizer import check_optimizer, optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
@@ -146,14 +149,10 @@ def _check_options(
 ) -> None:
     if schedule not in ("1f1b", "gpipe"):
         raise InputError(f"schedule is {schedule!r}; it must be 1f1b or gpipe")
-    if optimizer not in OPTIMIZERS:
-        raise InputError(f"optimizer is {optimizer!r}; it must be one of {', '.join(OPTIMIZERS)}")
-    if optimizer_dtype != "parameter":
-        dtype_bytes(optimizer_dtype)
+    check_optimizer(optimizer, optimizer_dtype)
     if tied not in ("copy", "together"):
         raise InputError(f"tied is {tied!r}; it must be copy or together")
-    if microbatches < 1:
-        raise InputError(f"microbatches is {microbatches}; it must be at least 1")
+    check_at_least("microbatches", microbatches)
     if idle_recompute:
         raise InputError("recompute needs a graph with a backward part; trace the model for training, or leave it out")
 
@@ -214,20 +213,13 @@ def _tensors(graph: Graph, roots: list[int]) -> tuple[Tensor, ...]:
 
 def _tie(graph: Graph, roots: list[int]) -> list[int]:
     """Roots after merging the classes of all users of each tied parameter."""
-    parent = {root: root for root in roots}
-
-    def find(v: int) -> int:
-        while parent[v] != v:
-            parent[v] = parent[parent[v]]
-            v = parent[v]
-        return v
-
+    shared: rustworkx.PyGraph[None, None] = rustworkx.PyGraph()
+    shared.add_nodes_from([None] * len(roots))
     for parameter in graph.parameters:
         if parameter.aliases:
-            first, *others = sorted({find(roots[user]) for user in parameter.users}) or [0]
-            for other in others:
-                parent[find(other)] = find(first)
-    return [find(root) for root in roots]
+            shared.add_edges_from_no_data([(roots[parameter.users[0]], roots[user]) for user in parameter.users])
+    first = {v: min(members) for members in rustworkx.connected_components(shared) for v in members}
+    return [first[root] for root in roots]
 
 
 def _parameters(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
 
-__all__ = ["samples"]
+__all__ = ["SAMPLES"]
 
 
-def samples() -> tuple[tuple[ThroughputProblem, ...], ...]:
+def _samples() -> tuple[tuple[ThroughputProblem, ...], ...]:
     """Plain ones (mixed and alike devices, training, operators that feed several later ones), and variants."""
     times = (2.0, 3.0, 4.0, 1.0, 2.0, 3.0)
     plain = ThroughputProblem(
@@ -38,3 +38,6 @@ def samples() -> tuple[tuple[ThroughputProblem, ...], ...]:
     )
     variants = (gpipe, plain.replace(communication="overlap"), plain.replace(max_replicas=2), peak)
     return (plain, alike, training, wider), variants
+
+
+SAMPLES = _samples()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from partita.kernels import cached
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.protocol import Outcome
 from partita.run.background import run_in_background
@@ -29,7 +28,10 @@ def run_search(
     plan
         The plan of an answer.
     """
-    if not cached():
+    from partita.kernels.compiled import is_compiled
+    from partita.kernels.throughput.search import search
+
+    if not is_compiled(search):
         monitor.report(note="compiling the search kernels, once on this machine: half a minute or so")
     run_in_background(incumbent, monitor, work)
     return outcome_of(incumbent, plan)

@@ -10,6 +10,7 @@ import pytest
 
 import partita as pt
 from partita.errors import FormatError, InputError
+from partita.problems.hybrid.files.piper import read_piper
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 
 
@@ -74,6 +75,10 @@ def test_every_field(tmp_path: Path) -> None:
         ),
         edges=(Edge(source=4, target=9, bytes=40.0),),
     )
+
+
+def test_transfers_are_as_they_stand() -> None:
+    assert read_piper(json.dumps(workload()).encode(), "work.json").bandwidth_bytes_per_unit == 10.0
 
 
 def test_transfers_are_scaled_by_the_bandwidth(tmp_path: Path) -> None:

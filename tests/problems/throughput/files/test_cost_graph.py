@@ -59,7 +59,7 @@ def test_reading(tmp_path: Path) -> None:
     assert found == {("a:0", 1, (3,), 70), ("a:1", 1, (2,), 30), ("b:0", 2, (3,), 16), ("a:control", 1, (2,), 0)}
     assert problem.unit == "us"
     assert problem.device_count == 8
-    result = pt.solve(problem.replace(accelerators=2), time_limit_s=5)
+    result = pt.solve(problem.replace(accelerators=2))
     # a and b work 105 and send 16 and 70; cut after a costs 58 + 100 against 52 + 100.
     assert result.objective == 110.0, "one device does everything"
 

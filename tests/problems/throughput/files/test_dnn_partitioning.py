@@ -12,7 +12,7 @@ import partita as pt
 from partita.errors import FormatError, InputError
 from partita.problems import find_kind
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.files.dnn_partitioning import split_document
+from partita.problems.throughput.files.dnn_partitioning import read_throughput, split_document
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 
@@ -78,6 +78,10 @@ class TestWorkload:
             tensors=(Tensor(producer=1, consumers=(2, 4), size=2.0), Tensor(producer=2, consumers=(3,), size=6.0)),
         )
 
+    def test_transfers_are_as_they_stand(self) -> None:
+        found = read_throughput(json.dumps(workload()).encode(), "work.json")
+        assert [tensor.size for tensor in found.tensors] == [2.0, 6.0]
+
     def test_transfers_are_scaled(self, tmp_path: Path) -> None:
         assert [tensor.size for tensor in read(tmp_path, 0.5).tensors] == [1.0, 3.0]
         assert [tensor.size for tensor in read(tmp_path, 0.0).tensors] == [0.0, 0.0]
@@ -110,14 +114,18 @@ class TestWorkload:
         assert found.tensors[0].size == 0.0
         assert found.kinds[0].memory_bytes == 0.0
 
-    def test_edges_out_of_a_node_carry_one_tensor(self, tmp_path: Path) -> None:
-        """Costs may differ by rounding, 1e-6 relative to the first (absolute below 1); the first is taken."""
-        for first, second in ((100.0, 100.0 * (1 + 0.9e-6)), (0.1, 0.1 + 0.9e-6), (100.0, 100.0 * (1 - 0.9e-6))):
-            found = read(tmp_path, edges=[edge(1, 2, first), edge(1, 4, second)])
-            assert [(tensor.consumers, tensor.size) for tensor in found.tensors] == [((2, 4), first)]
-        for first, second in ((100.0, 100.0 * (1 + 1.1e-6)), (0.1, 0.1 + 1.1e-6), (100.0, 100.0 * (1 - 1.1e-6))):
-            with pytest.raises(FormatError, match=rf"edge 1 \(1 → 4\): cost {second} differs from {first} of another"):
-                read(tmp_path, edges=[edge(1, 2, first), edge(1, 4, second)])
+    @pytest.mark.parametrize("unit", [1e-9, 0.1, 1e3, 1e9])
+    def test_edges_out_of_a_node_carry_one_tensor(self, tmp_path: Path, unit: float) -> None:
+        """Costs may differ by rounding, a millionth of the larger one, in any unit of time; the first is taken."""
+        for other in (unit * (1 + 0.9e-6), unit * (1 - 0.9e-6)):
+            found = read(tmp_path, edges=[edge(1, 2, unit), edge(1, 4, other)])
+            assert [(tensor.consumers, tensor.size) for tensor in found.tensors] == [((2, 4), unit)]
+        for other in (unit * (1 + 1.1e-6), unit * (1 - 1.1e-6), 0.0):
+            with pytest.raises(FormatError, match=r"edge 1 \(1 → 4\): cost .* differs from .* of another edge out of"):
+                read(tmp_path, edges=[edge(1, 2, unit), edge(1, 4, other)])
+
+    def test_exactly_a_millionth_is_rounding(self, tmp_path: Path) -> None:
+        assert read(tmp_path, edges=[edge(1, 2, 999999.0), edge(1, 4, 1e6)]).tensors[0].size == 999999.0
 
     def test_an_edge_twice_is_one_reader(self, tmp_path: Path) -> None:
         assert read(tmp_path, edges=[edge(1, 2), edge(1, 2)]).tensors[0].consumers == (2,)
@@ -163,6 +171,8 @@ class TestUnits:
     def test_the_limit_is_a_thousandth(self, tmp_path: Path, cost: float, noted: bool) -> None:
         nodes = [node(1, fpgaLatency=1500.0), node(2, fpgaLatency=500.0)]
         assert bool(read(tmp_path, nodes=nodes, edges=[edge(1, 2, cost)]).notes) is noted
+        nodes.append(node(3, supportedOnFpga=0, fpgaLatency=5000.0))
+        assert bool(read(tmp_path, nodes=nodes, edges=[edge(1, 2, cost)]).notes) is noted, "it takes no time there"
 
 
 def split(tmp_path: Path, problem: ThroughputProblem, **fields: Any) -> Plan:
@@ -274,15 +284,26 @@ class TestWritingSplits:
 
     def test_what_the_format_cannot_say(self) -> None:
         kinds = (DeviceKind(name="a", count=2), DeviceKind(name="b", count=1))
-        problem = ThroughputProblem(
-            name="p", kinds=kinds, operators=(Operator(id=1, times=(4.0, 4.0)),), max_replicas=2
-        )
+        operators = (Operator(id=1, times=(4.0, 4.0)),)
+        problem = ThroughputProblem(name="p", kinds=kinds, operators=operators)
         plan = Plan(stages=(Stage(device="a:0", kind="a", operators=(1,)),))
         with pytest.raises(InputError, match="knows one kind of fpgas; problem 'p' has 2"):
             split_document(problem, plan, evaluate(problem, plan))
         # A kind of no devices takes part in nothing.
         fewer = problem.replace(kinds=(kinds[0], DeviceKind(name="b", count=0)))
         assert split_document(fewer, plan, evaluate(fewer, plan))["maxLoad"] == 4.0
-        shared = Plan(stages=(Stage(device="a:0", kind="a", operators=(1,), replicas=("a:1",)),))
+
+    def test_replicas(self) -> None:
+        """One stage that has them is enough."""
+        operators = (Operator(id=1, times=(4.0,)), Operator(id=2, times=(4.0,)))
+        problem = ThroughputProblem(
+            name="p", kinds=(DeviceKind(name="a", count=3),), operators=operators, max_replicas=2
+        )
+        shared = Plan(
+            stages=(
+                Stage(device="a:0", kind="a", operators=(1,), replicas=("a:1",)),
+                Stage(device="a:2", kind="a", operators=(2,)),
+            )
+        )
         with pytest.raises(InputError, match="knows no replicas"):
             split_document(problem, shared, evaluate(problem, shared))

@@ -166,7 +166,7 @@ def test_what_a_plan_may_leave_out(evaluated: Callable[..., Run]) -> None:
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ({"devices": [{"name": "tpu:9", "operators": [5]}]}, "there is no device 'tpu:9' in problem 'small'"),
+        ({"devices": [{"name": "tpu:9", "operators": [5]}]}, "r.json: there is no device 'tpu:9' in problem 'small'"),
         ({"devices": [{"operators": [5]}]}, "plan: missing key `name`, at `$.devices[0]`"),
         ({"devices": [{"name": "gpu:0"}]}, "plan: missing key `operators`, at `$.devices[0]`"),
         ({"devices": [FIRST], "contiguity": "loose"}, "plan: invalid enum value 'loose'"),
@@ -199,3 +199,15 @@ def test_results_name_their_problem_and_keep_the_plan(partita: Callable[..., Run
     run = partita("evaluate", problem, result, "--json")
     assert run.code == 2
     assert "holds no plan" in run.err
+
+
+def test_splits_are_written_and_read(partita: Callable[..., Run], tmp_path: Path) -> None:
+    """Together on a GPU: 4 + 2."""
+    problem, result, published = tmp_path / "p.json", tmp_path / "r.json", tmp_path / "s.json"
+    pt.write_problem(problem, PROBLEM.replace(groups=(), max_replicas=1, memory_bytes=80.0))
+    assert partita("solve", problem, "--output", result, "--split-output", published).code == 0
+    document = json.loads(published.read_text())
+    assert document["maxLoad"] == 6.0
+    assert [device["nodes"] for device in document["fpgas"]] == [[5, 7], [], []]
+    for plan in (result, published):
+        assert partita("evaluate", problem, plan, "--json").document["objective"] == 6.0

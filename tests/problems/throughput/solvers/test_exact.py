@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from brute_force import best_acyclic
-from partita.kernels.throughput.search import FOUND, REFUTED
+from partita.kernels.throughput.search_state import FOUND, REFUTED
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome

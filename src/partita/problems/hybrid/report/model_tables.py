@@ -8,11 +8,11 @@ from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.degrees import degrees_text
-from partita.problems.hybrid.report.plan_table import slowest_stage
+from partita.problems.hybrid.report.plan_table import stage_table
 from partita.problems.hybrid.report.utilisation import utilisation
 from partita.problems.hybrid.step_time import step_time
 from partita.tables.text import module_ranges, new_table
-from partita.units import format_bytes, format_time
+from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,34 +36,12 @@ def configuration_ranges(problem: HybridProblem, stage: HybridStage) -> list[tup
 
 def hybrid_stage_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Table:
     """One row per stage: degrees, layers with the way each range runs, time per sample, memory of each device."""
+
+    def ways(stage: HybridStage) -> str:
+        return "; ".join(f"{layers}: {choice}" for layers, choice in configuration_ranges(problem, stage))
+
     title = f"Stages: {plan.devices} of {problem.devices} devices"
-    table = new_table(title)
-    columns = ["#", "data", "tensor"]
-    if problem.hierarchy is not None:
-        columns.append("machines")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("layers: recomputation", overflow="fold", ratio=1)
-    for column in ("in flight", "compute", "transfer", "weight sync", "per sample", "memory"):
-        table.add_column(column, justify="right", no_wrap=True)
-    worst = slowest_stage(evaluation)
-    limit = problem.memory_bytes
-    for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):
-        cells = [str(number), str(stage.data_parallel), str(stage.tensor_parallel)]
-        if problem.hierarchy is not None:
-            cells.append(str(stage.machines))
-        share = "" if not limit else f" ({worth.memory_bytes / limit:.0%})"
-        cells += [
-            "; ".join(f"{layers}: {choice}" for layers, choice in configuration_ranges(problem, stage)),
-            str(worth.in_flight),
-            format_time(worth.compute, problem.unit),
-            format_time(worth.transfer, problem.unit),
-            format_time(worth.weight_sync, problem.unit),
-            format_time(worth.time_per_sample, problem.unit) + (" ◀" if number == worst else ""),
-            format_bytes(worth.memory_bytes) + share,
-        ]
-        table.add_row(*cells, style="bold" if number == worst else None)
-    return table
+    return stage_table(title, problem, plan, evaluation, "layers: recomputation", ways)
 
 
 def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
@@ -94,10 +72,8 @@ def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
 
 def batch_table(answer: Answer[HybridProblem]) -> Table:
     """Every number of microbatches that was tried."""
-    table = new_table("Microbatches tried")
-    for column in ("microbatches", "per sample", "with bubble", "bubble"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("stages and degrees", overflow="fold", ratio=1)
+    columns = ("microbatches", "per sample", "with bubble", "bubble")
+    table = new_table("Microbatches tried", columns, "stages and degrees")
     unit = answer.problem.unit
     for priced, result in answer.tried:
         number = priced.problem.microbatches

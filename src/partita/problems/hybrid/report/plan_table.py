@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from rich.table import Table
 
 from partita.problems.hybrid.evaluate import HybridEvaluation
-from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.tables.text import new_table
 from partita.units import format_bytes, format_time
 
-__all__ = ["hybrid_table", "link_table", "slowest_stage"]
+__all__ = ["hybrid_table", "link_table", "slowest_stage", "stage_table"]
 
 
 def slowest_stage(evaluation: HybridEvaluation) -> int | None:
@@ -26,9 +27,7 @@ def link_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvalu
     if problem.hierarchy is None:
         return None
     title = f"Links between machines: {plan.machines} of {problem.machines} machines"
-    table = new_table(title)
-    for column in ("group", "machines", "stages", "transfer", "weight sync", "per sample"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = new_table(title, ("group", "machines", "stages", "transfer", "weight sync", "per sample"))
     binds = slowest_stage(evaluation) is None
     for number, link in enumerate(evaluation.machine_groups):
         held = [place for place, stage in enumerate(plan.stages) if stage.machine_group == number]
@@ -48,30 +47,37 @@ def link_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvalu
 def hybrid_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Table:
     """One row per stage: layers, degrees, how often each configuration is chosen, time and memory."""
     title = f"Stages: {plan.devices} of {problem.devices} devices, {plan.microbatches} microbatches in flight"
-    table = new_table(title)
-    columns = ["#", "layers", "data", "tensor"]
-    if problem.hierarchy is not None:
-        columns.append("machines")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("configurations", overflow="fold", ratio=1)
-    for column in ("compute", "transfer", "weight sync", "time per sample", "memory"):
-        table.add_column(column, justify="right", no_wrap=True)
-    worst = slowest_stage(evaluation)
+
+    def ways(stage: HybridStage) -> str:
+        return ", ".join(f"{count} {name}" for name, count in Counter(stage.configurations.values()).most_common())
+
+    return stage_table(title, problem, plan, evaluation, "configurations", ways)
+
+
+def stage_table(
+    title: str,
+    problem: HybridProblem,
+    plan: HybridPlan,
+    evaluation: HybridEvaluation,
+    words: str,
+    ways: Callable[[HybridStage], str],
+) -> Table:
+    """One row per stage: layers, degrees, how its layers run, time of each part, memory of each device."""
+    machines = () if problem.hierarchy is None else ("machines",)
+    parts = ("compute", "transfer", "weight sync", "per sample")
+    table = new_table(title, ("#", "layers", "data", "tensor", *machines), words, ("in flight", *parts, "memory"))
+    worst, limit = slowest_stage(evaluation), problem.memory_bytes
     for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):
-        chosen = Counter(stage.configurations.values()).most_common()
+        times = (worth.compute, worth.transfer, worth.weight_sync, worth.time_per_sample)
+        *shown, total = (format_time(time, problem.unit) for time in times)
         table.add_row(
-            str(number),
-            str(len(stage.operators)),
-            str(stage.data_parallel),
-            str(stage.tensor_parallel),
-            *([] if problem.hierarchy is None else [str(stage.machines)]),
-            ", ".join(f"{count} {name}" for name, count in chosen),
-            format_time(worth.compute, problem.unit),
-            format_time(worth.transfer, problem.unit),
-            format_time(worth.weight_sync, problem.unit),
-            format_time(worth.time_per_sample, problem.unit) + (" ◀" if number == worst else ""),
-            format_bytes(worth.memory_bytes),
+            *(str(count) for count in (number, len(stage.operators), stage.data_parallel, stage.tensor_parallel)),
+            *(str(stage.machines) for _ in machines),
+            ways(stage),
+            str(worth.in_flight),
+            *shown,
+            total + (" ◀" if number == worst else ""),
+            format_bytes(worth.memory_bytes) + ("" if not limit else f" ({worth.memory_bytes / limit:.0%})"),
             style="bold" if number == worst else None,
         )
     return table

@@ -28,8 +28,7 @@ def peak_flops(graph: Graph, cluster: Cluster) -> float:
     for op in graph.operators:
         flops[op.dtype] = flops.get(op.dtype, 0.0) + op.flops
     dtype = max(flops, key=lambda name: flops[name])
-    groups = [group for group in cluster.groups() if group.spec.accelerator] or cluster.groups()
-    return sum(group.spec.peak(dtype) * len(group.indices) for group in groups)
+    return sum(group.spec.peak(dtype) * len(group.indices) for group in cluster.workers())
 
 
 def layer_modules(graph: Graph, menus: LayerMenus) -> dict[int, tuple[str, ...]]:

@@ -7,7 +7,6 @@ configurations, and the pruning by what the remaining devices can do are describ
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections.abc import Iterable
 
@@ -53,8 +52,11 @@ class HybridExact:
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """Search until proved, or until ``monitor.stopping``."""
+        from partita.kernels.compiled import is_compiled
+        from partita.kernels.hybrid.decide import decide
+
         search = _Search(problem, options)
-        if not _compiled_before():
+        if not is_compiled(decide):
             monitor.report(note="compiling the kernels of hybrid plans, once on this machine: half a minute or so")
         run_in_background(search.best, monitor, search.prove)
         _, plan, bound = search.best.snapshot()
@@ -160,11 +162,3 @@ class _Search:
             low * (1 + step),
             (low + value) / 2 if value < 2 * low else math.sqrt(low * value),
         )
-
-
-def _compiled_before() -> bool:
-    """Whether the machine code of the decisions is on disk."""
-    from partita.kernels.hybrid.decide import decide
-
-    folder = str(decide.stats.cache_path)  # type: ignore[attr-defined]
-    return os.path.isdir(folder) and any(name.startswith("decide.decide-") for name in os.listdir(folder))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from partita.errors import DisagreementError
 from partita.kernels.hybrid.machines import MachineArrays, MachineTables, decide_machines, fill_group
 from partita.kernels.hybrid.stages import ROUNDING
 from partita.kernels.hybrid.trace import choose
+from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.instance import HybridInstance
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.solvers.decision import Family
@@ -108,17 +108,13 @@ def _machine_arrays(model: HybridInstance, sets: list[int]) -> MachineArrays:
     problem = model.problem
     assert problem.hierarchy is not None
     bandwidth = problem.hierarchy.machine_bandwidth_bytes_per_unit
-    n = len(model.order)
-    raw = b"".join(members.to_bytes((n + 7) // 8, "little") for members in sets)
-    packed = np.frombuffer(raw, dtype=np.uint8).reshape(len(sets), -1)
-    bits = np.unpackbits(packed, axis=1, bitorder="little")[:, :n].astype(np.float64)
+    bits = as_bits(sets, len(model.order)).astype(np.float64)
     edge_time = np.array([2.0 * value / bandwidth for value in model.bytes], dtype=np.float64)
     weights = np.array([problem.layers[place].whole_weight_bytes / bandwidth for place in model.order])
     source, target = np.array(model.source, dtype=np.int64), np.array(model.target, dtype=np.int64)
-    values: dict[str, Any] = {
-        "weight": bits @ weights,
-        "cross": ((1.0 - bits[:, source]) * bits[:, target]) @ edge_time,
-        "edge_time": edge_time,
-        "size": np.array([problem.devices_per_machine, problem.machines], dtype=np.int64),
-    }
-    return MachineArrays(**values)
+    return MachineArrays(
+        weight=bits @ weights,
+        cross=((1.0 - bits[:, source]) * bits[:, target]) @ edge_time,
+        edge_time=edge_time,
+        size=np.array([problem.devices_per_machine, problem.machines], dtype=np.int64),
+    )

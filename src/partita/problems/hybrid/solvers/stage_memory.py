@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown
 from partita.kernels.hybrid.stages import lay_out
+from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.instance import HybridInstance
 
 __all__ = ["remember"]
@@ -44,8 +45,7 @@ def _kinds(
         )
         of_layer.append(sorts.setdefault(menus, len(sorts)))
     size, n = len(sets), len(of_layer)
-    raw = b"".join(members.to_bytes((n + 7) // 8, "little") for members in sets)
-    bits = np.unpackbits(np.frombuffer(raw, dtype=np.uint8).reshape(size, -1), axis=1, bitorder="little")[:, :n]
+    bits = as_bits(sets, n)
     counts = np.stack([bits[:, np.array(of_layer) == sort].sum(axis=1) for sort in range(len(sorts))], dtype=np.int64)
     # A subset has no layer outside its superset; the order of the sets puts it first.
     outside = bits.astype(np.float32) @ (1 - bits.astype(np.float32)).T

@@ -1,27 +1,46 @@
-"""The common part of the baselines: one cut of the layers, no search."""
+"""The common parts of the baselines: what they support, and one cut of the layers without search."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from partita.problems.throughput.baselines.layers import Layers, find_layers, plan_from_cuts
+from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, find_layers, plan_from_cuts
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["LayerBaseline"]
+__all__ = ["AnyProblem", "FreeSplits", "LayerBaseline"]
 
 
-class LayerBaseline(ABC):
-    """A split that only chooses where to cut the row of layers. It proves nothing, and may not fit in memory."""
+class AnyProblem:
+    """Works on every problem."""
 
     name: ClassVar[str]
-    summary: ClassVar[str]
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Baselines work on every problem; a contiguous answer is a valid free one too."""
+        """Every problem; a contiguous answer is a valid free one too."""
         return None
+
+
+class FreeSplits(AnyProblem):
+    """Knows nothing of contiguity."""
+
+    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+        """Free splits only."""
+        if options.contiguity != "free":
+            return f"{self.name} gives free splits only; ask for them with --contiguity free"
+        return None
+
+
+class LayerBaseline(AnyProblem, ABC):
+    """A split that only chooses where to cut the row of layers. It proves nothing, and may not fit in memory."""
+
+    summary: ClassVar[str]
+
+    def row(self, problem: ThroughputProblem) -> Layers:
+        """The layers to cut."""
+        return find_layers(problem)
 
     @abstractmethod
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
@@ -29,6 +48,5 @@ class LayerBaseline(ABC):
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Cut once."""
-        layers = find_layers(problem)
-        devices = sum(kind.count for kind in problem.kinds if kind.accelerator) or problem.device_count
+        layers, devices = self.row(problem), len(accelerator_devices(problem))
         return Outcome(plan=plan_from_cuts(problem, layers, self.cuts(problem, layers, devices)[: devices - 1]))

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from partita.dags import row_of_blocks
 from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, item_layers, plan_from_cuts
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
@@ -57,24 +58,9 @@ def find_blocks(problem: ThroughputProblem) -> BlockRow:
     names = item_layers(problem, instance)
     if not any(names):
         return BlockRow(Layers(instance, np.arange(instance.items), instance.items), 0, 0)
-    needed = [bool(name) for name in names]
-    for item in range(instance.items - 1, -1, -1):
-        after = instance.succ[instance.succ_ptr[item] : instance.succ_ptr[item + 1]]
-        needed[item] = needed[item] or any(needed[v] for v in after)
-    number: dict[str, int] = {}
-    for name in names:
-        if name:
-            number.setdefault(name, len(number) + 1)
-    last = len(number)
-    place = np.zeros(instance.items, dtype=np.int64)
-    for item, name in enumerate(names):
-        preds = instance.pred[instance.pred_ptr[item] : instance.pred_ptr[item + 1]]
-        floor = int(place[preds].max()) if preds.size else 0
-        if name:
-            place[item] = max(floor, number[name])
-        else:
-            # What only the output reads comes after the blocks; the rest follows the block it depends on.
-            place[item] = last + 1 if floor >= last and not needed[item] else floor
+    preds = [instance.pred[instance.pred_ptr[v] : instance.pred_ptr[v + 1]].tolist() for v in range(instance.items)]
+    places, blocks = row_of_blocks(names, preds)
+    place, last = np.array(places, dtype=np.int64), len(blocks)
     before, after_part = int((place == 0).any()), int((place > last).any())
     return BlockRow(Layers(instance, place - (1 - before), last + before + after_part), before, after_part)
 

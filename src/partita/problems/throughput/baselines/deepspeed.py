@@ -10,10 +10,8 @@ import numpy.typing as npt
 
 from partita.problems.throughput.baselines.base import LayerBaseline
 from partita.problems.throughput.baselines.blocks import find_blocks
-from partita.problems.throughput.baselines.layers import Layers, plan_from_cuts
+from partita.problems.throughput.baselines.layers import Layers
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
-from partita.run.monitor import Monitor
 
 __all__ = ["DeepSpeed", "DeepSpeedUniform", "partition_balanced", "partition_uniform"]
 
@@ -67,11 +65,9 @@ def partition_balanced(weights: Sequence[float] | Floats, parts: int) -> list[in
 class _PipelineModule(LayerBaseline):
     """A row that begins with the embedding and ends with norm and head as layers of their own, as users write it."""
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Cut once."""
-        layers = find_blocks(problem).layers
-        devices = sum(kind.count for kind in problem.kinds if kind.accelerator) or problem.device_count
-        return Outcome(plan=plan_from_cuts(problem, layers, self.cuts(problem, layers, devices)))
+    def row(self, problem: ThroughputProblem) -> Layers:
+        """Embedding, blocks, head."""
+        return find_blocks(problem).layers
 
 
 class DeepSpeed(_PipelineModule):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from partita.problems.throughput.baselines.base import LayerBaseline
-from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, balanced_boundaries
+from partita.problems.throughput.baselines.layers import Layers, balanced_boundaries, first_kind_work
 from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["EqualTime"]
@@ -21,5 +19,4 @@ class EqualTime(LayerBaseline):
 
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
         """Balanced runs of layers by time."""
-        work = layers.instance.work[:, accelerator_devices(problem)[0][1]]
-        return balanced_boundaries(layers.total(np.where(np.isfinite(work), work, 0.0)), devices)
+        return balanced_boundaries(layers.total(first_kind_work(problem, layers.instance)), devices)

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from partita.problems.throughput.baselines.layers import accelerator_devices, plan_from_labels
+from partita.problems.throughput.baselines.base import AnyProblem
+from partita.problems.throughput.baselines.layers import accelerator_devices, first_kind_work, plan_from_labels
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
@@ -15,7 +16,7 @@ from partita.run.monitor import Monitor
 __all__ = ["GreedyTopological"]
 
 
-class GreedyTopological:
+class GreedyTopological(AnyProblem):
     """Operators one after the other, the next device as soon as this one has its share of the total work.
 
     The order is topological with the file's order among equals; operators that must stay together go together. Work is
@@ -25,16 +26,11 @@ class GreedyTopological:
     name: ClassVar[str] = "greedy-topological"
     summary: ClassVar[str] = "operators in topological order up to total/k work per device; ignores memory, transfers"
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Every problem; a contiguous answer is a valid free one too."""
-        return None
-
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Fill once."""
         instance = build_instance(problem)
         devices = accelerator_devices(problem)
-        work = instance.work[:, devices[0][1]]
-        work = np.where(np.isfinite(work), work, 0.0)
+        work = first_kind_work(problem, instance)
         share = float(work.sum()) / len(devices)
         label = np.zeros(instance.items, dtype=np.int64)
         device, used = 0, 0.0

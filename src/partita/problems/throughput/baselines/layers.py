@@ -23,6 +23,7 @@ __all__ = [
     "accelerator_devices",
     "balanced_boundaries",
     "find_layers",
+    "first_kind_work",
     "item_layers",
     "plan_from_cuts",
     "plan_from_labels",
@@ -109,6 +110,12 @@ def accelerator_devices(problem: ThroughputProblem) -> list[tuple[str, int]]:
     devices = problem.device_names()
     chosen = [(name, kind) for name, kind in devices if problem.kinds[kind].accelerator]
     return chosen or devices
+
+
+def first_kind_work(problem: ThroughputProblem, instance: Instance) -> Floats:
+    """Work of every item on the first accelerator kind; 0 where it cannot run."""
+    work = instance.work[:, accelerator_devices(problem)[0][1]]
+    return np.where(np.isfinite(work), work, 0.0)
 
 
 def balanced_boundaries(weights: Sequence[float] | Floats, parts: int) -> list[int]:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from partita.problems.throughput.baselines.base import FreeSplits
 from partita.problems.throughput.baselines.layers import accelerator_devices, plan_from_labels
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
@@ -21,7 +22,7 @@ _SLICE = 50
 _EPSILON = 1e-7
 
 
-class LocalSearch:
+class LocalSearch(FreeSplits):
     """From a random split, the best reassignment of one operator until none helps; the best of ten restarts.
 
     Source: Tarnawski et al., NeurIPS 2020, §6 ("local search"; a heuristic of Michiels, Aarts and Korst, 2007).
@@ -30,12 +31,6 @@ class LocalSearch:
 
     name: ClassVar[str] = "local-search"
     summary: ClassVar[str] = "best single moves from random splits, 10 restarts; ignores memory, CPUs and contiguity"
-
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Free splits only."""
-        if options.contiguity != "free":
-            return f"{self.name} gives free splits only; ask for them with --contiguity free"
-        return None
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Restart until the tenth local optimum or until ``monitor.stopping``; the best split so far."""

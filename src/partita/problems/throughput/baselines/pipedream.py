@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import rustworkx
 
+from partita.problems.throughput.baselines.base import AnyProblem
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
@@ -22,7 +23,7 @@ from partita.run.monitor import Monitor
 __all__ = ["PipeDream", "contract_branches"]
 
 
-class PipeDream:
+class PipeDream(AnyProblem):
     """Contract every branching to one node, then cut the resulting path optimally.
 
     A branching is a biconnected component of the undirected graph: all its operators but the one where its branches
@@ -34,10 +35,6 @@ class PipeDream:
 
     name: ClassVar[str] = "pipedream"
     summary: ClassVar[str] = "PipeDream's planner: best cuts of a path; contracts branches, ignores replication"
-
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Every problem; a contiguous answer is a valid free one too."""
-        return None
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Contract and cut; no plan if the path has no cut that fits in memory."""

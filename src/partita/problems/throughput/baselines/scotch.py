@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from partita.errors import MissingExtraError
-from partita.problems.throughput.baselines.layers import accelerator_devices, plan_from_labels
+from partita.problems.throughput.baselines.base import FreeSplits
+from partita.problems.throughput.baselines.layers import accelerator_devices, first_kind_work, plan_from_labels
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
@@ -20,7 +21,7 @@ __all__ = ["Scotch"]
 _TOTAL = 10**8
 
 
-class Scotch:
+class Scotch(FreeSplits):
     """Partition the undirected graph: equal work per part, smallest sum of cut edges.
 
     A node is a colocation class with its work, an edge has the transfer times of the tensors between its ends, one
@@ -34,11 +35,10 @@ class Scotch:
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Free splits, with the extra installed."""
-        if options.contiguity != "free":
-            return f"{self.name} gives free splits only; ask for them with --contiguity free"
-        if importlib.util.find_spec("pymetis") is None:
+        refusal = super().supports(problem, options)
+        if refusal is None and importlib.util.find_spec("pymetis") is None:
             return str(MissingExtraError("pymetis", "baselines"))
-        return None
+        return refusal
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Partition once; the seed is the partitioner's."""
@@ -48,9 +48,8 @@ class Scotch:
         devices = accelerator_devices(problem)
         if len(devices) == 1 or instance.items == 1:
             return Outcome(plan=plan_from_labels(problem, instance, np.zeros(instance.items, dtype=int), "free"))
-        kind = devices[0][1]
-        work = np.where(np.isfinite(instance.work[:, kind]), instance.work[:, kind], 0.0)
-        pointer, ends, weights = _edges(problem, instance, kind)
+        work = first_kind_work(problem, instance)
+        pointer, ends, weights = _edges(problem, instance, devices[0][1])
         settings = pymetis.Options()
         settings.seed = options.seed % (1 << 31)
         _, part = pymetis.part_graph(
@@ -78,7 +77,7 @@ def _edges(
     between: list[dict[int, float]] = [{} for _ in range(instance.items)]
     for tensor in problem.tensors:
         u = int(instance.group[place_of[tensor.producer]])
-        time = device.transfer_latency + tensor.size * device.transfer_time_per_unit
+        time = device.transfer_time(tensor.size)
         for v in sorted({int(instance.group[place_of[consumer]]) for consumer in tensor.consumers} - {u}):
             between[u][v] = between[u].get(v, 0.0) + time
             between[v][u] = between[v].get(u, 0.0) + time

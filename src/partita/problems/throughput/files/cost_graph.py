@@ -7,7 +7,7 @@ Source: tensorflow/core/framework/cost_graph.proto, and protobuf's text format. 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,10 @@ class _Node:
     cost: float = 0.0
 
 
+#: What reads each field of a message: it is given the field's name, and the token with it.
+_Fields = Mapping[str, Callable[[str, _Token], None]]
+
+
 def looks_like_cost_graph(data: bytes) -> bool:
     """Whether the first thing in a file, after comments, is a node in protobuf's text form."""
     return _STARTS.match(data) is not None
@@ -88,8 +92,8 @@ class _Reader:
         self.place += 1
         return token
 
-    def message(self, owner: str, take: Callable[[str, _Token], bool], closing: str | None = None) -> None:
-        """Read fields up to the closing bracket; ``take`` reads one field's value, or says that it does not know it."""
+    def message(self, owner: str, fields: _Fields, closing: str | None = None) -> None:
+        """Read fields up to the closing bracket, each by its reader."""
         while True:
             token = self.next()
             if token.kind == "end":
@@ -100,20 +104,18 @@ class _Reader:
                 return
             if token.kind != "name":
                 raise self.error(token.line, f"{token.text!r} is where a field of {owner} should start")
-            if not take(token.text, token):
+            if token.text not in fields:
                 raise self.error(token.line, f"{owner} has no field {token.text!r}")
+            fields[token.text](token.text, token)
 
-    def block(self, owner: str, take: Callable[[str, _Token], bool]) -> None:
+    def block(self, owner: str, fields: _Fields) -> None:
         """Read a message in braces."""
-        self.message(owner, take, self._open(owner))
-
-    def _open(self, owner: str) -> str:
         if self.peek().text == ":":
             self.next()
         token = self.next()
         if token.text not in _CLOSING:
             raise self.error(token.line, f"{owner} should start with '{{', not {token.text!r}")
-        return _CLOSING[token.text]
+        self.message(owner, fields, _CLOSING[token.text])
 
     def scalar(self, name: str) -> _Token:
         """Read ``: value``."""
@@ -148,7 +150,7 @@ class _Reader:
             found.append((int(token.text), token.line))
         return found
 
-    def skip(self, name: str) -> None:
+    def skip(self, name: str, token: _Token) -> None:
         """Read over a value of any shape."""
         if self.peek().text == ":":
             self.next()
@@ -179,61 +181,49 @@ _IGNORED = frozenset(
 def _read_node(reader: _Reader, line: int) -> _Node:
     node = _Node(line)
 
-    def take(name: str, token: _Token) -> bool:
-        if name == "name":
-            node.name = reader.scalar(name).text.strip("\"'")
-        elif name == "id":
-            node.id = reader.integer(name)
-        elif name == "input_info":
-            node.inputs.append(_read_input(reader, token.line))
-        elif name == "output_info":
-            node.outputs.append(_read_output(reader))
-        elif name == "control_input":
-            node.controls += reader.integers(name)
-        elif name == "compute_cost":
-            node.cost = float(reader.integer(name, 0))
-        elif name == "temporary_memory_size":
-            node.temporary = float(reader.integer(name, 0))
-        elif name in ("persistent_memory_size", "device_persistent_memory_size"):
-            node.persistent = float(reader.integer(name, 0))
-        elif name in _IGNORED:
-            reader.skip(name)
-        else:
-            return False
-        return True
+    def take(field: str, value: Any) -> None:
+        setattr(node, field, value)
 
-    reader.block("node", take)
+    def cost(field: str) -> Callable[[str, _Token], None]:
+        return lambda name, token: take(field, float(reader.integer(name, 0)))
+
+    reader.block(
+        "node",
+        {
+            "name": lambda name, token: take(name, reader.scalar(name).text.strip("\"'")),
+            "id": lambda name, token: take(name, reader.integer(name)),
+            "input_info": lambda name, token: node.inputs.append(_read_input(reader, token.line)),
+            "output_info": lambda name, token: node.outputs.append(_read_output(reader)),
+            "control_input": lambda name, token: node.controls.extend(reader.integers(name)),
+            "compute_cost": cost("cost"),
+            "temporary_memory_size": cost("temporary"),
+            "persistent_memory_size": cost("persistent"),
+            "device_persistent_memory_size": cost("persistent"),
+            **dict.fromkeys(_IGNORED, reader.skip),
+        },
+    )
     return node
 
 
 def _read_input(reader: _Reader, line: int) -> tuple[int, int, int]:
     found = {"preceding_node": 0, "preceding_port": 0}
 
-    def take(name: str, token: _Token) -> bool:
-        if name not in found:
-            return False
+    def take(name: str, token: _Token) -> None:
         found[name] = reader.integer(name, None if name == "preceding_node" else 0)
-        return True
 
-    reader.block("input_info", take)
+    reader.block("input_info", dict.fromkeys(found, take))
     return found["preceding_node"], found["preceding_port"], line
 
 
 def _read_output(reader: _Reader) -> float:
-    size = [0.0]
+    size = [0]
 
-    def take(name: str, token: _Token) -> bool:
-        if name == "size":
-            # Sizes that TensorFlow does not know are -1.
-            size[0] = float(max(0, reader.integer(name, -1)))
-        elif name in ("alias_input_port", "shape", "dtype"):
-            reader.skip(name)
-        else:
-            return False
-        return True
+    def take(name: str, token: _Token) -> None:
+        # Sizes that TensorFlow does not know are -1.
+        size[0] = max(0, reader.integer(name, -1))
 
-    reader.block("output_info", take)
-    return size[0]
+    reader.block("output_info", {"size": take, **dict.fromkeys(("alias_input_port", "shape", "dtype"), reader.skip)})
+    return float(size[0])
 
 
 def read_cost_graph(
@@ -273,16 +263,10 @@ def read_cost_graph(
     reader = _Reader(text, path)
     nodes: list[_Node] = []
 
-    def take(name: str, token: _Token) -> bool:
-        if name == "node":
-            nodes.append(_read_node(reader, token.line))
-        elif name == "cost":
-            reader.skip(name)
-        else:
-            return False
-        return True
+    def take(name: str, token: _Token) -> None:
+        nodes.append(_read_node(reader, token.line))
 
-    reader.message("the cost graph", take)
+    reader.message("the cost graph", {"node": take, "cost": reader.skip})
     if not nodes:
         raise FormatError(f"{path} has no nodes; a cost graph starts with 'node {{'")
     tensors = _tensors(reader, nodes)

@@ -114,7 +114,7 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
         if not (math.isfinite(edge.cost) and edge.cost >= 0):
             raise FormatError(f"{owner}: cost is {edge.cost}; it must be finite and not negative")
         known = cost.setdefault(edge.sourceId, edge.cost)
-        if abs(known - edge.cost) > COST_TOLERANCE * max(1.0, known):
+        if abs(known - edge.cost) > COST_TOLERANCE * max(known, edge.cost):
             raise FormatError(
                 f"{owner}: cost {edge.cost} differs from {known} of another edge out of node {edge.sourceId}; "
                 "all edges out of a node carry the same tensor"

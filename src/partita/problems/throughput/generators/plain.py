@@ -5,8 +5,10 @@ Source: Archer et al., "Practical Performance Guarantees for Pipelined DNN Infer
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from partita.errors import InputError
-from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import Schedule, Tensor, ThroughputProblem
 from partita.units import format_bytes
 
 __all__ = ["plain_problem"]
@@ -63,12 +65,7 @@ def plain_problem(
         )
     present = {op.id for op in kept}
     tensors = [
-        Tensor(
-            producer=tensor.producer,
-            consumers=tuple(v for v in tensor.consumers if v in present),
-            size=tensor.size,
-            name=tensor.name,
-        )
+        replace(tensor, consumers=tuple(v for v in tensor.consumers if v in present))
         for tensor in problem.tensors
         if tensor.producer in present
     ]
@@ -84,34 +81,20 @@ def plain_problem(
         name=problem.name,
         unit=problem.unit,
         kinds=(
-            DeviceKind(
-                name=base.name,
-                count=base.count if devices is None else devices,
-                memory_bytes=memory_bytes,
-                transfer_time_per_unit=base.transfer_time_per_unit,
-                transfer_latency=base.transfer_latency,
-                sync_time_per_byte=base.sync_time_per_byte,
-                reload_time_per_byte=base.reload_time_per_byte,
+            replace(
+                base, count=base.count if devices is None else devices, memory_bytes=memory_bytes, accelerator=True
             ),
         ),
         operators=tuple(
-            Operator(
-                id=op.id,
-                times=(op.times[place],),
-                name=op.name,
-                module=op.module,
-                colocation=op.colocation if keep_colocation else None,
-                memory_bytes=op.memory_bytes,
-                workspace_bytes=op.workspace_bytes,
-            )
-            for op in kept
+            replace(op, times=(op.times[place],), colocation=op.colocation if keep_colocation else None) for op in kept
         ),
         tensors=tuple(joined),
         parameters=tuple(
-            type(parameter)(
-                name=parameter.name,
+            replace(
+                parameter,
                 users=tuple(v for v in parameter.users if v in present),
-                weight_bytes=parameter.weight_bytes,
+                gradient_bytes=0.0,
+                optimizer_bytes=0.0,
             )
             for parameter in problem.parameters
             if any(v in present for v in parameter.users)
@@ -137,19 +120,15 @@ def _chosen(problem: ThroughputProblem, kind: str | None) -> int:
 
 def _joined(tensors: list[Tensor]) -> list[Tensor]:
     """One tensor for every producer: the total size, all readers."""
-    size: dict[int, float] = {}
-    readers: dict[int, set[int]] = {}
-    names: dict[int, list[str]] = {}
+    by_producer: dict[int, list[Tensor]] = {}
     for tensor in tensors:
-        size[tensor.producer] = size.get(tensor.producer, 0.0) + tensor.size
-        readers.setdefault(tensor.producer, set()).update(tensor.consumers)
-        names.setdefault(tensor.producer, []).append(tensor.name)
+        by_producer.setdefault(tensor.producer, []).append(tensor)
     return [
         Tensor(
             producer=producer,
-            consumers=tuple(sorted(readers[producer])),
-            size=total,
-            name=names[producer][0] if len(names[producer]) == 1 else "",
+            consumers=tuple(sorted({v for tensor in made for v in tensor.consumers})),
+            size=sum(tensor.size for tensor in made),
+            name=made[0].name if len(made) == 1 else "",
         )
-        for producer, total in size.items()
+        for producer, made in by_producer.items()
     ]

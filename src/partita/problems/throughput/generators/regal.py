@@ -103,12 +103,9 @@ def regal_problem(
     if not 0 <= hard < 1:
         raise InputError(f"hard is {hard}; it must be at least 0 and less than 1")
 
-    def drawn(attempt: int) -> ThroughputProblem:
-        rng = np.random.default_rng([seed, attempt] if attempt else seed)
-        return _draw(rng, seed, family, nodes, devices, noise, parameter_bytes, memory_bytes, working_memory)
-
     for attempt in range(ATTEMPTS):
-        problem = drawn(attempt)
+        rng = np.random.default_rng([seed, attempt] if attempt else seed)
+        problem = _draw(rng, seed, family, nodes, devices, noise, parameter_bytes, memory_bytes, working_memory)
         if hard == 0 or _hardness(problem) >= hard:
             return problem
     raise InputError(f"none of {ATTEMPTS} graphs of seed {seed} is hard enough; ask for less than {hard} (--hard)")

@@ -50,15 +50,12 @@ def memory_table(evaluation: Evaluation) -> Table:
     table = new_table("Memory per device")
     table.add_column("#", justify="right")
     table.add_column("device", no_wrap=True)
-    for part in shown:
-        table.add_column(part, justify="right", no_wrap=True)
-    if any(stage.in_flight > 1 for stage in evaluation.stages):
-        table.add_column("in flight", justify="right")
-    table.add_column("total", justify="right", no_wrap=True)
-    table.add_column("limit", justify="right", no_wrap=True)
+    several = ("in flight",) if any(stage.in_flight > 1 for stage in evaluation.stages) else ()
+    for column in (*shown, *several, "total", "limit"):
+        table.add_column(column, justify="right", no_wrap=True)
     for number, stage in enumerate(evaluation.stages):
-        cells = [str(number), stage.device, *(format_bytes(getattr(stage.memory, part)) for part in shown)]
-        if any(other.in_flight > 1 for other in evaluation.stages):
-            cells.append(str(stage.in_flight))
-        table.add_row(*cells, format_bytes(stage.memory.total), format_bytes(stage.memory.limit))
+        sizes = (format_bytes(getattr(stage.memory, part)) for part in (*shown, "total", "limit"))
+        cells = [str(number), stage.device, *sizes]
+        cells[-2:-2] = [str(stage.in_flight)] if several else []
+        table.add_row(*cells)
     return table

@@ -37,20 +37,19 @@ most that can cross any ideal.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.throughput.arrays import Floats, Longs
+from partita.kernels.throughput.arrays import Floats
+from partita.kernels.throughput.search_memory import new_store, new_tally, random_words
+from partita.kernels.throughput.search_state import COLUMNS, CURSOR, LEVEL, Question, Until, Weights
+from partita.problems.throughput.solvers.ideals_decision import IdealsDecision
 from partita.problems.throughput.solvers.plain_view import PlainView
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
-from partita.problems.throughput.solvers.view import Limits, Placed, Split
+from partita.problems.throughput.solvers.view import Limits
 
-__all__ = ["FULL", "ChargedItems", "Decision", "Searcher"]
-
-#: Status of a decision that ran out of memory for its states; the others are those of ``kernels.throughput.search``.
-FULL = 9
+__all__ = ["ChargedItems", "Decision", "Searcher"]
 
 #: Relative slack of the comparison with T: more than rounding, less than any claim.
 SLACK = 1e-11
@@ -116,9 +115,10 @@ class Searcher:
         self.cross_limit = np.full(kinds, np.inf) if cross_limit is None else cross_limit
         self.max_bytes = max_bytes
         self.dominance = dominance_is_safe(view)
-        self.sums = _closures(view, self.capacity)
-        words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * view.items, dtype=np.uint64)
-        self.zobrist = words[::2] ^ (words[1::2] << np.uint64(1))
+        self.work = np.where(np.isfinite(view.arrays.work), view.arrays.work, 0.0)
+        self.bytes = view.least_bytes
+        self.sums = (*_closures(view, self.capacity, self.work, self.bytes), self.work.sum(axis=1) * (1 + 1e-9))
+        self.zobrist = random_words(view.items)
 
 
 def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capacity:
@@ -134,153 +134,61 @@ def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capac
     return replace(cap, item=item, net=net, choice=np.zeros_like(cap.choice), scale=scale, bonus=np.zeros_like(scale))
 
 
-def _closures(view: PlainView, cap: Capacity) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """Weight and work of what follows, and work of what precedes, every item (lower bounds on large graphs)."""
+def _closures(view: PlainView, cap: Capacity, work: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
+    """Weight and work of what follows every item, and (K, 2, n) work and bytes of what precedes it, or less."""
     from partita.kernels.throughput.closures import chain_sums, closure_sums
 
     a, n = view.arrays, view.items
-    work = np.where(np.isfinite(a.work), a.work, 0.0)
     kernel = closure_sums if n <= LARGEST_CLOSURE else chain_sums
     after = np.concatenate([cap.item, work])
-    size = view.least_bytes
     before = np.concatenate([work, size[None]])
     up, down = np.zeros_like(after), np.zeros_like(before)
     kernel(a.succ_ptr, a.succ, after, False, up)
     kernel(a.pred_ptr, a.pred, before, True, down)
     rows, safe = cap.item.shape[0], 1 - 1e-9
-    return up[:rows] * safe, up[rows:] * safe, down * safe, work.sum(axis=1) * (1 + 1e-9), size
+    pairs = np.stack([np.stack([row, down[-1]]) for row in down[:-1]])
+    return up[:rows] * safe, up[rows:] * safe, pairs * safe
 
 
 def dominance_is_safe(view: PlainView) -> bool:
     """Without recomputation always; with it only where no memory limit can bind."""
     a = view.arrays
-    if not a.limits[1] or not a.limits[0]:
+    if not a.recompute or not a.limited:
         return True
     most = float(a.in_flight.max()) * float(a.net_entering.sum())
     most += float(a.fixed.sum() + a.active.sum() + a.cover_fixed.sum() + a.cover_active.sum())
     return most + float(a.workspace.max(initial=0.0)) <= float(a.memory.min())
 
 
-class Decision:
-    """One search at one target; ``run`` continues it."""
+class Decision(IdealsDecision):
+    """One search at one target."""
 
     def __init__(self, searcher: Searcher, target: float) -> None:
-        from partita.kernels.throughput import ideals, search
-        from partita.kernels.throughput.search_state import new_scratch, new_store
-
-        self.searcher, self.target = searcher, target
-        self.search, self.ideals = search.search, ideals
         view, cap = searcher.view, searcher.capacity
-        a = view.arrays
+        store = new_store(view.code_count, 1 << 12, 1 << 12, 1 << 13)
+        super().__init__(view, store, searcher.zobrist, COLUMNS, searcher.max_bytes)
+        self.searcher = searcher
+        # The kernel keeps the memory of what remains in the last place.
         total = np.append(cap.item.sum(axis=1), 0.0)
         (choice,), (budget,) = cap.choice, cap.budget(Limits(target), 2 * SLACK)
-        self.weights = ideals.Weights(
+        self.weights = Weights(
             cap.item, cap.net, total, choice, budget, cap.memory * (1 + 1e-12), cap.radix, *searcher.sums
         )
-        self.store = new_store(view.codes)
-        self.scratch = new_scratch(a, searcher.zobrist, cap.item.shape[0])
-        self.limit_bytes = searcher.max_bytes
-        self.arrays = a
-
-    @property
-    def nodes(self) -> int:
-        """Decisions made so far: the deterministic measure of effort."""
-        return int(self.store.counters[self.ideals.NODES])
-
-    @property
-    def states(self) -> int:
-        """States kept so far."""
-        return int(self.store.counters[self.ideals.STATES])
+        later = np.zeros((1, view.items))
+        self.tally = new_tally(np.concatenate([cap.item, searcher.work, searcher.bytes[None], later]), cap.net)
+        self.question = Question(target * (1 + SLACK), searcher.cross_limit, searcher.dominance)
 
     @property
     def expected(self) -> float:
         """Nodes still needed if the levels to come are as wide as what is open now; infinite in the first state."""
-        c, kernel = self.store.counters, self.ideals
-        done = int(c[kernel.CURSOR])
+        done = int(self.store.counters[CURSOR])
         if done == 0:
             return float("inf")
-        levels = self.searcher.view.device_count - int(c[kernel.LEVEL])
-        return self.nodes / done * max(1, int(c[kernel.STATES]) - done) * levels
+        levels = self.view.device_count - int(self.store.counters[LEVEL])
+        return self.nodes / done * max(1, self.states - done) * levels
 
-    def run(self, node_limit: int, stop: Longs, halt: Longs | None = None) -> int:
-        """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
-        from partita.kernels.throughput.search import GROW
+    def _go_on(self, until: Until) -> int:
+        from partita.kernels.throughput.search import search
 
-        view = self.searcher.view
-        while True:
-            status = int(
-                self.search(
-                    self.arrays,
-                    self.weights,
-                    self.store,
-                    self.scratch,
-                    self.target * (1 + SLACK),
-                    self.searcher.cross_limit,
-                    self.searcher.dominance,
-                    view.stride,
-                    view.digits,
-                    view.digit_sum,
-                    node_limit,
-                    stop,
-                    stop if halt is None else halt,
-                )
-            )
-            if status != GROW:
-                return status
-            if not self._grow():
-                return FULL
-
-    def _grow(self) -> bool:
-        s, kernel = self.store, self.ideals
-        ideals, used, states = (int(s.counters[i]) for i in (kernel.IDEALS, kernel.POOL, kernel.STATES))
-        size = sum(int(field.nbytes) for field in s)
-        if size * 2 > self.limit_bytes:
-            return False
-        changes: dict[str, Any] = {}
-
-        def longer(name: str, filled: int) -> None:
-            old = getattr(s, name)
-            new = np.zeros((2 * old.shape[0], *old.shape[1:]), dtype=old.dtype)
-            new[:filled] = old[:filled]
-            changes[name] = new
-
-        if states >= s.state_ideal.shape[0]:
-            for name in ("state_ideal", "state_code", "state_parent", "state_kind"):
-                longer(name, states)
-        else:
-            words = self.scratch.words.shape[0]
-            if used + words > s.pool.shape[0]:
-                longer("pool", used)
-            if ideals >= s.ideal_hash.shape[0]:
-                for name in ("ideal_hash", "ideal_first", "ideal_length", "ideal_offset", "fewest"):
-                    longer(name, ideals)
-                table = np.zeros(2 * s.table.shape[0], dtype=np.int32)
-                kernel.rehash(table, changes["ideal_hash"], ideals)
-                changes["table"] = table
-        self.store = s._replace(**changes)
-        return True
-
-    def split(self) -> Split:
-        """The stages of a found split, in search order."""
-        s, kernel, n = self.store, self.ideals, self.searcher.view.items
-        inside = np.ones(n, dtype=bool)
-        stages: Split = []
-        state, kind = int(s.counters[kernel.LAST_PARENT]), int(s.counters[kernel.LAST_KIND])
-        while state >= 0:
-            before = self._bits(int(s.state_ideal[state]))
-            stages.append(Placed(kind, 1, np.flatnonzero(inside & ~before).astype(np.int32)))
-            inside = before
-            kind = int(s.state_kind[state])
-            state = int(s.state_parent[state])
-        stages.reverse()
-        return stages
-
-    def _bits(self, ideal: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        s = self.store
-        first, length = int(s.ideal_first[ideal]), int(s.ideal_length[ideal])
-        offset = int(s.ideal_offset[ideal])
-        words = np.zeros_like(self.scratch.words)
-        words[:first] = np.uint64(0xFFFFFFFFFFFFFFFF)
-        words[first : first + length] = s.pool[offset : offset + length]
-        bits = np.unpackbits(words.view(np.uint8), bitorder="little")
-        return bits[: self.searcher.view.items].astype(bool)
+        state = (self.weights, self.tally, self.store, self.scratch)
+        return int(search(self.view.arrays, *state, self.view.codes, self.question, until))

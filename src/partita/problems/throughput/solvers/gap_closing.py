@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+from partita.kernels.throughput.search_state import FOUND, REFUTED
 from partita.problems.throughput.solvers.decision import ChargedItems
 from partita.problems.throughput.solvers.race import AnySearcher, Target, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
@@ -87,8 +88,6 @@ class GapCloser:
 
     def start(self) -> None:
         """Look for a split where there is none yet."""
-        from partita.kernels.throughput.search import FOUND, REFUTED
-
         if self.incumbent.answer is not None:
             return
         target = self._target(self.top)
@@ -157,8 +156,6 @@ class GapCloser:
 
     def _answer(self, target: Target, effort: int) -> bool:
         """Push a target and use its answer; whether it has one."""
-        from partita.kernels.throughput.search import FOUND, REFUTED
-
         before = target.nodes
         status = target.run(effort)
         self._count(target.nodes - before)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.throughput.arrays import Floats, Words
-from partita.problems.throughput.solvers.search_memory import enlarged, new_scratch, new_store
+from partita.kernels.throughput.arrays import Floats, Words, bit_rows
+from partita.kernels.throughput.search_memory import enlarged, ideal_masks, new_scratch, new_store, new_tally
+from partita.kernels.throughput.search_state import GROW, IDEALS, LINE_COLUMNS
 from partita.problems.throughput.solvers.variant_view import VariantView
 from partita.problems.throughput.solvers.view import Limits
 
@@ -45,24 +46,27 @@ def _bits(words: Words, items: int) -> npt.NDArray[np.bool_]:
 
 def find_group_cuts(view: VariantView, zobrist: Words, top: float) -> GroupCuts | None:
     """Cuts for limits up to ``top``; None if there are too many ideals or cuts."""
-    from partita.kernels.throughput.variant_ideals import CURSOR, GROW, IDEALS, find_cuts
+    from partita.kernels.throughput.group_cuts import find_cuts
 
-    store, scratch = new_store(view), new_scratch(view, zobrist, 1)
-    store.counters[CURSOR] = 0
-    limits = view.shape.limits(Limits(top, top, top))
-    fits = np.zeros(store.words.shape[0], dtype=np.int8)
+    a, n = view.arrays, view.items
+    tally = new_tally(np.zeros((0, n)), np.zeros((0, len(a.net_ptr) - 1)))
+    scratch = new_scratch(a, zobrist, LINE_COLUMNS)
+    words = scratch.words.shape[0]
+    store = new_store(view.code_count, 1 << 10, 1, words << 10)
+    limits, trial = view.shape.limits(Limits(top, top, top)), np.zeros(len(view.shape.limit))
+    fits = np.zeros(store.ideal_hash.shape[0], dtype=np.int8)
     stop = np.zeros(1, dtype=np.int64)
-    while find_cuts(view.arrays, view.lines, store, scratch, limits, fits, stop) == GROW:
-        grown = enlarged(store, 4e8) if store.counters[IDEALS] < MOST_IDEALS else None
+    while find_cuts(a, view.lines, tally, store, scratch, limits, trial, fits, stop) == GROW:
+        grown = enlarged(store, words, 4e8) if store.counters[IDEALS] < MOST_IDEALS else None
         if grown is None:
             return None
         store = grown
-        fits = np.concatenate([fits, np.zeros(store.words.shape[0] - len(fits), dtype=np.int8)])
+        fits = np.concatenate([fits, np.zeros(store.ideal_hash.shape[0] - len(fits), dtype=np.int8)])
     kept = np.flatnonzero(fits[: int(store.counters[IDEALS])])
     if len(kept) > MOST_CUTS:
         return None
-    words = store.words[kept]
-    return GroupCuts(words, np.stack([_links(view, row) for row in _bits(words, view.items)]))
+    masks = ideal_masks(store, kept, n)
+    return GroupCuts(bit_rows(masks), np.stack([_links(view, row) for row in masks]))
 
 
 def _links(view: VariantView, inside: npt.NDArray[np.bool_]) -> Floats:

@@ -66,7 +66,7 @@ class PlainView(View):
     @property
     def pairs_of_slicing(self) -> float:
         """Segments as long as a stage, for every code."""
-        return self.items * max(1.0, self.items / max(1, self.device_count)) * (2 + 0.2 * self.codes)
+        return self.items * max(1.0, self.items / max(1, self.device_count)) * (2 + 0.2 * self.code_count)
 
     def value(self, split: Split) -> Value:
         """The largest load."""
@@ -81,12 +81,11 @@ class PlainView(View):
     def least_bytes(self) -> Floats:
         """(n,) bytes every device needs at least for an item."""
         a = self.arrays
-        return np.asarray(a.fixed + (1 if a.limits[1] else a.in_flight[1:].min()) * a.active)
+        return np.asarray(a.fixed + (1 if a.recompute else a.in_flight[1:].min()) * a.active)
 
     def annealable(self, stages: int) -> bool:
         """Where memory does not depend on the position, or what enters, and the table of stages and nets is small."""
-        limited, recompute = self.arrays.limits[0] != 0, self.arrays.limits[1] != 0
-        if limited and (recompute or self.backwards):
+        if self.arrays.limited and (self.arrays.recompute or self.backwards):
             return False
         return 2 <= stages <= MOST_COUNTS // max(1, len(self.nets))
 
@@ -104,9 +103,9 @@ class PlainView(View):
                 self.arrays,
                 order,
                 limits.both,
-                self.stride,
-                self.digit_sum,
-                self.digits,
+                self.codes.stride,
+                self.codes.digit_sum,
+                self.codes.digits,
                 table.fewest,
                 table.back_from,
                 table.back_pool,
@@ -141,4 +140,4 @@ def plain_view(
     nets = np.flatnonzero((cost > 0) | (instance.net_entering > 0))
     arrays = search_arrays(instance, original, pools, count, nets, backwards=back, hard=True)
     devices = [pool.devices for pool in pools]
-    return PlainView(problem, instance, arrays, original, devices, back, *count_codes(count), nets)
+    return PlainView(problem, instance, arrays, original, devices, back, count_codes(count), nets)

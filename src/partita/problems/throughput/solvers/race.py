@@ -22,8 +22,10 @@ import numpy as np
 
 from partita.errors import DisagreementError
 from partita.kernels.throughput.arrays import Longs
+from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED, STOPPED
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.solvers.decision import FULL, ChargedItems, Decision, Searcher
+from partita.problems.throughput.solvers.decision import ChargedItems, Decision, Searcher
+from partita.problems.throughput.solvers.ideals_decision import FULL, IdealsDecision
 from partita.problems.throughput.solvers.plain_view import PlainView
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.variant_decision import VariantDecision, VariantSearcher
@@ -53,7 +55,7 @@ def searcher_of(view: View, top: float, charged: ChargedItems | None = None) -> 
     return VariantSearcher(view, top, MAX_BYTES)
 
 
-def _decision_of(searcher: AnySearcher, limits: Limits) -> Decision | VariantDecision:
+def _decision_of(searcher: AnySearcher, limits: Limits) -> IdealsDecision:
     if isinstance(searcher, Searcher):
         return Decision(searcher, limits.both)
     return VariantDecision(searcher, limits)
@@ -67,7 +69,7 @@ class _Box:
     low: float
     high: float
     leg: int
-    decisions: list[Decision | VariantDecision] | None = None
+    decisions: list[IdealsDecision] | None = None
 
 
 class Target:
@@ -125,8 +127,6 @@ class Target:
 
     def run(self, effort: int) -> int:
         """Up to about ``effort`` more nodes per direction; a status of the kernels or FULL."""
-        from partita.kernels.throughput.search import FOUND, LIMIT, REFUTED, STOPPED
-
         while self.boxes:
             box = self.boxes[-1]
             if box.decisions is None:
@@ -151,9 +151,7 @@ class Target:
     def _limits(self, box: _Box) -> Limits:
         return Limits(self.value, box.high, self.value - box.low)
 
-    def _leg(
-        self, decisions: list[Decision | VariantDecision], leg: int
-    ) -> tuple[int, Decision | VariantDecision | None]:
+    def _leg(self, decisions: list[IdealsDecision], leg: int) -> tuple[int, IdealsDecision | None]:
         """One leg of each direction: status, and who found a split.
 
         A refutation ends the others, because nothing else can change the answer.
@@ -163,14 +161,12 @@ class Target:
         DisagreementError
             If one direction refutes what another one finds.
         """
-        from partita.kernels.throughput.search import FOUND, LIMIT, REFUTED, STOPPED
-
         if not decisions:
             return FULL, None
         halt = np.zeros(1, dtype=np.int64)
         before = sum(decision.nodes for decision in decisions)
 
-        def advance(decision: Decision | VariantDecision) -> int:
+        def advance(decision: IdealsDecision) -> int:
             status = decision.run(decision.nodes + leg, self.stop, halt)
             if status == REFUTED:
                 halt[0] = 1
@@ -199,9 +195,9 @@ class Target:
         decisions[:] = [d for d, status in zip(decisions, results, strict=True) if status != FULL]
         return (LIMIT if decisions else FULL), None
 
-    def _take(self, box: _Box, winner: Decision | VariantDecision) -> bool:
+    def _take(self, box: _Box, winner: IdealsDecision) -> bool:
         """Use a found split: it meets the target, or cuts the interval of its box."""
-        found = Found(winner.searcher.view, winner.split())
+        found = Found(winner.view, winner.split())
         objective, forward, backward = judged(found, self._limits(box))
         if not self.gpipe or objective <= self.value * (1 + MET):
             self.found = found

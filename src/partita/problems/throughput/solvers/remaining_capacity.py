@@ -45,7 +45,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Capacity:
-    """Weights by rule and remaining-count code; the kernels' ``Weights`` say what they are for.
+    """Weights by rule and remaining-count code; the kernels' ``Weights`` and ``LineWeights`` say what they are for.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ class Slicer:
     def __init__(self, view: View, low: LowerBounds, stop: Longs) -> None:
         self.view, self.low, self.stop = view, low, stop
         self.share = low.forward / max(low.forward + low.backward, 1e-300)
-        shape = (view.items + 1, view.codes)
+        shape = (view.items + 1, view.code_count)
         fewest, back_from = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
         self.table = Table(fewest, back_from, np.zeros(shape, dtype=np.int8), np.ones(shape, dtype=np.int32))
 
@@ -72,7 +72,7 @@ class Slicer:
         view, table = self.view, self.table
         if not view.slice(order, limits, table, self.stop):
             return None
-        devices = np.where(table.fewest[-1] < (1 << 30), table.fewest[-1] + view.digit_sum, 1 << 30)
+        devices = np.where(table.fewest[-1] < (1 << 30), table.fewest[-1] + view.codes.digit_sum, 1 << 30)
         end, code = view.items, int(devices.argmin())
         stages: Split = []
         while end > 0:
@@ -80,7 +80,7 @@ class Slicer:
             replicas = int(table.back_replicas[end, code])
             items = order[start:end]
             stages.append(Placed(pool, replicas, items.copy() if view.ordered else np.sort(items)))
-            code -= int(view.stride[pool]) * replicas
+            code -= int(view.codes.stride[pool]) * replicas
             end = start
         return stages[::-1]
 

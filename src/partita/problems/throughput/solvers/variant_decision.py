@@ -26,16 +26,17 @@ of v left in R would make v's tensor enter R.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Longs
-from partita.kernels.throughput.variant_arrays import VariantWeights
-from partita.problems.throughput.solvers.decision import FULL
+from partita.kernels.throughput.search_memory import new_line_scratch, new_store, new_tally, random_words
+from partita.kernels.throughput.search_state import CURSOR, LINE_COLUMNS, LineQuestion, LineWeights, Until
 from partita.problems.throughput.solvers.group_cuts import find_group_cuts
+from partita.problems.throughput.solvers.ideals_decision import IdealsDecision
 from partita.problems.throughput.solvers.remaining_capacity import capacity
-from partita.problems.throughput.solvers.search_memory import enlarged, new_scratch, new_store
 from partita.problems.throughput.solvers.variant_view import SLACK, VariantView
-from partita.problems.throughput.solvers.view import Limits, Placed, Split
+from partita.problems.throughput.solvers.view import Limits
 
 __all__ = ["VariantDecision", "VariantSearcher"]
 
@@ -56,16 +57,15 @@ class VariantSearcher:
     def __init__(self, view: VariantView, top: float, max_bytes: float) -> None:
         self.view, self.max_bytes = view, max_bytes
         self.capacity = capacity(view, top)
-        self.dominance = not (view.instance.recompute and bool(view.arrays.limits[0]))
-        words = np.random.default_rng(20240229).integers(0, 2**63, size=2 * view.items, dtype=np.uint64)
-        self.zobrist = words[::2] ^ (words[1::2] << np.uint64(1))
-        self.cuts = find_group_cuts(view, self.zobrist, top) if view.lines.switches[4] else None
+        self.dominance = not (view.instance.recompute and view.arrays.limited)
+        self.zobrist = random_words(view.items)
+        self.cuts = find_group_cuts(view, self.zobrist, top) if view.lines.grouped else None
         if self.cuts is not None:
             self.beyond = self.cuts.beyond(view, self.capacity.item, self.capacity.net)
 
 
-class VariantDecision:
-    """One search with one set of limits; ``run`` continues it.
+class VariantDecision(IdealsDecision):
+    """One search with one set of limits; this one does not go level by level.
 
     Parameters
     ----------
@@ -79,19 +79,25 @@ class VariantDecision:
         from partita.kernels.throughput.variant_stage import FIT_NODES
         from partita.kernels.throughput.working_memory import peak_scratch
 
-        self.searcher = searcher
         view, cap = searcher.view, searcher.capacity
-        self.limits: Floats = view.shape.limits(limits)
-        self.store = new_store(view)
-        self.scratch = new_scratch(view, searcher.zobrist, len(cap.limit))
-        k = view.peak_arrays
-        self.peak_scratch = peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch))
-        self.cuts = np.zeros((0, self.store.words.shape[1]), dtype=np.uint64)
-        beyond = np.zeros((cap.item.shape[0], 0))
+        k, words = view.peak_arrays, math.ceil(view.items / 64)
+        store = new_store(view.code_count, 1 << 10, 1 << 11, words << 10, levels=view.device_count + 1)
+        store.counters[CURSOR] = -1
+        super().__init__(view, store, searcher.zobrist, LINE_COLUMNS, searcher.max_bytes)
+        self.searcher = searcher
+        line_limits = view.shape.limits(limits)
+        cuts, beyond = np.zeros((0, words), dtype=np.uint64), np.zeros((cap.item.shape[0], 0))
         if searcher.cuts is not None:
-            chosen = searcher.cuts.within(self.limits * (1 + SLACK))
-            self.cuts, beyond = np.ascontiguousarray(searcher.cuts.words[chosen]), searcher.beyond[:, chosen].copy()
-        self.weights = VariantWeights(
+            chosen = searcher.cuts.within(line_limits * (1 + SLACK))
+            cuts, beyond = np.ascontiguousarray(searcher.cuts.words[chosen]), searcher.beyond[:, chosen].copy()
+        self.question = LineQuestion(
+            limits=line_limits * (1 + SLACK),
+            # Smaller by more than rounding, so that what replaces a stage is surely kept.
+            inner=line_limits * (1 - 1e-12),
+            dominance=searcher.dominance,
+            cuts=cuts,
+        )
+        self.weights = LineWeights(
             item=cap.item,
             net=cap.net,
             choice=cap.choice,
@@ -100,70 +106,13 @@ class VariantDecision:
             beyond=beyond * (1 + SLACK),
             radix=cap.radix,
         )
+        self.tally = new_tally(cap.item[:0], cap.net[:0])
+        peaks = peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch))
+        self.line_scratch = new_line_scratch(view.items, len(view.shape.limit), len(cap.limit), k, peaks)
 
-    @property
-    def nodes(self) -> int:
-        """Decisions made so far: the deterministic measure of effort."""
-        from partita.kernels.throughput.variant_ideals import NODES
-
-        return int(self.store.counters[NODES])
-
-    @property
-    def expected(self) -> float:
-        """Nodes still needed, as far as one can tell: this search does not go level by level."""
-        return float("inf")
-
-    def run(self, node_limit: int, stop: Longs, halt: Longs) -> int:
-        """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
-        from partita.kernels.throughput.variant_ideals import GROW
+    def _go_on(self, until: Until) -> int:
         from partita.kernels.throughput.variant_search import search_variant
 
-        p = self.searcher.view
-        while True:
-            status = int(
-                search_variant(
-                    p.arrays,
-                    p.lines,
-                    self.weights,
-                    self.store,
-                    self.scratch,
-                    p.peak_arrays,
-                    self.peak_scratch,
-                    self.limits * (1 + SLACK),
-                    # Smaller by more than rounding, so that what replaces a stage is surely kept.
-                    self.limits * (1 - 1e-12),
-                    self.searcher.dominance,
-                    self.cuts,
-                    p.stride,
-                    p.digits,
-                    p.digit_sum,
-                    p.phases,
-                    node_limit,
-                    stop,
-                    halt,
-                )
-            )
-            if status != GROW:
-                return status
-            grown = enlarged(self.store, self.searcher.max_bytes)
-            if grown is None:
-                return FULL
-            self.store = grown
-
-    def split(self) -> Split:
-        """The stages of a found split, in search order."""
-        from partita.kernels.throughput.variant_ideals import LAST_KIND, LAST_PARENT, LAST_REPLICAS
-
-        s, n = self.store, self.searcher.view.items
-        inside = np.ones(n, dtype=bool)
-        stages: Split = []
-        state = int(s.counters[LAST_PARENT])
-        kind, replicas = int(s.counters[LAST_KIND]), int(s.counters[LAST_REPLICAS])
-        while state >= 0:
-            words = s.words[int(s.state_ideal[state])]
-            before = np.unpackbits(words.view(np.uint8), bitorder="little")[:n].astype(bool)
-            stages.append(Placed(kind, replicas, np.flatnonzero(inside & ~before).astype(np.int32)))
-            inside = before
-            kind, replicas = int(s.state_kind[state]), int(s.state_replicas[state])
-            state = int(s.state_parent[state])
-        return stages[::-1]
+        view = self.searcher.view
+        state = (self.weights, self.tally, self.store, self.scratch, self.line_scratch)
+        return int(search_variant(view.arrays, view.lines, *state, view.codes, self.question, until))

@@ -9,8 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
-from partita.kernels.throughput.variant_arrays import Lines, as_lines
+from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Lines, Longs, as_arrays
 from partita.kernels.throughput.working_memory import PeakArrays
 from partita.problems.throughput.contraction.contiguous import contract_variant
 from partita.problems.throughput.contraction.instance import Instance
@@ -48,8 +47,6 @@ class VariantView(View):
         The kernels' input beside the arrays.
     first
         The group that the pipeline starts with.
-    phases
-        By count code, whether devices of the group that is filled second are used.
     peaks, peak_arrays
         Orders of operators, and what the kernels read to find them; of an empty problem unless memory is a peak.
     """
@@ -57,7 +54,6 @@ class VariantView(View):
     shape: LoadLines
     lines: Lines
     first: int
-    phases: Longs
     peaks: PeakTable
     peak_arrays: PeakArrays
 
@@ -72,7 +68,7 @@ class VariantView(View):
     @property
     def ordered(self) -> bool:
         """Whether memory depends on the order of operators, so that the items of stages are in one."""
-        return bool(self.lines.switches[5] != 0)
+        return self.lines.peak
 
     @property
     def replicas(self) -> Longs:
@@ -103,7 +99,7 @@ class VariantView(View):
     def pairs_of_slicing(self) -> float:
         """Segments as long as a stage, for every code and line."""
         width = self.items / max(1, self.device_count)
-        return self.items * max(1.0, width) * (2 + 0.3 * self.codes) * len(self.shape.limit)
+        return self.items * max(1.0, width) * (2 + 0.3 * self.code_count) * len(self.shape.limit)
 
     def _operators(self, split: Split) -> list[tuple[int, ...]]:
         """Ids of the operators of every stage, in an order that memory allows where that matters."""
@@ -165,7 +161,7 @@ class VariantView(View):
             if shape.limit[line] == BOTH and self.problem.streaming and rate.any():
                 more = rate[:, None] * bytes_each[None, :]
                 rules.append(Rule(item + more, net, BOTH, rate * np.where(limited, a.memory, 0.0)))
-        if lines.switches[0] != 0 and limited.all() and bytes_each.any():
+        if lines.hard and limited.all() and bytes_each.any():
             item = np.where(lines.can != 0, bytes_each[None, :], np.inf)
             rules.append(Rule(item, np.zeros((len(a.memory), a.net_entering.shape[0])), None, a.memory))
         return rules
@@ -181,10 +177,10 @@ class VariantView(View):
                 self.peak_arrays,
                 order,
                 self.shape.limits(limits) * (1 + SLACK),
-                self.stride,
-                self.digit_sum,
-                self.digits,
-                self.phases,
+                self.codes.stride,
+                self.codes.digit_sum,
+                self.codes.digits,
+                self.codes.phases,
                 table.fewest,
                 table.back_from,
                 table.back_pool,
@@ -226,7 +222,6 @@ def variant_view(
     pools.sort(key=lambda pool: (several and pool.group != filled, -len(pool.devices)))
     phase = [int(several and pool.group != filled) for pool in pools]
     count = [min(n * problem.max_replicas, len(pool.devices)) for pool in pools]
-    stride, digits, digit_sum = count_codes(count)
     original = np.arange(n, dtype=np.int32)[::-1].copy() if back else np.arange(n, dtype=np.int32)
     ordered = problem.working_memory == "peak"
     peaks = (peaks or PeakTable(problem)) if ordered else PeakTable.empty()
@@ -250,13 +245,10 @@ def variant_view(
         original=original,
         pools=[pool.devices for pool in pools],
         backwards=back,
-        stride=stride,
-        digits=digits,
-        digit_sum=digit_sum,
+        codes=count_codes(count, phase),
         shape=shape,
         lines=lines,
         first=first,
-        phases=(digits @ np.array(phase) > 0).astype(np.int64),
         peaks=peaks,
         peak_arrays=peaks.arrays(members, backwards=back),
     )
@@ -272,7 +264,6 @@ def _lines(
     phase: list[int],
     count: list[int],
 ) -> Lines:
-    limited = bool(np.isfinite(arrays.memory).any())
     work = instance.work[original][:, kinds].T
     can = np.isfinite(work)
     second = np.where(can, instance.work_backward[original][:, kinds].T, 0.0)
@@ -289,10 +280,13 @@ def _lines(
     flights += [[0, *(problem.schedule.in_flight(j, r) for j in range(1, devices + 1))] for r in range(1, most + 1)]
     batch = problem.schedule.microbatches if problem.weight_sync_per_batch else 1
     lines = len(shape.limit)
-    return as_lines(
+    work_lines = shape.combine(_only(forward, 0), _only(second, 0))
+    return as_arrays(
+        Lines,
         {
             "can": can,
-            "work": shape.combine(_only(forward, 0), _only(second, 0)),
+            "work": work_lines,
+            "chain": np.where(can, work_lines[:, :, 0], np.inf),
             "cost_in": shape.combine(_only(early, 1), _only(late, 1)),
             "cost_out": shape.combine(_only(early, 2), _only(late, 2)),
             "maker": maker,
@@ -307,17 +301,11 @@ def _lines(
             "group_out": np.zeros((2, instance.nets, lines)),
             "replicas": np.array(replicas),
             "flights": np.array(flights),
-            "switches": np.array(
-                [
-                    int(limited and not problem.streaming),
-                    int(instance.recompute),
-                    int(bool(arrays.limits[2])),
-                    int(most > 1 and not shape.with_sync.any()),
-                    int(len(set(phase)) > 1),
-                    int(problem.working_memory == "peak"),
-                ]
-            ),
-        }
+            "hard": arrays.limited and not problem.streaming,
+            "sync_apart": most > 1 and not shape.with_sync.any(),
+            "grouped": len(set(phase)) > 1,
+            "peak": problem.working_memory == "peak",
+        },
     )
 
 

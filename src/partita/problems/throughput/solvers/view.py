@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Arrays, Bytes, Floats, Ints, Longs, as_arrays
+from partita.kernels.throughput.arrays import Arrays, Bytes, Codes, Floats, Ints, Longs, as_arrays
 from partita.problems.throughput.contraction.instance import Instance, csr
 from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.plan import Plan, Stage
@@ -138,8 +138,8 @@ class View(ABC):
         Names and kind names of the devices of every pool.
     backwards
         Whether the search runs from the outputs to the inputs.
-    stride, digits, digit_sum
-        Mixed radix code of the counts of the pools from 1 on: ``digits[code, pool]`` and their sum.
+    codes
+        Mixed radix code of the counts of the pools from 1 on.
     """
 
     problem: ThroughputProblem
@@ -148,9 +148,7 @@ class View(ABC):
     original: Ints
     pools: list[list[tuple[str, str]]]
     backwards: bool
-    stride: Longs
-    digits: Longs
-    digit_sum: Longs
+    codes: Codes
 
     effort: ClassVar[Effort]
     #: Whether the kernel is told by a row of weights of its own that nothing fits on no device.
@@ -162,9 +160,9 @@ class View(ABC):
         return int(self.original.shape[0])
 
     @property
-    def codes(self) -> int:
+    def code_count(self) -> int:
         """Number of count codes."""
-        return int(self.digit_sum.shape[0])
+        return int(self.codes.digits.shape[0])
 
     @property
     def device_count(self) -> int:
@@ -258,8 +256,8 @@ class View(ABC):
         return split if self.backwards == other.backwards else split[::-1]
 
 
-def count_codes(count: Sequence[int]) -> tuple[Longs, Longs, Longs]:
-    """Stride, digits and digit sums of all counts of the pools from 1 on."""
+def count_codes(count: Sequence[int], late: Sequence[int] = ()) -> Codes:
+    """Codes of all counts of the pools from 1 on; ``late`` is 1 for pools of the group that is filled second."""
     stride = np.zeros(len(count), dtype=np.int64)
     size = 1
     for pool in range(1, len(count)):
@@ -268,7 +266,8 @@ def count_codes(count: Sequence[int]) -> tuple[Longs, Longs, Longs]:
     digits = np.zeros((size, len(count)), dtype=np.int64)
     for pool in range(1, len(count)):
         digits[:, pool] = (np.arange(size) // stride[pool]) % (int(count[pool]) + 1)
-    return stride, digits, digits.sum(axis=1)
+    phases = digits @ np.array(late or [0] * len(count), dtype=np.int64) > 0
+    return Codes(stride, digits, digits.sum(axis=1), phases.astype(np.int64))
 
 
 def find_pools(problem: ThroughputProblem, instance: Instance, *, grouped: bool) -> list[Pool]:
@@ -365,8 +364,8 @@ def search_arrays(
     if hard:
         with np.errstate(invalid="ignore"):
             memory = np.where(np.isinf(memory), np.inf, memory + TOLERANCE * np.maximum(1.0, memory))
-    limited = int(bool(np.isfinite(memory).any()))
     return as_arrays(
+        Arrays,
         {
             "work": instance.work[original][:, kinds].T,
             "net_ptr": net_ptr,
@@ -390,6 +389,8 @@ def search_arrays(
             "memory": memory,
             "devices": np.array(count),
             "in_flight": instance.in_flight,
-            "limits": np.array([limited, int(instance.recompute), int(backwards), len(instance.cover_fixed)]),
-        }
+            "limited": np.isfinite(memory).any(),
+            "recompute": instance.recompute,
+            "backwards": backwards,
+        },
     )

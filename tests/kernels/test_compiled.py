@@ -1,0 +1,89 @@
+"""Machine code on disk is used as long as no source of the kernels changes, and never after."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from partita.kernels import compiled as decorator
+
+#: Two modules as those of the package: a kernel that calls one in another file.
+CALLEE = "from tiny.compiled import compiled\n\n\n@compiled\ndef callee(x):\n    return x + {addend}\n"
+CALLER = (
+    "from tiny.compiled import compiled\nfrom tiny.inner.callee import callee\n\n\n"
+    "@compiled\ndef caller(x):\n    return 2 * callee(x)\n"
+)
+
+#: Calls the kernel; prints whether it was compiled before, its answer, and what was taken from disk and what was not.
+RUN = """
+from tiny.caller import caller
+from tiny.compiled import is_compiled
+before = is_compiled(caller)
+answer = caller(3)
+hits, misses = (sum(kind.values()) for kind in (caller.stats.cache_hits, caller.stats.cache_misses))
+print(before, answer, hits, misses, is_compiled(caller), caller.stats.cache_path)
+"""
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> Path:
+    """A small package of kernels with the decorator of the real one."""
+    folder = tmp_path / "tiny"
+    (folder / "inner").mkdir(parents=True)
+    shutil.copy(decorator.__file__, folder / "compiled.py")
+    for package in (folder, folder / "inner"):
+        (package / "__init__.py").touch()
+    (folder / "caller.py").write_text(CALLER)
+    (folder / "inner" / "callee.py").write_text(CALLEE.format(addend=1))
+    return folder
+
+
+def run(kernels: Path, **environment: str) -> list[str]:
+    """The words that ``RUN`` prints in a process of its own."""
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}
+    variables |= {"PYTHONPATH": str(kernels.parent), "PYTHONDONTWRITEBYTECODE": "1"} | environment
+    done = subprocess.run([sys.executable, "-c", RUN], env=variables, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_an_edited_callee_changes_the_caller(kernels: Path) -> None:
+    assert run(kernels)[:5] == ["False", "8", "0", "1", "True"]
+    files = sorted(path.name for path in kernels.rglob("*.nb?"))
+    # Nothing changed: nothing is compiled.
+    assert run(kernels)[:5] == ["True", "8", "1", "0", "True"]
+    (kernels / "inner" / "callee.py").write_text(CALLEE.format(addend=2))
+    assert run(kernels)[:5] == ["False", "10", "0", "1", "True"]
+    # The new code took the place of the old.
+    assert sorted(path.name for path in kernels.rglob("*.nb?")) == files
+
+
+def test_a_folder_that_cannot_be_written_keeps_its_code_elsewhere(kernels: Path, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        # Root may write anywhere: a file in place of the folder keeps everyone out.
+        for package in (kernels, kernels / "inner"):
+            (package / "__pycache__").touch()
+    else:
+        for package in (kernels, kernels / "inner"):
+            package.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    home = tmp_path / "home"
+    home.mkdir()
+    elsewhere = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    first = run(kernels, **elsewhere)
+    assert first[:5] == ["False", "8", "0", "1", "True"]
+    assert Path(first[5]).is_relative_to(home)
+    assert run(kernels, **elsewhere)[:5] == ["True", "8", "1", "0", "True"]
+
+
+def test_kernels_run_uncompiled_where_numba_is_switched_off(kernels: Path) -> None:
+    script = (
+        "from tiny.caller import caller; from tiny.compiled import is_compiled; print(caller(3), is_compiled(caller))"
+    )
+    variables = os.environ | {"PYTHONPATH": str(kernels.parent), "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["8", "True"]
