@@ -32,12 +32,23 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
+class _Index(IndexDataCacheFile):  # type: ignore[misc]
+    """numba's index of the machine code of one function; one that cannot be read is out of date."""
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return cast("dict[Any, str]", super()._load_index())
+        except (AttributeError, ImportError):
+            # It names the types of arguments, and is read as a whole before its mark is: they may have been renamed.
+            return {}
+
+
 class _PackageCache(FunctionCache):  # type: ignore[misc]
     """numba's cache of one function, where numba puts it, fresh as long as no source of the package changes."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
-        self._cache_file = IndexDataCacheFile(
+        self._cache_file = _Index(
             cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=_digest()
         )
 
