@@ -9,7 +9,7 @@ from partita.problems.throughput.bounds.programs.superblocks import BottleneckBo
 from partita.problems.throughput.bounds.streaming import STREAMING
 from partita.problems.throughput.free.annealing import Annealing
 from partita.problems.throughput.free.covering import FreeCoveringBound
-from partita.problems.throughput.free.mip import Cpsat, Highs, Scip
+from partita.problems.throughput.free.mip import BACKENDS
 from partita.problems.throughput.free.solver import Free
 from partita.problems.throughput.orders.annealing import PartitionAnnealing
 from partita.problems.throughput.orders.evolution import Arrangement, Evolution
@@ -33,9 +33,7 @@ SOLVERS: tuple[Solver, ...] = (
     Arrangement(),
     Free(Slicing()),
     Annealing(),
-    Highs(),
-    Cpsat(),
-    Scip(),
+    *BACKENDS,
 )
 
 #: The solver that is used for a contiguity when none is named.

@@ -23,7 +23,7 @@ from partita.kernels.throughput.covering import Exclusions, search_block
 from partita.mip.solve import available
 from partita.problems.throughput.bounds.covering_sets import BlockPool, Ordered
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.protocol import HierarchyMember, suits_programs
+from partita.problems.throughput.bounds.protocol import HierarchyBound, suits_programs
 from partita.problems.throughput.bounds.simple import simple_bound
 
 __all__ = ["Covering", "CoveringBound"]
@@ -262,7 +262,7 @@ def _members(block: Words, n: int) -> Bools:
     return np.unpackbits(block.view(np.uint8), bitorder="little")[:n].astype(np.bool_)
 
 
-class CoveringBound(HierarchyMember):
+class CoveringBound(HierarchyBound):
     """Dantzig and Wolfe's bound over convex blocks, with an exact search for blocks."""
 
     name = "covering"

@@ -25,7 +25,7 @@ from partita.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.kernels.throughput.mincut import block_network
 from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
 from partita.problems.throughput.bounds.node import SLACK, TINY
-from partita.problems.throughput.bounds.protocol import HierarchyMember
+from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import simple_bound
 
 __all__ = ["ChargeBound", "Charges", "charged_at"]
@@ -222,7 +222,7 @@ def charged_at(uniform: BlockProblem, target: float) -> Charged | None:
     return state.charged() if charges.settle(state) else None
 
 
-class ChargeBound(HierarchyMember):
+class ChargeBound(HierarchyBound):
     """Bisects for the largest target that charges refute."""
 
     name = "charge"

@@ -13,7 +13,7 @@ import numpy as np
 
 from partita.kernels.throughput.mincut import block_network, most_expensive_item
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.protocol import HierarchyMember
+from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import simple_bound
 
 __all__ = ["FreeNodeBound", "NodeBound"]
@@ -26,7 +26,7 @@ SLACK = 1e-12
 BATCH = 32
 
 
-class NodeBound(HierarchyMember):
+class NodeBound(HierarchyBound):
     """max over items v of min over sets S with v of f(S), with what convexity says about v and the rest of S."""
 
     name = "node"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import BoundMethod
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["HierarchyBound", "HierarchyMember", "suits_programs"]
+__all__ = ["HierarchyBound", "suits_programs"]
 
 #: Programs of whole splits have few variables up to so many blocks; the search for blocks is short up to so many items.
 FEW_BLOCKS, SMALL_BLOCK = 5, 25
@@ -23,30 +20,11 @@ def suits_programs(uniform: BlockProblem) -> bool:
     return uniform.devices <= FEW_BLOCKS or uniform.items > SMALL_BLOCK * uniform.devices
 
 
-class HierarchyBound(BoundMethod, Protocol):
-    """A bound on the uniform relaxation that reads and adds to what the others know."""
+class HierarchyBound:
+    """A bound on the uniform relaxation that reads and adds to what the others know.
 
-    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
-        """Raise the bound of ``knowledge`` with ``prove(value, self.name)`` as far as this method can.
-
-        Parameters
-        ----------
-        knowledge
-            What is known; work of all its items is finite. ``done`` is polled, and ends the method early.
-        deadline_s
-            Seconds it may take; None for no limit. What is proven by then counts.
-        """
-        ...
-
-    def share(self, uniform: BlockProblem) -> float:
-        """Its part of the time that the hierarchy has left, relative to the other methods; 0 to be left out."""
-        ...
-
-
-class HierarchyMember:
-    """What all members of the hierarchy share: they are refused or run alone in the same way.
-
-    A member says its ``name``, ``summary`` and ``scope``, and how to ``improve``.
+    It says its ``name``, ``summary`` and ``scope``, and how to ``improve``. All are refused or run alone in the same
+    way.
     """
 
     name: str
@@ -58,11 +36,22 @@ class HierarchyMember:
         return uniform_refusal(problem)
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
-        """See ``HierarchyBound``."""
+        """Raise the bound of ``knowledge`` with ``prove(value, self.name)`` as far as this method can.
+
+        Parameters
+        ----------
+        knowledge
+            What is known; work of all its items is finite. ``done`` is polled, and ends the method early.
+        deadline_s
+            Seconds it may take; None for no limit. What is proven by then counts.
+        """
         raise NotImplementedError
 
     def share(self, uniform: BlockProblem) -> float:
-        """As much as any other; members that are better for small or for large blocks say so."""
+        """Its part of the time that the hierarchy has left, relative to the other methods; 0 to be left out.
+
+        As much as any other; those that are better for small or for large blocks say so.
+        """
         return 1.0
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:

@@ -9,7 +9,7 @@ import math
 
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.protocol import HierarchyMember
+from partita.problems.throughput.bounds.protocol import HierarchyBound
 
 __all__ = ["SimpleBound", "simple_bound"]
 
@@ -23,7 +23,7 @@ def simple_bound(uniform: BlockProblem) -> float:
     return max(largest, math.fsum(uniform.work.tolist()) / uniform.devices) * (1 - ROUNDING)
 
 
-class SimpleBound(HierarchyMember):
+class SimpleBound(HierarchyBound):
     """What any split of the work over identical devices costs; ``capacity`` is the same for mixed devices."""
 
     name = "simple"

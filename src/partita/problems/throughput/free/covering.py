@@ -25,7 +25,7 @@ from partita.mip.model import Callbacks, Model
 from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.covering_program import knapsack, representatives
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
-from partita.problems.throughput.free.search import FreeIncumbent, search
+from partita.problems.throughput.free.search import FreeIncumbent, loads, search
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
@@ -140,11 +140,9 @@ class FreeCovering:
         label = self.best.answer
         if label is None:
             return
-        state = empty_state(self.free.arrays, 0)
-        state.label[:] = label
-        reset(self.free.arrays, state)
+        load = loads(self.free, label)
         for d, kind in enumerate(self.free.arrays.kind_of):
-            self._add(int(kind), label == d, float(state.load[d]))
+            self._add(int(kind), label == d, float(load[d]))
 
     def _search(self, kind: int, charge: Floats, target: float) -> None:
         """Look for sets of load at most the target that carry much charge, by annealing two devices.

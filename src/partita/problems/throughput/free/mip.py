@@ -20,7 +20,7 @@ from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import outcome_of
 from partita.run.monitor import Monitor
 
-__all__ = ["Cpsat", "Highs", "Scip", "polish", "prove"]
+__all__ = ["BACKENDS", "FreeProgram", "polish", "prove"]
 
 
 def prove(
@@ -123,11 +123,18 @@ def polish(
     return answer.objective < value * program.scale * (1 - 1e-9)
 
 
-class _Backend:
-    """Annealing for a start, then one backend on the whole program."""
+class FreeProgram:
+    """Annealing for a start, then one backend on the whole program.
 
-    name = ""
-    summary = ""
+    Parameters
+    ----------
+    name, title
+        The backend, and what people call it.
+    """
+
+    def __init__(self, name: str, title: str) -> None:
+        self.name = name
+        self.summary = f"{title} on the assignment program of free splits, warm-started by annealing"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Free splits whose memory does not depend on a stage's position, where the backend is installed."""
@@ -166,22 +173,4 @@ class _Backend:
         return outcome_of(best, free.plan)
 
 
-class Highs(_Backend):
-    """HiGHS on the assignment program."""
-
-    name = "highs"
-    summary = "HiGHS on the assignment program of free splits, warm-started by annealing"
-
-
-class Cpsat(_Backend):
-    """CP-SAT on the assignment program, scaled to integers."""
-
-    name = "cpsat"
-    summary = "CP-SAT on the assignment program of free splits, warm-started by annealing"
-
-
-class Scip(_Backend):
-    """SCIP on the assignment program."""
-
-    name = "scip"
-    summary = "SCIP on the assignment program of free splits, warm-started by annealing"
+BACKENDS = (FreeProgram("highs", "HiGHS"), FreeProgram("cpsat", "CP-SAT"), FreeProgram("scip", "SCIP"))

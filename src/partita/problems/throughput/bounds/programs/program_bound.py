@@ -11,14 +11,14 @@ from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.implied_by_target import Facts, facts_at
 from partita.problems.throughput.bounds.programs.minmax_program import below, granularity, pool_bound, round_up
 from partita.problems.throughput.bounds.programs.order_tables import MOST_ITEMS
-from partita.problems.throughput.bounds.protocol import HierarchyMember
+from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import simple_bound
 from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["ProgramMember"]
 
 
-class ProgramMember(HierarchyMember):
+class ProgramMember(HierarchyBound):
     """A bound by programs: needs HiGHS, and problems small enough for it. It says how to ``run`` them."""
 
     def supports(self, problem: ThroughputProblem) -> str | None:
