@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-import numpy as np
-import numpy.typing as npt
-import rustworkx
+from typing import TYPE_CHECKING
 
 from partita.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import rustworkx
 
 __all__ = ["check_acyclic", "directed_graph", "ranks", "row_of_blocks", "topological_order"]
 
 
 def directed_graph(nodes: int, edges: Iterable[tuple[int, int]]) -> rustworkx.PyDiGraph[int, None]:
     """The graph with these edges, as rustworkx has it; every node's weight is its number."""
+    # Problems are imported to ask for help, too, which should not wait for this.
+    import rustworkx
+
     graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
     graph.add_nodes_from(list(range(nodes)))
     graph.add_edges_from_no_data(list(edges))
@@ -33,6 +38,8 @@ def topological_order(
     preference
         Smallest first, not negative; the nodes' own numbers unless stated.
     """
+    import rustworkx
+
     rank = range(nodes) if preference is None else preference
     graph = directed_graph(nodes, edges)
     return list(rustworkx.lexicographical_topological_sort(graph, key=lambda node: f"{rank[node]:012d}"))
@@ -40,6 +47,8 @@ def topological_order(
 
 def ranks(order: Iterable[int]) -> npt.NDArray[np.int64]:
     """The place of every node in an order of all."""
+    import numpy as np
+
     places = np.fromiter(order, dtype=np.int64)
     rank = np.empty(len(places), dtype=np.int64)
     rank[places] = np.arange(len(places))
@@ -86,6 +95,8 @@ def check_acyclic(where: str, what: str, ids: Sequence[int], edges: Iterable[tup
     InputError
         Naming ``where`` and ``what`` (``operators``).
     """
+    import rustworkx
+
     graph = directed_graph(len(ids), edges)
     if rustworkx.is_directed_acyclic_graph(graph):
         return

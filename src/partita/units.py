@@ -1,4 +1,4 @@
-"""Units, formatting and the one numerical tolerance.
+"""Units, formatting and the one numerical tolerance, which is relative: no number counts as small by itself.
 
 Inside partita times are seconds and sizes are bytes, unless a problem read from an instance file says otherwise in its
 ``unit`` field.
@@ -7,8 +7,15 @@ Inside partita times are seconds and sizes are bytes, unless a problem read from
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, TypeVar
 
-__all__ = ["GB", "KIB", "MIB", "GIB", "TOLERANCE", "format_bytes", "format_count", "format_time", "leq"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["GB", "KIB", "MIB", "GIB", "TOLERANCE", "format_bytes", "format_count", "format_time", "leq", "up_to"]
+
+NumberT = TypeVar("NumberT", float, "npt.NDArray[np.float64]")
 
 KIB = 1024
 MIB = 1024**2
@@ -20,8 +27,21 @@ TOLERANCE = 1e-9
 
 
 def leq(left: float, right: float) -> bool:
-    """Whether ``left <= right`` up to the relative tolerance."""
-    return left <= right + TOLERANCE * max(1.0, abs(left), abs(right)) if math.isfinite(right) else left <= right
+    """Whether ``left <= right``, or above it by a share of ``TOLERANCE`` of the larger in magnitude at most.
+
+    Nothing but 0 counts as 0, and the answer stays when both are multiplied by the same positive number.
+    """
+    if left <= right or not (math.isfinite(left) and math.isfinite(right)):
+        return left <= right
+    return left - right <= TOLERANCE * max(abs(left), abs(right))
+
+
+def up_to(limit: NumberT) -> NumberT:
+    """What searches may fill of a limit (or an array of them, not negative; infinite for none) on what a device holds.
+
+    That is half of what ``leq`` lets through: the other half is for sums that the evaluator forms in another order.
+    """
+    return limit * (1.0 + TOLERANCE / 2)
 
 
 def format_bytes(value: float | None) -> str:

@@ -201,6 +201,19 @@ def test_training_is_compared_as_hybrid(partita: Callable[..., Any], small: Path
     assert "proven bound" in shown.out
 
 
+def test_experts_are_judged_on_the_batch_that_is_chosen(
+    partita: Callable[..., Any], small: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "mine.json"
+    planned = partita("plan", small, "--cluster", "4xL4", "--microbatches", "16", "--output", output, "--json").document
+    options = ("--cluster", "4xL4", "--microbatches", "4,16", "--expert", output, "--json")
+    compared = partita("compare", small, *options).document
+    assert compared["microbatches"] == 16
+    (row,) = [row for row in compared["baselines"] if row["name"] == "expert mine"]
+    assert row["step"]["microbatches"] == 16
+    assert row["step"]["time"] == pytest.approx(planned["step"]["time"], rel=1e-9)
+
+
 def test_training_may_be_compared_for_throughput(partita: Callable[..., Any], small: Path) -> None:
     common = ("--cluster", "2xL4", "--microbatches", "4", "--json")
     document = partita("compare", small, *common, "--objective", "throughput", "--time-limit", "2").document

@@ -41,6 +41,14 @@ class Says(Branching):
         return self.answer
 
 
+class Careless(ListOrder):
+    """The baseline, which does not look at what is asked for."""
+
+    def supports(self, problem: TaskProblem, options: Options) -> str | None:
+        """Everything."""
+        return None
+
+
 class Claims:
     """A bound of a given value."""
 
@@ -197,12 +205,15 @@ def test_a_baseline_better_than_what_is_proven_is_a_defect() -> None:
 
 
 def test_a_better_baseline_is_adopted_if_it_keeps_what_was_asked_for() -> None:
-    with kind(solvers=(Says(WORST),), baselines=(ListOrder(),)):
+    with kind(solvers=(Says(WORST),), baselines=(Careless(),)):
         result = pt.solve(SIX)
         rows = pt.compare(SIX)
         assert adopt_better(result, rows, Options()).objective == 8.0
         row = pt.solve(SIX, assignment="consecutive")
         assert adopt_better(row, rows, Options(assignment="consecutive")).objective == 17.0
+        by_hand = pt.solve(SIX, solver="list order", assignment="consecutive")
+    assert by_hand.plan is None
+    assert by_hand.reason == "a machine takes tasks that do not follow one another"
 
 
 def test_no_answer_is_no_proof() -> None:

@@ -23,6 +23,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.throughput.contiguity": _EVALUATE,
     "partita.problems.hybrid.evaluate": (f"{_HYBRID}/test_problem.py",),
     "partita.run.incumbent": ("tests/run/test_incumbent.py",),
+    "partita.problems.throughput.bounds.knowledge": (f"{_THROUGHPUT}/bounds/test_knowledge.py",),
     "partita.conductor.judge": ("tests/conductor/test_judge.py",),
     "partita.documents.document": ("tests/documents/test_document.py",),
     "partita.documents.stated": ("tests/documents/test_stated.py", f"{_THROUGHPUT}/files/test_plans.py"),

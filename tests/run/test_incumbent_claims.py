@@ -47,6 +47,14 @@ class TestAgreed:
     def test_exactly_the_tolerance_is_rounding(self) -> None:
         assert agreed(1.0 + OPTIMALITY_GAP, 1.0, "b") == 1.0
 
+    def test_what_is_no_number_proves_nothing(self) -> None:
+        """Its gap would be 0."""
+        for value in (4.0, math.inf):
+            with pytest.raises(DisagreementError, match="b claims bound nan"):
+                agreed(math.nan, value, "b")
+        with pytest.raises(DisagreementError):
+            Incumbent[str]().prove(math.nan, "b")
+
     def test_nobody_is_a_proof(self) -> None:
         with pytest.raises(DisagreementError, match=r"^a proof claims bound 5"):
             agreed(5.0, 4.0, "")

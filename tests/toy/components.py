@@ -85,8 +85,8 @@ class ListOrder:
     summary = "every task on the machine that is done first, as listed"
 
     def supports(self, problem: TaskProblem, options: Options) -> str | None:
-        """Every problem."""
-        return None
+        """Every problem, and any assignment."""
+        return None if options.assignment == "any" else "it does not keep tasks in a row; ask for --assignment any"
 
     def solve(self, problem: TaskProblem, options: Options, monitor: Monitor) -> Outcome[Schedule]:
         """One pass."""

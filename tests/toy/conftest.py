@@ -15,8 +15,7 @@ from partita.documents.stated import write_problem
 from toy.descriptor import TASKS
 from toy.problem import TaskProblem
 from toy.registered import registered
-
-SIX = TaskProblem(name="six", machines=3, times=(3.0, 3.0, 2.0, 2.0, 2.0, 5.0))
+from toy.samples import SIX
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from partita.documents.stated import write_problem
 from toy.conftest import Run
 from toy.problem import TaskProblem
-from toy.test_python import MANY
+from toy.samples import MANY
 
 DRIVER = Path(__file__).parent / "driver.py"
 

@@ -14,9 +14,7 @@ from partita.problems import find_kind, kind_of, kinds, register
 from toy.descriptor import TASKS, Tasks
 from toy.problem import Options, Schedule, TaskProblem
 from toy.registered import registered
-
-#: Odd times on an even number of machines: the mean is not reached, so that the proof takes for ever.
-MANY = TaskProblem(name="many", machines=8, times=tuple(7.0 + 2 * (5 * k % 37) for k in range(60)))
+from toy.samples import MANY
 
 UNEVEN = TaskProblem(name="uneven", machines=2, times=(4.0, 4.0, 2.0, 1.0, 1.0))
 
@@ -53,11 +51,12 @@ def test_its_own_options(tasks: TaskProblem) -> None:
         pt.solve(tasks, assignment="some")
 
 
-def test_a_baseline_that_does_not_keep_what_was_asked_for_is_no_plan() -> None:
-    with registered(TASKS):
-        result = pt.solve(UNEVEN, solver="list order", assignment="consecutive")
-    assert result.plan is None
-    assert result.reason == "a machine takes tasks that do not follow one another"
+def test_a_baseline_refuses_what_it_does_not_give(tasks: TaskProblem) -> None:
+    with pytest.raises(pt.UnsupportedError, match="list order: it does not keep tasks in a row"):
+        pt.solve(UNEVEN, solver="list order", assignment="consecutive")
+    (row,) = pt.compare(UNEVEN, assignment="consecutive")
+    assert row.plan is None
+    assert row.note.startswith("it does not keep tasks in a row")
 
 
 def test_bounds(tasks: TaskProblem) -> None:

@@ -131,10 +131,14 @@ def _counted(text: str, item: str) -> tuple[int, str]:
         if re.match(r"-\d|[x×*]", item, re.IGNORECASE):
             raise InputError(f"cluster {text!r}: {item!r} does not begin with a count of at least 1")
         return 1, item
-    count = int(match[1][:12])
+    return _count(text, item, match[1]), match[2]
+
+
+def _count(text: str, item: str, digits: str) -> int:
+    count = int(digits[:12])
     if count < 1:
         raise InputError(f"cluster {text!r}: {item!r} has count 0; a count is at least 1")
-    return count, match[2]
+    return count
 
 
 def _machine(text: str, part: str) -> MachineForm:
@@ -149,9 +153,7 @@ def _machine(text: str, part: str) -> MachineForm:
     if head:
         if not re.fullmatch(r"\d+[x×*]", head, re.IGNORECASE):
             raise InputError(f'cluster {text!r}: {head!r} before "(" is not a count such as "2x"')
-        count = int(head[:-1][:12])
-        if count < 1:
-            raise InputError(f"cluster {text!r}: {head + '(…)'!r} has count 0; a count is at least 1")
+        count = _count(text, f"{head}(…)", head[:-1])
     if tail and not tail.startswith("@"):
         raise InputError(f'cluster {text!r}: {tail!r} after ")" is not understood; join machines with "+"')
     if not inner:

@@ -18,7 +18,7 @@ from partita.cli.source import (
     model_options,
     read_source,
 )
-from partita.run.result import StopReason
+from partita.run.result import Row, StopReason
 
 __all__ = ["command"]
 
@@ -66,7 +66,13 @@ def command() -> click.Command:
         options = options_of(kind, search.seed, search.threads, source.options)
         # Plans are read first: a mistake there should not cost the time of the search.
         plans = [(path, kind.files.read_plan(path, problem)) for path in experts]
-        rows = [judge_plan(problem, f"expert {Path(path).stem}", f"the plan in {path}", plan) for path, plan in plans]
+
+        def judged(problem: Any) -> list[Row]:
+            return [
+                judge_plan(problem, f"expert {Path(path).stem}", f"the plan in {path}", plan) for path, plan in plans
+            ]
+
+        judged(problem)
         answer = None
         with progress_line(problem.unit, report.doing) as progress:
             if candidates:
@@ -78,7 +84,7 @@ def command() -> click.Command:
                 result = run_solver(problem, search.solver, options, Monitor(search.time_limit, progress))
                 stopped = result.stop_reason is StopReason.INTERRUPTED
                 baselines = [] if stopped else run_baselines(problem, options)
-        rows = [*baselines, *rows]
+        rows = [*baselines, *judged(result.problem)]
         result = adopt_better(result, rows, options)
         if answer is None:
             document = result_document(result, rows)

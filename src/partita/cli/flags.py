@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -34,7 +35,7 @@ GROUPS = {
     "model": "Model",
     "machine": "Machine",
     "training": "Training",
-    "problem": "Problem file",
+    "problem": "Problem",
     "grid": "Grid",
     "search": "Search",
     "output": "Output",
@@ -107,22 +108,31 @@ def grouped(group: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Cal
 
 
 def setting_flags(
-    declarations: Iterable[tuple[str, Iterable[type[msgspec.Struct]]]], but: Collection[str] = ()
+    declarations: Iterable[tuple[str, Iterable[type[msgspec.Struct]]]],
+    but: Collection[str] = (),
+    *,
+    stated: bool = True,
 ) -> Callable[[Command], Command]:
     """A flag for every setting of some problems.
 
     Parameters
     ----------
     declarations
-        (Title of the problem's own group, its declarations) for each problem. A flag that several have is listed once.
+        (Title of the problem's own group, its declarations) for each problem. A flag that several have is listed once,
+        with what it means for each.
     but
         Flags that the command has for something else.
+    stated
+        Whether the command takes stated problems: otherwise flags that are for these only are left out.
     """
     found: dict[str, tuple[Setting, str]] = {}
     for title, structures in declarations:
         for flag, entry in flags_of(structures).items():
-            if flag not in but:
-                found.setdefault(flag, (entry, entry.group or title))
+            if flag in but or (entry.stated and not stated):
+                continue
+            first, group = found.setdefault(flag, (entry, entry.group or title))
+            if entry.help not in first.help:
+                found[flag] = dataclasses.replace(first, help=f"{first.help} {title}: {entry.help}"), group
 
     def add(command: Command) -> Command:
         for flag, (entry, group) in reversed(found.items()):

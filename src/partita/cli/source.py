@@ -56,7 +56,8 @@ def settings_of_files(command: Command) -> Command:
 
 def settings_of_models(command: Command) -> Command:
     """A flag for whatever may be asked of some problem, of its pricing, or changed of the priced one."""
-    return setting_flags([(_title(kind), _of_model(kind)) for kind in kinds() if kind.model is not None])(command)
+    declarations = [(_title(kind), _of_model(kind)) for kind in kinds() if kind.model is not None]
+    return setting_flags(declarations, stated=False)(command)
 
 
 def _title(kind: AnyKind) -> str:

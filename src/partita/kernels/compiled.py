@@ -33,13 +33,13 @@ def _digest() -> str:
 
 
 class _Index(IndexDataCacheFile):  # type: ignore[misc]
-    """numba's index of the machine code of one function; one that cannot be read is out of date."""
+    """numba's list of the machine code of one function; empty where it names types that are no longer there."""
 
     def _load_index(self) -> dict[Any, str]:
         try:
             return cast("dict[Any, str]", super()._load_index())
-        except (AttributeError, ImportError):
-            # It names the types of arguments, and is read as a whole before its mark is: they may have been renamed.
+        except (ImportError, AttributeError, TypeError):
+            # Read before the mark could be compared, but made by other sources all the same.
             return {}
 
 

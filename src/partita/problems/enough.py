@@ -91,7 +91,7 @@ def smallest_memory(
     """
     low, high, exact = present, enough, True
     size = math.inf
-    while clock.remaining_s > 0 and (math.isinf(high) or high - low > max(0.5, precision * high)):
+    while clock.remaining_s > 0 and (math.isinf(high) or high - low > precision * high):
         most = clock.remaining_s / 2
         answer = used(size, max(_LEAST_S, most if math.isinf(size) else min(probe_s, most)))
         if answer is not None and answer is not False:

@@ -41,7 +41,7 @@ class Importer:
     keys
         Whether a JSON object with these keys is of this format; None for formats that are not JSON.
     text
-        Whether a file begins like one of this format; None for JSON.
+        The function (``module:function``) that says whether a file begins like one of this format; None for JSON.
     refusals
         By setting and value, what the format lacks for it, as the rest of a sentence.
     """
@@ -49,20 +49,23 @@ class Importer:
     name: str
     makes: Mapping[str, str]
     keys: Callable[[Keys], bool] | None = None
-    text: Callable[[bytes], bool] | None = None
+    text: str | None = None
     refusals: Mapping[tuple[str, Any], str] = field(default_factory=dict)
 
 
-def _cost_graph(data: bytes) -> bool:
-    from partita.problems.throughput.files.cost_graph import looks_like_cost_graph
-
-    return looks_like_cost_graph(data)
+def _named(place: str) -> Callable[..., Any]:
+    """The function at ``module:function``; readers are imported when they are needed."""
+    module, _, function = place.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
 
 
 #: Asked in this order.
 IMPORTERS: tuple[Importer, ...] = (
     Importer(
-        "cost-graph", {"throughput": "partita.problems.throughput.files.cost_graph:read_cost_graph"}, text=_cost_graph
+        "cost-graph",
+        {"throughput": "partita.problems.throughput.files.cost_graph:read_cost_graph"},
+        text="partita.problems.throughput.files.cost_graph:looks_like_cost_graph",
     ),
     Importer(
         "dnn-partitioning",
@@ -124,7 +127,7 @@ def detect_format(path: str | Path) -> str:
 
 def _detect(data: bytes, path: str | Path) -> str:
     for importer in IMPORTERS:
-        if importer.text is not None and importer.text(data):
+        if importer.text is not None and _named(importer.text)(data):
             return importer.name
     keys = document_keys(data, path)
     if "format" in keys:
@@ -182,9 +185,8 @@ def open_problem(
     if wanted is None or wanted not in importer.makes:
         known = f"it states the {' or '.join(importer.makes)} problem" if importer.makes else "it is not read yet"
         raise UnsupportedError(f"{path}: a {found} file does not state {_article(wanted)} problem; {known}")
-    module, _, function = importer.makes[wanted].partition(":")
-    read = getattr(importlib.import_module(module), function)
-    return Opened(read(data, path, scale_communication=scale_communication), found, importer.refusals)
+    stated = _named(importer.makes[wanted])(data, path, scale_communication=scale_communication)
+    return Opened(stated, found, importer.refusals)
 
 
 def _article(name: str | None) -> str:

@@ -48,7 +48,7 @@ def test_a_bound_above_the_plan_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(DisagreementError, match="node claims bound"):
         Exact().solve(small(), Options(), Monitor())
     with pytest.raises(DisagreementError, match="node claims bound"):
-        prove(small(), Exact(), Monitor(20.0))
+        prove(small(), Exact(), Monitor(600.0))
 
 
 @pytest.mark.parametrize("variant", [False, True])
@@ -59,7 +59,7 @@ def test_a_lower_bound_above_the_first_plan_is_no_proof(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(contiguous_run, "lower_bounds", wrong)
     with pytest.raises(DisagreementError, match="simple claims bound"):
-        Exact().solve(small(variant=variant), Options(), Monitor(30.0))
+        Exact().solve(small(variant=variant), Options(), Monitor(600.0))
 
 
 @pytest.mark.parametrize("variant", [False, True])
@@ -72,7 +72,7 @@ def test_a_refuted_target_above_the_plan_is_no_proof(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Target, "run", skip)
     with pytest.raises(DisagreementError, match="exact claims bound"):
-        contiguous_run.ContiguousRun(small(variant=variant), Options()).search(Monitor(30.0))
+        contiguous_run.ContiguousRun(small(variant=variant), Options()).search(Monitor(600.0))
 
 
 def test_charges_that_refute_the_plan_they_know_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,14 +99,14 @@ def test_free_plans_below_the_bound_are_found_out(monkeypatch: pytest.MonkeyPatc
     if solver.supports(small(), options) is not None:
         pytest.skip("not installed")
     with pytest.raises(DisagreementError, match="capacity claims bound"):
-        solver.solve(small(), options, Monitor(30.0))
+        solver.solve(small(), options, Monitor(600.0))
 
 
 @pytest.mark.parametrize("name", ["partition-annealing", "random-orders", "genetic", "arrangement"])
 def test_partitions_below_the_bound_are_found_out(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(BlockProblem, "low", 1e6)
     with pytest.raises(DisagreementError, match="simple claims bound"):
-        SOLVER[name].solve(small(), Options(), Monitor(30.0))
+        SOLVER[name].solve(small(), Options(), Monitor(600.0))
 
 
 class Pretender:

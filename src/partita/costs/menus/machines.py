@@ -83,8 +83,8 @@ def find_machines(cluster: Cluster) -> Machines:
     if len(counts) > 1 and inside is not None and outside is not None:
         if len(set(counts)) > 1:
             raise UnsupportedError(
-                f"machines of cluster {cluster.name} have {min(counts)} to {max(counts)} {group.spec.name}; hybrid "
-                "plans need machines that are alike"
+                f"machines of cluster {cluster.name} have {min(counts)} to {max(counts)} {group.spec.name}; menus of "
+                "layers need machines that are alike"
             )
         between = outside.bandwidth_bytes_per_s
     path = inside or outside
@@ -107,7 +107,7 @@ def _group(cluster: Cluster) -> DeviceGroup:
     if len(usable) > 1:
         kinds = ", ".join(group.spec.name for group in usable)
         raise UnsupportedError(
-            f"cluster {cluster.name} has several kinds of devices ({kinds}); hybrid plans need devices of one kind"
+            f"cluster {cluster.name} has several kinds of devices ({kinds}); menus of layers need devices of one kind"
         )
     return usable[0]
 

@@ -157,9 +157,14 @@ def anneal(
     goals = np.zeros(BALL + 1, np.int32)
     seen = np.full(n, -1, np.int64)
     level, over = np.zeros(devices), np.zeros(devices)
+    # What an overflow is a share of: the limit, or all there is where nothing is allowed.
+    whole = np.empty(devices)
+    everything = a.memory.sum() + a.cover_bytes.sum() + a.workspace.sum()
+    for i in range(devices):
+        whole[i] = a.limit[i] if a.limit[i] > 0.0 else max(everything, 1e-300)
     for i in range(devices):
         if limited and a.limit[i] != np.inf:
-            over[i] = max(0.0, s.held[i] + s.space[i] - a.limit[i]) / max(1.0, a.limit[i])
+            over[i] = max(0.0, s.held[i] + s.space[i] - a.limit[i]) / whole[i]
         level[i] = _energy(load[i], ref, p) + (0.0 if hard else penalty * ref * over[i])
     over_d, over_b = 0.0, 0.0
     state = s.random[0]
@@ -305,8 +310,8 @@ def anneal(
             tried = True
             new_d, new_b = _energy(load[d], ref, p), _energy(load[b], ref, p)
             if limited:
-                over_d = max(0.0, s.held[d] + s.space[d] - a.limit[d]) / max(1.0, min(a.limit[d], 1e300))
-                over_b = max(0.0, s.held[b] + s.space[b] - a.limit[b]) / max(1.0, min(a.limit[b], 1e300))
+                over_d = max(0.0, s.held[d] + s.space[d] - a.limit[d]) / whole[d]
+                over_b = max(0.0, s.held[b] + s.space[b] - a.limit[b]) / whole[b]
                 if not hard:
                     new_d += penalty * ref * over_d
                     new_b += penalty * ref * over_b

@@ -167,14 +167,17 @@ def _include(x: Exclusions, sets: Words, v: int) -> None:
 
 @compiled
 def _knapsack(
-    s: _State, charge: Floats, capacity: float, carried: float, places: Longs, ratios: Floats
+    s: _State, charge: Floats, capacity: float, carried: float, tiny: float, places: Longs, ratios: Floats
 ) -> tuple[float, float]:
-    """Most charge that may still be reached, and the price of load at which items are worth taking."""
+    """Most charge that may still be reached, and the price of load at which items are worth taking.
+
+    Items of weight at most ``tiny`` for their charge count as weightless, which allows no less.
+    """
     count = 0
     for v in range(charge.shape[0]):
         if s.status[v] == 0:
-            if s.weight[v] <= 1e-9 * charge[v]:
-                capacity -= s.weight[v]
+            if s.weight[v] <= tiny * charge[v]:
+                capacity -= min(0.0, s.weight[v])
                 carried += charge[v]
             elif charge[v] > 0:
                 ratios[count] = charge[v] / s.weight[v]
@@ -281,6 +284,7 @@ def search_block(
         if x.split[e] != 0:
             for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
                 s.weight[a.net_pins[p]] += _part(a, x, s, e)
+    tiny = 1e-9 * target
     stack, mark = np.zeros((2 * n + 4, 4, words), np.uint64), np.zeros(2 * n + 4, np.int64)
     trail = np.zeros(n, np.int64)
     places, ratios = np.zeros(n, np.int64), np.zeros(n)
@@ -324,10 +328,10 @@ def search_block(
             if load <= target and carried > wanted:
                 found[:] = sets[0]
                 return 1, nodes
-            best, price = _knapsack(s, charge, target - load, carried, places, ratios)
+            best, price = _knapsack(s, charge, target - load, carried, tiny, places, ratios)
             if nodes == 1 and best > wanted and price > 0:
                 _move_weight(a, x, s, charge, price, profit, left)
-                best, price = _knapsack(s, charge, target - load, carried, places, ratios)
+                best, price = _knapsack(s, charge, target - load, carried, tiny, places, ratios)
             alive = best > wanted
             changed = False
             if alive:

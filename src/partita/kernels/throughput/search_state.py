@@ -38,9 +38,10 @@ class Weights(NamedTuple):
 
     ``choice[code]`` names the row of ``item`` (rows, n) and ``net`` (rows, m): weights such that the remaining items
     and crossing nets of any completable ideal weigh at most ``budget[code]``; ``capacity[code]`` is the memory of the
-    remaining devices together. ``total`` (rows,) is over all items. ``up_item`` (rows, n), ``up_work`` (K, n) and
-    ``before`` (K, 2, n) are (lower bounds on) sums over what follows or precedes an item, itself included; the last
-    ones are of work on a kind and of what items need at least on any device. ``all_work`` (K,) is of all items.
+    remaining devices together. ``total`` (rows + 1,) is over all items, with room for their memory. ``up_item``
+    (rows, n), ``up_work`` (K, n) and ``before`` (K, 2, n) are (lower bounds on) sums over what follows or precedes an
+    item, itself included; the last ones are of work on a kind and of what items need at least on any device.
+    ``all_work`` (K,) is of all items.
     """
 
     item: Floats

@@ -71,9 +71,9 @@ def refutation(problem: HybridProblem, target: float) -> HybridCertificate | Non
             f"problem {problem.name!r} has more than {MOST_SETS} suffix sets; a proof lists them all"
         )
     available = problem.devices if problem.hierarchy is None else problem.machines
-    homeless = sum(1 << v for v in range(len(model.order)) if not any(row[v] for row in model.options))
+    homeless = model.homeless
     if homeless:
-        # A layer has no degree that the devices allow: nothing is enough for the layers outside sets without it.
+        # Nothing is enough for the layers outside sets without them.
         return HybridCertificate(
             target=target,
             available=available,

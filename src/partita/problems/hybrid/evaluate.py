@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from partita.checks import check_at_least
 from partita.errors import InputError
+from partita.problems.assignment import stage_of_each
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.units import format_bytes, leq
@@ -163,29 +165,17 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
 
 
 def _assignment(problem: HybridProblem, plan: HybridPlan) -> dict[int, int]:
-    known = {layer.id for layer in problem.layers}
-    stage_of: dict[int, int] = {}
-    if not plan.stages:
-        raise InputError("the plan has no stages")
     for number, stage in enumerate(plan.stages):
         if not stage.operators:
             raise InputError(f"plan stage {number} has no operators; leave it out")
         for field in ("data_parallel", "tensor_parallel"):
-            if getattr(stage, field) < 1:
-                raise InputError(f"plan stage {number}: {field} is {getattr(stage, field)}; it must be at least 1")
-        for identity in stage.operators:
-            if identity not in known:
-                raise InputError(f"plan stage {number}: there is no layer with id {identity}")
-            if identity in stage_of:
-                raise InputError(f"layer {identity} is placed twice, in stages {stage_of[identity]} and {number}")
-            stage_of[identity] = number
+            check_at_least(f"plan stage {number}: {field}", getattr(stage, field))
         extra = set(stage.configurations) - set(stage.operators)
         if extra:
             raise InputError(f"plan stage {number}: configurations name layer {min(extra)}, which is not in the stage")
-    missing = sorted(known - stage_of.keys())
-    if missing:
-        raise InputError(f"layer {missing[0]} is in no stage ({len(missing)} are missing)")
-    return stage_of
+    return stage_of_each(
+        [stage.operators for stage in plan.stages], sorted(layer.id for layer in problem.layers), "layer"
+    )
 
 
 def _check_machines(problem: HybridProblem, plan: HybridPlan) -> list[str]:

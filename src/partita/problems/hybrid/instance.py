@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from partita.dags import topological_order
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
+from partita.kernels.throughput.arrays import bit_rows
+from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.units import TOLERANCE
+from partita.units import TOLERANCE, up_to
 
 __all__ = ["HybridInstance", "build_arrays", "build_instance", "new_scratch"]
 
@@ -52,6 +54,11 @@ class HybridInstance:
     degrees: tuple[int, ...]
     options: tuple[tuple[tuple[Configuration, ...], ...], ...]
     uniform: tuple[bool, ...]
+
+    @property
+    def homeless(self) -> int:
+        """Bit set of the layers without a degree that the devices allow: with any there is no plan."""
+        return sum(1 << v for v in range(len(self.order)) if not any(row[v] for row in self.options))
 
     @property
     def width(self) -> int:
@@ -135,10 +142,7 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
     problem = model.problem
     n, m, bandwidth = len(model.order), len(model.source), problem.bandwidth_bytes_per_unit
     held = list(sets)
-    words = (n + 63) // 64
-    raw = b"".join(members.to_bytes(8 * words, "little") for members in held)
-    packed = np.frombuffer(raw, dtype=np.uint64).reshape(len(held), words)
-    bits = np.unpackbits(packed.view(np.uint8), axis=1, bitorder="little")[:, :n].astype(bool)
+    bits = as_bits(held, n).astype(bool)
 
     least, edge_least = _least_device_time(model)
     # Added layer by layer, so that rounding never makes a subset heavier than its superset.
@@ -146,7 +150,7 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
     for v in range(n):
         work += bits[:, v] * least[v]
     by_work = np.lexsort((bits.sum(axis=1), work))
-    work, bits, packed = work[by_work], bits[by_work], packed[by_work]
+    work, bits = work[by_work], bits[by_work]
     crossing = np.zeros((len(held), m), dtype=bool)
     for e in range(m):
         crossing[:, e] = ~bits[:, model.source[e]] & bits[:, model.target[e]]
@@ -156,13 +160,11 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
     across = crossing.astype(np.float64)
     cross_ptr = np.concatenate(([0], np.cumsum(crossing.sum(axis=1))))
     segments = _Segments(model)
-    limit = math.inf
-    if problem.memory_bytes is not None:
-        limit = problem.memory_bytes + TOLERANCE * max(1.0, problem.memory_bytes)
+    limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
     values: dict[str, Any] = {
         "degree": model.degrees,
         "uniform": model.uniform,
-        "members": packed,
+        "members": bit_rows(bits),
         "work": work,
         "rest": np.maximum(0.0, work[-1] - work) * (1.0 - TOLERANCE) + across @ edge_least,
         "missing": np.array([[not choices for choices in row] for row in model.options], dtype=np.float64) @ size.T,
@@ -171,15 +173,15 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
         "source": model.source,
         "target": model.target,
         "edge_time": [2.0 * value / bandwidth for value in model.bytes],
-        "enter": options.edge_enter @ across.T,
-        "leave": options.edge_leave @ across.T,
+        "enter": options.arrays["edge_enter"] @ across.T,
+        "leave": options.arrays["edge_leave"] @ across.T,
         "segment": segments.of_count,
         "small_active": segments.active @ size.T,
         "small_fixed": segments.fixed @ size.T,
         "small_time": segments.time @ size.T,
         "next_replicas": _next_replicas(model),
         "limits": [limit, problem.microbatches, problem.weight_sync_per_batch],
-        **{name: getattr(options, name) @ size.T for name in ("time", "weight", "active", "fixed", "sharded")},
+        **{name: values @ size.T for name, values in options.fastest.items()},
         **options.arrays,
     }
     types: dict[str, Any] = {"members": np.uint64, "uniform": np.int8}
@@ -217,72 +219,74 @@ def _least_device_time(model: HybridInstance) -> tuple[list[float], Floats]:
     return layers, edges
 
 
+#: What an option takes, in the order in which it is kept.
+_COLUMNS = ("time", "weight", "active", "fixed", "sharded")
+
+
 class _Options:
     """The options of all layers, flat, and each layer's fastest values by degree."""
 
     def __init__(self, model: HybridInstance) -> None:
-        n, m, ranks = len(model.order), len(model.source), len(model.degrees)
-        bandwidth = model.problem.bandwidth_bytes_per_unit
-        ids = [model.problem.layers[place].id for place in model.order]
-        in_edges = [[e for e in range(m) if model.target[e] == v] for v in range(n)]
-        out_edges = [[e for e in range(m) if model.source[e] == v] for v in range(n)]
-        self.time, self.weight = np.zeros((ranks, n)), np.zeros((ranks, n))
-        self.active, self.fixed = np.zeros((ranks, n)), np.zeros((ranks, n))
-        self.sharded = np.zeros((ranks, n))
-        self.edge_enter, self.edge_leave = np.zeros((ranks, m)), np.zeros((ranks, m))
+        n, ranks, bandwidth = len(model.order), len(model.degrees), model.problem.bandwidth_bytes_per_unit
+        fastest = np.zeros((len(_COLUMNS), ranks, n))
         pointers = np.zeros((ranks, n + 1), dtype=np.int64)
         kind = np.zeros((ranks, n), dtype=np.int64)
         flat: list[tuple[float, ...]] = []
-        option_in: list[float] = []
-        option_out: list[float] = []
-        in_ptr, out_ptr = [0], [0]
         for r, row in enumerate(model.options):
             kinds: dict[tuple[tuple[float, ...], ...], int] = {}
             for v, choices in enumerate(row):
                 pointers[r, v] = len(flat)
                 memory = tuple((c.memory_per_microbatch_bytes, c.memory_bytes, c.sharded_bytes) for c in choices)
                 kind[r, v] = kinds.setdefault(memory, len(kinds))
-                for c, taken in zip(choices, memory, strict=True):
-                    flat.append((c.time, c.weight_bytes / bandwidth, *taken))
-                    option_in += [2.0 * c.sync_in_bytes.get(ids[model.source[e]], 0.0) / bandwidth for e in in_edges[v]]
-                    option_out += [
-                        2.0 * c.sync_out_bytes.get(ids[model.target[e]], 0.0) / bandwidth for e in out_edges[v]
-                    ]
-                    in_ptr.append(len(option_in))
-                    out_ptr.append(len(option_out))
-                if not choices:
-                    continue
-                self.time[r, v] = choices[0].time
-                self.weight[r, v] = min(c.weight_bytes for c in choices) / bandwidth
-                self.active[r, v], self.fixed[r, v] = memory[0][:2]
-                self.sharded[r, v] = min(c.sharded_bytes for c in choices)
-                for e in in_edges[v]:
-                    sync = min(c.sync_in_bytes.get(ids[model.source[e]], 0.0) for c in choices)
-                    self.edge_enter[r, e] = 2.0 * (model.bytes[e] + sync) / bandwidth
-                for e in out_edges[v]:
-                    sync = min(c.sync_out_bytes.get(ids[model.target[e]], 0.0) for c in choices)
-                    self.edge_leave[r, e] = 2.0 * (model.bytes[e] + sync) / bandwidth
+                flat += [(c.time, c.weight_bytes / bandwidth, *m) for c, m in zip(choices, memory, strict=True)]
+                if choices:
+                    weight, sharded = min(c.weight_bytes for c in choices), min(c.sharded_bytes for c in choices)
+                    fastest[:, r, v] = (choices[0].time, weight / bandwidth, *memory[0][:2], sharded)
             pointers[r, n] = len(flat)
-        columns = np.array(flat, dtype=np.float64).reshape(-1, 5).T
+        self.fastest = dict(zip(_COLUMNS, fastest, strict=True))
+        columns = np.array(flat, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
         self.arrays: dict[str, Any] = {
-            "edge_enter": self.edge_enter,
-            "edge_leave": self.edge_leave,
-            "in_ptr": np.cumsum([0, *(len(row) for row in in_edges)]),
-            "in_edges": [e for edges in in_edges for e in edges],
-            "out_ptr": np.cumsum([0, *(len(row) for row in out_edges)]),
-            "out_edges": [e for edges in out_edges for e in edges],
             "option_ptr": pointers,
-            "option_time": columns[0],
-            "option_weight": columns[1],
-            "option_active": columns[2],
-            "option_fixed": columns[3],
-            "option_sharded": columns[4],
-            "option_in_ptr": in_ptr,
-            "option_in": option_in,
-            "option_out_ptr": out_ptr,
-            "option_out": option_out,
             "kind": kind,
+            **{f"option_{name}": column for name, column in zip(_COLUMNS, columns, strict=True)},
+            **_traffic(model, "in", model.target, model.source),
+            **_traffic(model, "out", model.source, model.target),
         }
+
+
+def _traffic(model: HybridInstance, side: str, mine: Sequence[int], other: Sequence[int]) -> dict[str, Any]:
+    """The edges on one side of every layer, and the time of what its options move over them.
+
+    Parameters
+    ----------
+    model
+        The problem.
+    side
+        ``in`` or ``out``.
+    mine, other
+        The end of every edge that is looked at, and the one across.
+    """
+    bandwidth = model.problem.bandwidth_bytes_per_unit
+    ids = [model.problem.layers[model.order[v]].id for v in other]
+    edges = [[e for e, end in enumerate(mine) if end == v] for v in range(len(model.order))]
+    least = np.zeros((len(model.degrees), len(mine)))
+    moved: list[float] = []
+    pointers = [0]
+    for r, row in enumerate(model.options):
+        for v, choices in enumerate(row):
+            tables: list[dict[int, float]] = [getattr(choice, f"sync_{side}_bytes") for choice in choices]
+            for table in tables:
+                moved += [2.0 * table.get(ids[e], 0.0) / bandwidth for e in edges[v]]
+                pointers.append(len(moved))
+            for e in edges[v] if choices else ():
+                least[r, e] = 2.0 * (model.bytes[e] + min(table.get(ids[e], 0.0) for table in tables)) / bandwidth
+    return {
+        "edge_enter" if side == "in" else "edge_leave": least,
+        f"{side}_ptr": np.cumsum([0, *map(len, edges)]),
+        f"{side}_edges": [e for row in edges for e in row],
+        f"option_{side}_ptr": pointers,
+        f"option_{side}": moved,
+    }
 
 
 class _Segments:

@@ -59,8 +59,8 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     microbatches: Annotated[
         tuple[int, ...],
         setting(
-            "Of the whole batch; 4 per device if not given. Of several the best is chosen.",
-            metavar="N|N,N,…|LOW:HIGH[:STEP]",
+            "Of several (N,N,… or LOW:HIGH[:STEP]) the best is chosen.",
+            metavar="N",
             least=1,
             counts=True,
             group="training",

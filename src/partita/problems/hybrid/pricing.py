@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -246,9 +247,7 @@ def _menus(pricer: LayerPricer, names: list[str], modes: dict[int, Modes], optio
 
 def _reserve(menus: list[LayerMenu]) -> float:
     """Working memory of the repeated layers: a stage needs the most of its layers', once."""
-    counts: dict[int, int] = {}
-    for menu in menus:
-        counts[menu.like] = counts.get(menu.like, 0) + 1
+    counts = Counter(menu.like for menu in menus)
     repeated = [menu for menu in menus if counts[menu.like] > 1] or menus
     return max(entry.workspace_bytes for menu in repeated for found in menu.entries.values() for entry in found)
 

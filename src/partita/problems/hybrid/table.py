@@ -45,7 +45,7 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
         )
     model = build_instance(problem)
     table = np.full((problem.devices + 1, model.width + 1), math.inf)
-    if any(not any(row[v] for row in model.options) for v in range(len(model.order))):
+    if model.homeless:
         return table
     sets = all_suffix_sets(model.after, model.before, MOST_SETS)
     if sets is None or not all(model.uniform):

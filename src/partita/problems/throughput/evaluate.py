@@ -14,6 +14,7 @@ import numpy as np
 
 from partita.dags import topological_order
 from partita.errors import InputError
+from partita.problems.assignment import stage_of_each
 from partita.problems.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
 from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, Memory, StageEvaluation
 from partita.problems.throughput.load import Transfers, device_load, group_load, synchronisation
@@ -53,10 +54,7 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
         stage = int(stage_of[place])
         time = op.times[kind_of[stage]]
         if time is None:
-            violations.append(
-                f"operator {op.id}{f' ({op.name})' if op.name else ''} cannot run on {plan.stages[stage].kind}, "
-                f"where stage {stage} puts it"
-            )
+            violations.append(f"{op.label} cannot run on {plan.stages[stage].kind}, where stage {stage} puts it")
             continue
         if op.backward:
             backward[stage] += time
@@ -151,12 +149,8 @@ def _objective(problem: ThroughputProblem, stages: list[StageEvaluation], links:
 
 
 def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
-    place_of = {op.id: place for place, op in enumerate(problem.operators)}
     known = dict(problem.device_names())
-    stage_of = np.full(len(problem.operators), -1, dtype=np.int64)
     used: set[str] = set()
-    if not plan.stages:
-        raise InputError("the plan has no stages")
     for number, stage in enumerate(plan.stages):
         for device in stage.devices:
             if device not in known:
@@ -166,17 +160,9 @@ def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
             if device in used:
                 raise InputError(f"plan stage {number}: device {device!r} is used twice")
             used.add(device)
-        for identity in stage.operators:
-            place = place_of.get(identity)
-            if place is None:
-                raise InputError(f"plan stage {number}: there is no operator with id {identity}")
-            if stage_of[place] >= 0:
-                raise InputError(f"operator {identity} is placed twice, in stages {stage_of[place]} and {number}")
-            stage_of[place] = number
-    missing = np.flatnonzero(stage_of < 0)
-    if missing.size:
-        raise InputError(f"operator {problem.operators[missing[0]].id} is in no stage ({missing.size} are missing)")
-    return stage_of
+    ids = [op.id for op in problem.operators]
+    stage_of = stage_of_each([stage.operators for stage in plan.stages], ids, "operator")
+    return np.array([stage_of[identity] for identity in ids], dtype=np.int64)
 
 
 def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: Ints) -> list[str]:

@@ -37,7 +37,7 @@ def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: f
     nowhere = [op for op in problem.operators if not _runs_somewhere(problem, op)]
     if nowhere:
         return (
-            f"operator {_label(nowhere[0])} cannot run on any of the devices "
+            f"{nowhere[0].label} cannot run on any of the devices "
             f"({', '.join(kind.name for kind in problem.kinds if kind.count)}); add a device kind that supports it"
         )
     clock = Monitor(time_limit_s)
@@ -51,10 +51,6 @@ def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: f
     if any(kind.memory_bytes is not None for kind in accelerators):
         parts.append(_smallest_memory(problem, probe, clock))
     return "; ".join(part for part in parts if part)
-
-
-def _label(op: Operator) -> str:
-    return f"{op.id} ({op.name})" if op.name else str(op.id)
 
 
 def _runs_somewhere(problem: ThroughputProblem, op: Operator) -> bool:
@@ -84,7 +80,7 @@ def _what_is_missing(problem: ThroughputProblem) -> str:
             op = next(o for o, g in zip(problem.operators, instance.group, strict=True) if g == item)
             together = int((instance.group == item).sum())
             shared = f" and the {together - 1} operators it must share a device with" if together > 1 else ""
-            need_text = f"operator {_label(op)}{shared} needs {format_bytes(need)} alone"
+            need_text = f"{op.label}{shared} needs {format_bytes(need)} alone"
             if not usable:
                 return f"{need_text}, and the devices left do not all support its operators"
             return f"{need_text}, {format_bytes(need - largest)} more than the largest device has"

@@ -9,7 +9,6 @@ import msgspec
 
 from partita.problems.facets.model import FromModel, Priced
 from partita.problems.throughput.options import Pricing
-from partita.problems.throughput.pricing import price
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
     ) -> Sequence[Priced[ThroughputProblem]]:
         """One problem."""
         from partita.costs.table import cost_source
+        from partita.problems.throughput.pricing import price
 
         arguments = msgspec.structs.asdict(settings)
         arguments |= {"costs": cost_source(settings.costs), "microbatches": settings.microbatches or 1}

@@ -74,7 +74,7 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     microbatches: Annotated[
         int | None,
-        setting("Microbatches of the batch; 1, or 4 per device for training.", metavar="N", least=1, group="training"),
+        setting("Of the whole batch; 1, or 4 per device for training.", metavar="N", least=1, group="training"),
     ] = None
     schedule: Annotated[Literal["1f1b", "gpipe"], setting("Of the microbatches.", group="training")] = "1f1b"
     optimizer: Annotated[str, setting("Training: its state.", metavar="NAME", group="training")] = "adam"
@@ -88,7 +88,10 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = "copy"
     costs: Annotated[Any, setting("Measured times.", metavar="TABLE", group="model")] = None
     hierarchy: Annotated[bool, setting("Machines are groups: fast links inside, the network between.")] = False
-    working_memory: Annotated[WorkingMemory, setting("As for problems.")] = "largest"
+    working_memory: Annotated[
+        WorkingMemory,
+        setting("The largest workspace, or the peak of the order in which operators run (which streams)."),
+    ] = "largest"
     master_weights: bool | None = None
     name: str | None = None
 

@@ -5,6 +5,7 @@ docs/cost-model.md says what every number means and what is left out.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 import rustworkx
@@ -179,9 +180,7 @@ def _operators(
     graph: Graph, groups: list[DeviceGroup], source: CostSource, roots: list[int], workspace: list[int]
 ) -> tuple[Operator, ...]:
     columns = [source.operator_times(graph, group.spec) for group in groups]
-    sizes: dict[int, int] = {}
-    for root in roots:
-        sizes[root] = sizes.get(root, 0) + 1
+    sizes = Counter(roots)
     return tuple(
         Operator(
             id=index,

@@ -68,6 +68,11 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     memory_bytes: float = 0.0
     workspace_bytes: float = 0.0
 
+    @property
+    def label(self) -> str:
+        """The operator in a message."""
+        return f"operator {self.id}" + (f" ({self.name})" if self.name else "")
+
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One tensor: moved once out of its producer's device and once into each other device that reads it.
@@ -366,7 +371,7 @@ def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
 
 
 def _check_operator(where: str, op: Operator, kinds: Sequence[DeviceKind]) -> None:
-    owner = f"{where}: operator {op.id}" + (f" ({op.name})" if op.name else "")
+    owner = f"{where}: {op.label}"
     if len(op.times) != len(kinds):
         raise InputError(f"{owner} has {len(op.times)} times; it needs one for each of the {len(kinds)} device kinds")
     for kind, time in zip(kinds, op.times, strict=True):

@@ -29,7 +29,7 @@ import numpy as np
 from partita.dags import ranks, topological_order
 from partita.errors import InputError
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.contraction.instance import csr, transposed
+from partita.problems.throughput.contraction.csr import csr, transposed
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:

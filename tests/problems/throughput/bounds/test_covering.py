@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metamorphic import in_other_time
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.covering import search_block
 from partita.problems.throughput.bounds.covering import CoveringBound
@@ -86,6 +87,26 @@ def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProb
             assert int(np.argmax(mask)) == anchor
             assert charge[mask].sum() > wanted
             assert relaxed.load(mask) <= target + SLACK
+
+
+@examples(60)
+@given(problems(), st.data())
+def test_the_search_is_the_same_in_any_unit_of_time(problem: ThroughputProblem, data: st.DataObject) -> None:
+    """Powers of two change no digit: blocks and even the nodes searched are the same for picoseconds."""
+    target = data.draw(st.integers(1, 60)) / 4
+    wanted = data.draw(st.integers(0, 16)) / 8 + 0.01
+    n = uniform(problem).items
+    charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=np.float64) / 8
+    answers = []
+    for unit in (1.0, 2.0**-40, 2.0**40):
+        arrays = Ordered(uniform(in_other_time(problem, unit))).arrays(unit * target)
+        found = []
+        for anchor in range(n):
+            block = np.zeros(arrays.after.shape[1], dtype=np.uint64)
+            limit, flag = unit * target * (1 + 1e-9), np.zeros(1, dtype=np.int64)
+            found.append((*search_block(arrays, charge, limit, wanted, anchor, 10**6, flag, block), block.tolist()))
+        answers.append(found)
+    assert answers[0] == answers[1] == answers[2]
 
 
 def test_giving_up_and_stopping_prove_nothing() -> None:

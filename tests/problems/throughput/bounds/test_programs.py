@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from brute_force import best
 from partita.kernels.throughput.blocks import BlockProblem
@@ -21,7 +22,7 @@ from partita.problems.throughput.bounds.programs.superblocks import BottleneckBo
 from partita.problems.throughput.bounds.simple import simple_bound
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.generators.regal import regal_problem
-from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, Operator, ThroughputProblem
 from strategies import examples, throughput_problems
 
 pytest.importorskip("highspy")
@@ -147,6 +148,29 @@ def test_facts_hold_for_every_optimal_split(problem: ThroughputProblem) -> None:
 def test_grain() -> None:
     one = uniform(regal_problem(0, nodes=8, devices=2))
     assert granularity(one) >= 1.0
+
+
+@given(
+    st.lists(st.integers(1, 10**4), min_size=1, max_size=12), st.sampled_from([1.0, 0.5, 1e-6, 1e6, 1e-9, 0.001, 3.7])
+)
+def test_the_grain_does_not_depend_on_the_unit(times: list[int], unit: float) -> None:
+    """The greatest common divisor, also where no number is exact in floating point."""
+    problem = ThroughputProblem(
+        name="whole",
+        kinds=(DeviceKind(name="a", count=2),),
+        operators=tuple(Operator(id=i, times=(time * unit,)) for i, time in enumerate(times)),
+    )
+    assert granularity(uniform(problem)) == pytest.approx(math.gcd(*times) * unit, rel=1e-12)
+
+
+def test_what_has_no_grain_gets_none() -> None:
+    times = np.random.default_rng(0).random(5)
+    problem = ThroughputProblem(
+        name="odd",
+        kinds=(DeviceKind(name="a", count=2),),
+        operators=tuple(Operator(id=i, times=(float(time),)) for i, time in enumerate(times)),
+    )
+    assert granularity(uniform(problem)) == 0.0
 
 
 def test_sizes_of_superblocks() -> None:

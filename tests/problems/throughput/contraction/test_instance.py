@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from instance_reference import rows
-from partita.problems.throughput.contraction.instance import build_instance, csr
+from partita.problems.throughput.contraction.csr import csr
+from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import (
     DeviceKind,
     Operator,

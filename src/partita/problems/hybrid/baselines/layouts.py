@@ -17,7 +17,7 @@ from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.protocol import Outcome
 from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
-from partita.units import TOLERANCE, format_bytes
+from partita.units import format_bytes, up_to
 
 __all__ = ["LikeBlocks", "Layouts", "Row", "find_blocks", "place", "replica_degrees"]
 
@@ -77,9 +77,7 @@ class Layouts:
         self.menus = [numbers.setdefault(_menu(layer), len(numbers)) for layer in self.order]
         self._chosen: dict[tuple[object, ...], tuple[tuple[int, ...], ...] | None] = {}
         self._shards = problem.shards
-        self._limit = math.inf
-        if problem.memory_bytes is not None:
-            self._limit = problem.memory_bytes + TOLERANCE * max(1.0, problem.memory_bytes)
+        self._limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
 
     def plan(self, rows: Sequence[Row]) -> HybridPlan | str | float:
         """The plan of a layout; a sentence if a layer lacks a degree, or the bytes by which memory is exceeded."""

@@ -48,7 +48,7 @@ def without_replicas(problem: HybridProblem) -> HybridProblem:
         moved += max(sum(choice.sync_in_bytes.values()) + sum(choice.sync_out_bytes.values()) for choice in choices)
     longest += 4.0 * moved / min(links)
     # Of d replicas each moves 4·(d − 1)/d of the weights for every d microbatches, or once per batch.
-    heavy = max(1.0, longest * max(links)) * max(problem.devices, problem.microbatches)
+    heavy = (longest * max(links) or 1.0) * max(problem.devices, problem.microbatches)
 
     return change_weights(problem, lambda weight: heavy)
 

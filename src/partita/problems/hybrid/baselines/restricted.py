@@ -33,7 +33,8 @@ class _Restricted(Recipe, ABC):
         restricted = self.restrict(problem)
         if isinstance(restricted, str):
             return Outcome(None, reason=restricted)
-        outcome = HybridExact().solve(restricted, Options(seed=options.seed, threads=options.threads), monitor)
+        # What is reported of the problem with less choice, bounds above all, does not hold for the original one.
+        outcome = HybridExact().solve(restricted, Options(seed=options.seed, threads=options.threads), monitor.part())
         if outcome.plan is None and not outcome.infeasible:
             return Outcome(None, reason="no plan was found in the time given")
         if outcome.plan is None or (not self.replicas and any(s.data_parallel > 1 for s in outcome.plan.stages)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
 
 from partita.problems.hybrid.plan import HybridPlan
 
@@ -11,14 +11,9 @@ __all__ = ["degrees_text", "stage_degrees"]
 
 def degrees_text(plan: HybridPlan) -> str:
     """Stages and their degrees in short: ``8 stages: 7 × d4·t2, d8·t1``."""
-    runs: list[list[Any]] = []
-    for stage in plan.stages:
-        text = f"d{stage.data_parallel}·t{stage.tensor_parallel}"
-        if runs and runs[-1][0] == text:
-            runs[-1][1] += 1
-        else:
-            runs.append([text, 1])
-    shown = [text if count == 1 else f"{count} × {text}" for text, count in runs]
+    runs = itertools.groupby(f"d{stage.data_parallel}·t{stage.tensor_parallel}" for stage in plan.stages)
+    counted = [(text, len(list(alike))) for text, alike in runs]
+    shown = [text if count == 1 else f"{count} × {text}" for text, count in counted]
     if len(shown) > 4:
         shown = [*shown[:2], "…", shown[-1]]
     count = len(plan.stages)

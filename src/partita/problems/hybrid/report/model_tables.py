@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from partita.problems.hybrid.evaluate import HybridEvaluation
@@ -25,13 +26,8 @@ __all__ = ["batch_table", "configuration_ranges", "hybrid_stage_table", "step_se
 def configuration_ranges(problem: HybridProblem, stage: HybridStage) -> list[tuple[str, str]]:
     """The stage's layers as ranges that share a configuration: (``model.layers.0-3``, ``full``), in order."""
     names = {layer.id: layer.name or f"layer {layer.id}" for layer in problem.layers}
-    runs: list[tuple[str, list[str]]] = []
-    for identity in stage.operators:
-        choice = stage.configurations[identity]
-        if not runs or runs[-1][0] != choice:
-            runs.append((choice, []))
-        runs[-1][1].append(names[identity])
-    return [(", ".join(module_ranges(layers)), choice) for choice, layers in runs]
+    runs = itertools.groupby(stage.operators, key=lambda identity: stage.configurations[identity])
+    return [(", ".join(module_ranges([names[v] for v in layers])), choice) for choice, layers in runs]
 
 
 def hybrid_stage_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Table:

@@ -51,6 +51,14 @@ def step_document(problem: HybridProblem, plan: HybridPlan | None, evaluation: A
     }
 
 
+def _spends_more_on(result: HybridResult, row: Row) -> str:
+    """What a row spends more time on than the result's plan; empty for nothing, or where one of them has no plan."""
+    if result.plan is None or result.evaluation is None or row.plan is None:
+        return ""
+    mine = device_time(result.problem, result.plan, result.evaluation)
+    return explain_slower(device_time(result.problem, row.plan, row.evaluation), mine)
+
+
 class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
     """Stages with their degrees, the step they make, and where devices spend their time."""
 
@@ -75,10 +83,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
 
     def why(self, result: HybridResult, row: Row) -> str:
         """What it spends its time on."""
-        if result.plan is None or result.evaluation is None:
-            return row.summary
-        mine = device_time(result.problem, result.plan, result.evaluation)
-        return explain_slower(device_time(result.problem, row.plan, row.evaluation), mine) or row.summary
+        return _spends_more_on(result, row) or row.summary
 
     def row_document(self, result: HybridResult, row: Row) -> dict[str, Any]:
         """Degrees, step, and where device time goes."""
@@ -88,7 +93,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
             "step": step_document(result.problem, row.plan, row.evaluation),
             "device_time": None if spent is None else spent.parts(),
             "binding": None if spent is None else spent.binding,
-            "why": self.why(result, row) if spent is not None and result.plan is not None else None,
+            "why": _spends_more_on(result, row) or None,
         }
 
     def result_document(self, result: HybridResult) -> dict[str, Any]:

@@ -59,9 +59,11 @@ class HybridExact:
         if not is_compiled(decide):
             monitor.report(note="compiling the kernels of hybrid plans, once on this machine: half a minute or so")
         run_in_background(search.best, monitor, search.prove)
-        _, plan, bound = search.best.snapshot()
+        value, plan, bound = search.best.snapshot()
         infeasible = search.best.infeasible
-        return Outcome(plan=plan, bound=None if infeasible or bound <= 0 else bound, infeasible=infeasible)
+        # A bound of 0 says something of a plan that takes no time.
+        known = not infeasible and (bound > 0 or value == 0)
+        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible)
 
 
 class _Search:
@@ -73,8 +75,7 @@ class _Search:
 
     def prove(self) -> None:
         model = build_instance(self.problem)
-        if any(not any(row[v] for row in model.options) for v in range(len(model.order))):
-            # A layer has no degree that the devices allow.
+        if model.homeless:
             self.best.refute("the menu of degrees")
             return
         entries = model.width + 1

@@ -145,7 +145,7 @@ def balanced_boundaries(weights: Sequence[float] | Floats, parts: int) -> list[i
             high = middle
         else:
             low = middle
-        if high - low <= 1e-12 * max(high, 1.0):
+        if high - low <= 1e-12 * high:
             break
     return cuts(high * (1 + 1e-12))
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
+from partita.problems.throughput.contraction.csr import chosen_rows, transposed
 from partita.problems.throughput.contraction.instance import Instance
 from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.plan import Plan, Stage
@@ -33,19 +34,16 @@ def blocks_at(
     """
     share = float(instance.in_flight[1])
     cost = instance.net_cost[:, place]
-    kept = cost > 0
-    number = np.cumsum(kept) - 1
-    sizes = np.diff(instance.net_ptr)
-    net_ptr = np.concatenate([[0], np.cumsum(sizes[kept])])
-    net_kept = kept[instance.item_nets]
-    before = np.concatenate([[0], np.cumsum(net_kept)])
+    kept = np.flatnonzero(cost > 0)
+    net_ptr, net_pins = chosen_rows(instance.net_ptr, instance.net_pins, kept)
+    item_net_ptr, item_nets = transposed(net_ptr, net_pins, instance.items)
     return BlockProblem(
         work=np.ascontiguousarray(instance.work[:, place]),
         cost=np.ascontiguousarray(cost[kept]),
-        net_ptr=net_ptr.astype(np.int32),
-        net_pins=np.ascontiguousarray(instance.net_pins[np.repeat(kept, sizes)]),
-        item_net_ptr=before[instance.item_net_ptr].astype(np.int32),
-        item_nets=number[instance.item_nets[net_kept]].astype(np.int32),
+        net_ptr=net_ptr,
+        net_pins=net_pins,
+        item_net_ptr=item_net_ptr,
+        item_nets=item_nets,
         succ_ptr=instance.succ_ptr,
         succ=instance.succ,
         pred_ptr=instance.pred_ptr,
@@ -60,7 +58,7 @@ def blocks_at(
         limit=np.array([memory, reload]),
         devices=devices,
         group=instance.group,
-        kept=np.flatnonzero(kept),
+        kept=kept,
     )
 
 

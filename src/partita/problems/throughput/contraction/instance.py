@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import rustworkx
 
 from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
 from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
+from partita.problems.throughput.contraction.csr import csr, rows_of, transposed
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["Instance", "build_instance", "csr", "transposed"]
+__all__ = ["Instance", "build_instance"]
 
 
 @dataclass(frozen=True)
@@ -130,27 +130,6 @@ class Instance:
     def reverse(self) -> Instance:
         """The same instance with the order turned round (loads and memories do not depend on it)."""
         return replace(self, succ_ptr=self.pred_ptr, succ=self.pred, pred_ptr=self.succ_ptr, pred=self.succ)
-
-
-def csr(members: list[list[int]]) -> tuple[Ints, Ints]:
-    """Pointer and flat member arrays of a list of lists."""
-    pointer = np.zeros(len(members) + 1, dtype=np.int32)
-    np.cumsum([len(row) for row in members], out=pointer[1:])
-    flat = np.fromiter((v for row in members for v in row), dtype=np.int32, count=int(pointer[-1]))
-    return pointer, flat
-
-
-def transposed(pointer: Ints, members: Ints, count: int) -> tuple[Ints, Ints]:
-    """The rows that each of ``count`` members is in, ascending."""
-    rows = np.repeat(np.arange(len(pointer) - 1, dtype=np.int32), np.diff(pointer))
-    return rows_of(members, rows, count)
-
-
-def rows_of(row: npt.NDArray[np.integer], member: npt.NDArray[np.integer], count: int) -> tuple[Ints, Ints]:
-    """CSR of the members of each of ``count`` rows, in the order given."""
-    pointer = np.zeros(count + 1, dtype=np.int32)
-    np.cumsum(np.bincount(row, minlength=count), out=pointer[1:])
-    return pointer, np.ascontiguousarray(member[np.argsort(row, kind="stable")], dtype=np.int32)
 
 
 def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, Longs]:

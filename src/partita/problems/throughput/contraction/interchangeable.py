@@ -85,7 +85,7 @@ def twins(instance: Instance) -> list[list[int]]:
 
 def order_twins(instance: Instance) -> Instance:
     """The instance with an edge from each twin to the next; items are numbered topologically, so no cycle arises."""
-    pairs = [pair for members in twins(instance) for pair in itertools.pairwise(members)]
-    if not pairs:
+    new = [pair for members in twins(instance) for pair in itertools.pairwise(members)]
+    if not new:
         return instance
-    return instance.with_order(np.concatenate([instance.edges, np.array(pairs)]))
+    return instance.with_order(np.concatenate([instance.edges, np.array(new)]))

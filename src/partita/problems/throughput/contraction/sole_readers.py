@@ -22,7 +22,8 @@ from dataclasses import replace
 import numpy as np
 
 from partita.kernels.throughput.arrays import Bools, Floats, Longs
-from partita.problems.throughput.contraction.instance import Instance, csr, transposed
+from partita.problems.throughput.contraction.csr import csr, transposed
+from partita.problems.throughput.contraction.instance import Instance
 
 __all__ = ["absorb", "memory_is_ample"]
 

@@ -193,14 +193,14 @@ class FreeCovering:
         prices = {kind: model.add_continuous(0.0, 1.0) for kind in self.kinds}
         model.add_row([(prices[k], float(self.number[k])) for k in self.kinds], lower=1.0, upper=1.0)
         for kind in self.knapsacks:
-            # The dual of the relaxed knapsack: π = capacity·µ + Σ ν_v with y_v <= µ·t_v + ν_v.
+            # The dual of the relaxed knapsack: π = capacity·µ + Σ ν_v with y_v <= µ·t_v + ν_v; ``rate`` is capacity·µ.
             times = self.free.arrays.work[:, kind]
             rate = model.add_continuous(0.0, math.inf)
-            price = [(prices[kind], -1.0), (rate, target)]
+            price = [(prices[kind], -1.0), (rate, 1.0)]
             for v in np.flatnonzero(times <= target):
                 extra = model.add_continuous(0.0, 1.0)
                 price.append((extra, 1.0))
-                model.add_row([(y[v], 1.0), (rate, -float(times[v])), (extra, -1.0)], upper=0.0)
+                model.add_row([(y[v], 1.0), (rate, -float(times[v]) / target), (extra, -1.0)], upper=0.0)
             model.add_row(price, upper=0.0)
         for column in self.columns:
             if column.load <= target and column.kind in self.moving:

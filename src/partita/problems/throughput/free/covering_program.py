@@ -110,7 +110,7 @@ def add_device(
 
 
 def _add_memory(model: Model, arrays: FreeArrays, items: list[int], limit: float) -> None:
-    unit = 1.0 / max(limit, 1.0)
+    unit = 1.0 / (limit or max(float(arrays.memory.max()), float(arrays.cover_bytes.max(initial=0.0))) or 1.0)
     memory = [(item, float(b) * unit) for item, b in zip(items, arrays.memory, strict=True) if b > 0]
     held = [model.add_continuous(0.0, 1.0) for _ in range(len(arrays.cover_bytes))]
     memory += [(variable, float(b) * unit) for variable, b in zip(held, arrays.cover_bytes, strict=True)]

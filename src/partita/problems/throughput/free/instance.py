@@ -8,11 +8,12 @@ import numpy as np
 
 from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.contraction.instance import Instance, build_instance, csr
+from partita.problems.throughput.contraction.csr import csr
+from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.units import TOLERANCE
+from partita.units import up_to
 
 __all__ = ["FreeInstance", "free_instance", "refusal"]
 
@@ -112,14 +113,11 @@ def free_instance(problem: ThroughputProblem) -> FreeInstance:
             kind_of.append(kind)
             devices.append((f"{one.name}:{number}", one.name))
     flight = float(instance.in_flight[1])
-    limit = np.array([instance.memory[k] for k in kind_of])
+    limit = up_to(np.array([instance.memory[k] for k in kind_of]))
     memory = instance.fixed + flight * instance.active
     cover_bytes = instance.cover_fixed + flight * instance.cover_active
     most = memory.sum() + cover_bytes.sum() + instance.workspace.max()
     limited = bool((limit < most).any())
-    with np.errstate(invalid="ignore"):
-        # A tenth of the evaluator's tolerance: what rounding gathers along the moves stays inside the rest.
-        limit = np.where(np.isinf(limit), np.inf, limit + 0.1 * TOLERANCE * np.maximum(1.0, limit))
     kept = [c for c in range(len(cover_bytes)) if cover_bytes[c] > 0]
     new = {c: i for i, c in enumerate(kept)}
     pointer, members = instance.item_cover_ptr, instance.item_covers

@@ -9,7 +9,7 @@ import numpy as np
 from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.kernels.throughput.arrays import Floats, Ints
 from partita.mip.model import Model
-from partita.problems.throughput.contraction.instance import csr, transposed
+from partita.problems.throughput.contraction.csr import csr, transposed
 from partita.problems.throughput.free.covering_program import add_device, unit_scale
 
 __all__ = ["Assignment", "Part", "assignment", "part"]

@@ -55,8 +55,8 @@ def plain_problem(
     for op in kept:
         if op.times[place] is None:
             raise InputError(
-                f"problem {problem.name!r}: operator {op.id}{f' ({op.name})' if op.name else ''} cannot run on "
-                f"{base.name!r}, so the devices cannot be identical; name another kind"
+                f"problem {problem.name!r}: {op.label} cannot run on {base.name!r}, so the devices cannot be "
+                "identical; name another kind"
             )
     if memory_bytes is not None and base.reload_time_per_byte == 0:
         raise InputError(

@@ -11,7 +11,7 @@ from partita.problems.throughput.contraction.sole_readers import absorb, memory_
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.variants import Variant, refuse_variants
-from partita.units import TOLERANCE
+from partita.units import up_to
 
 __all__ = ["blocks_of", "blocks_over", "blocks_refusal", "make_blocks"]
 
@@ -62,9 +62,7 @@ def blocks_over(problem: ThroughputProblem, instance: Instance) -> BlockProblem:
     if not ample and problem.streaming:
         memory, reload = float(instance.memory[place]), problem.kinds[place].reload_time_per_byte
     elif not ample:
-        # The evaluator's tolerance.
-        memory, reload = float(instance.memory[place]), np.inf
-        memory += TOLERANCE * max(1.0, memory)
+        memory, reload = up_to(float(instance.memory[place])), np.inf
     return blocks_at(instance, place, min(int(instance.count[place]), instance.items), memory, reload)
 
 

@@ -14,11 +14,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from partita.kernels.throughput.arrays import Arrays, Bytes, Codes, Floats, Ints, Longs, as_arrays
-from partita.problems.throughput.contraction.instance import Instance, csr
+from partita.problems.throughput.contraction.csr import chosen_rows, transposed
+from partita.problems.throughput.contraction.instance import Instance
 from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.units import TOLERANCE
+from partita.units import up_to
 
 __all__ = ["Effort", "Found", "Limits", "Placed", "Pool", "Rule", "Split", "Table", "Value", "View"]
 
@@ -339,31 +340,14 @@ def search_arrays(
     kinds = [pool.kind for pool in pools]
     directed = instance.reverse() if backwards else instance
     rank = np.argsort(original).astype(np.int32)
-    matters = np.zeros(instance.nets, dtype=bool)
-    matters[nets] = True
-    number = np.cumsum(matters) - 1
-
-    def rows(pointer: Ints, members: Ints, chosen: Longs | Ints, names: Ints | None) -> tuple[Ints, Ints]:
-        """These rows of a CSR pair; members with other names are sorted by them."""
-        sizes = np.diff(pointer)[chosen]
-        starts = np.zeros(len(chosen) + 1, dtype=np.int64)
-        np.cumsum(sizes, out=starts[1:])
-        flat = members[np.arange(starts[-1]) + np.repeat(pointer[:-1][chosen] - starts[:-1], sizes)]
-        if names is not None:
-            flat = names[flat]
-            flat = flat[np.lexsort((flat, np.repeat(np.arange(len(chosen)), sizes)))]
-        return starts.astype(np.int32), np.ascontiguousarray(flat, dtype=np.int32)
-
-    net_ptr, net_pins = rows(instance.net_ptr, instance.net_pins, nets, rank)
-    succ_ptr, succ = rows(directed.succ_ptr, directed.succ, original, rank)
-    pred_ptr, pred = rows(directed.pred_ptr, directed.pred, original, rank)
-    nets_of = [instance.item_nets[instance.item_net_ptr[v] : instance.item_net_ptr[v + 1]] for v in original]
-    item_net_ptr, item_nets = csr([number[row[matters[row]]].tolist() for row in nets_of])
-    item_cover_ptr, item_covers = rows(instance.item_cover_ptr, instance.item_covers, original, None)
+    net_ptr, net_pins = chosen_rows(instance.net_ptr, instance.net_pins, nets, rank)
+    succ_ptr, succ = chosen_rows(directed.succ_ptr, directed.succ, original, rank)
+    pred_ptr, pred = chosen_rows(directed.pred_ptr, directed.pred, original, rank)
+    item_net_ptr, item_nets = transposed(net_ptr, net_pins, instance.items)
+    item_cover_ptr, item_covers = chosen_rows(instance.item_cover_ptr, instance.item_covers, original)
     source, memory = instance.net_source[nets], instance.memory[kinds]
     if hard:
-        with np.errstate(invalid="ignore"):
-            memory = np.where(np.isinf(memory), np.inf, memory + TOLERANCE * np.maximum(1.0, memory))
+        memory = up_to(memory)
     return as_arrays(
         Arrays,
         {

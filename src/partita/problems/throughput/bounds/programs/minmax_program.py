@@ -1,11 +1,10 @@
 """Programs with the largest load as their objective, run so that what they prove is safe to use.
 
 Loads are scaled so that the largest load of interest is ``UNIT``: tolerances of backends are absolute, and become
-relative ones here. What a backend calls its dual bound is lowered by the share ``SLACK``, for what tolerances of
-reduced costs may have added; then, where all loads are multiples of one number, raised to the next multiple. A program
-that has no solution below a cutoff proves the cutoff itself: tolerances only let more solutions in.
-
-With HiGHS's feasibility tolerance of 1e-6 a row of loads near 1000 may be broken by 1e-9 of the load.
+relative ones here, of 1e-9 with HiGHS's feasibility tolerance of 1e-6. What a backend calls its dual bound is lowered
+by the share ``SLACK``, for what tolerances of reduced costs may have added; then, where all loads are multiples of one
+number, raised to the next multiple. A program that has no solution below a cutoff proves the cutoff itself: tolerances
+only let more solutions in.
 """
 
 from __future__ import annotations
@@ -32,23 +31,32 @@ __all__ = ["Program", "below", "granularity", "pool_bound", "processors", "race"
 UNIT = 1000.0
 #: Share of a backend's bound that is given up.
 SLACK = 1e-6
-#: Numbers are tried to be multiples of 1 over these, and may add up to this much.
-FRACTIONS = (1, 2, 1024)
-LARGEST = 2.0**36
+#: Multiples of one number may add up to this many of it: a finer grain is less than what bounds are rounded by.
+MOST_GRAINS = 1e8
+#: Share by which a number may differ from a multiple: a few roundings.
+ROUNDING = 4e-15
 #: Programs of at most this many items times boundaries are given to one backend.
 SMALL = 60
 
 
 def granularity(uniform: BlockProblem) -> float:
-    """What all loads are multiples of, if sums of them are exact in floating point; otherwise 0."""
-    values = np.concatenate([uniform.work, uniform.cost])
-    if not len(values) or not np.isfinite(values).all() or values.sum() > LARGEST:
+    """What all loads are multiples of, in whatever unit, up to rounding that is far below it; 0 for nothing known."""
+    values = np.unique(np.concatenate([uniform.work, uniform.cost]))
+    values = values[values > 0]
+    total = float(uniform.work.sum() + uniform.cost.sum())
+    if not len(values) or not math.isfinite(total):
         return 0.0
-    for fraction in FRACTIONS:
-        whole = values * fraction
-        if (whole == np.floor(whole)).all():
-            return float(np.gcd.reduce(whole.astype(np.int64))) / fraction
-    return 0.0
+    grain = 0.0
+    for value in values.tolist():
+        # Euclid's algorithm; remainders below what a grain may be are rounding.
+        grain, rest = value, grain
+        while rest > total / MOST_GRAINS:
+            grain, rest = rest, abs(math.remainder(grain, rest))
+        if grain * MOST_GRAINS < total:
+            return 0.0
+    # The largest value is a multiple with the least rounding.
+    grain = float(values[-1]) / round(float(values[-1]) / grain)
+    return grain if (abs(values - grain * np.rint(values / grain)) <= ROUNDING * values).all() else 0.0
 
 
 def round_up(bound: float, grain: float) -> float:

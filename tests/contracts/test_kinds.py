@@ -1,0 +1,117 @@
+"""What every problem keeps, beside what its components do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from contracts.cases import all_kinds, options_of, over_examples
+from contracts.samples import WHERE, Family, samples_of
+from partita.cli.flags import read_flags
+from partita.documents.document import sha256
+from partita.documents.stated import write_problem
+from partita.problems import find_kind, kind_of
+from partita.problems.importers import read_problem
+from partita.problems.kind import SearchOptions
+from partita.problems.settings import read_settings, settings_of
+
+KINDS = all_kinds()
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+
+
+def test_every_problem_has_samples() -> None:
+    """A problem without them would be tested by nothing."""
+    assert set(WHERE) == {kind.name for kind in KINDS}
+
+
+def test_names_and_formats_are_unique() -> None:
+    """They are how a problem is found."""
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
+    assert len({kind.problem.format for kind in KINDS}) == len(KINDS)
+
+
+@every_kind
+def test_it_says_what_it_is(kind: Any) -> None:
+    """In one line, and every typical problem knows its kind."""
+    assert kind.name.islower()
+    assert kind.summary
+    assert "\n" not in kind.summary
+    assert find_kind(kind.name) is kind
+    assert issubclass(kind.options, SearchOptions)
+    assert kind.baseline_time_s > 0
+    for family in samples_of(kind.name).families:
+        assert isinstance(family.typical, kind.problem)
+        assert kind_of(family.typical) is kind
+        assert family.typical.unit
+
+
+@every_kind
+def test_scopes_are_consistent(kind: Any) -> None:
+    """What is proven for the plans that were asked for holds for them, and is said in words."""
+    for options in options_of(kind):
+        assert kind.covers(kind.scope(options), options)
+        assert kind.report.scope(kind.scope(options))
+        assert not kind.covers("a scope that nobody knows", options)
+
+
+@every_kind
+def test_settings_are_written_and_read_alike(kind: Any) -> None:
+    """As keywords, as JSON, and as texts on the command line."""
+    for options in options_of(kind, seed=3, threads=1):
+        fields = msgspec.structs.asdict(options)
+        assert read_settings(kind.options, {k: v for k, v in fields.items() if v is not None}, kind.name) == options
+        assert msgspec.json.decode(msgspec.json.encode(options), type=kind.options) == options
+        given = {entry.flag: fields[name] for name, entry in settings_of(kind.options).items()}
+        texts = {flag: str(value) for flag, value in given.items() if value is not None}
+        (found,) = read_flags(kind, texts, (kind.options,), {}, what="a test", model=False)
+        assert read_settings(kind.options, {"seed": 3, "threads": 1, **found}, kind.name) == options
+
+
+@every_kind
+def test_every_setting_can_be_shown(kind: Any) -> None:
+    """With a sentence on the help page, under a flag of its own."""
+    for declaration in (kind.options, kind.changes):
+        entries = settings_of(declaration).values()
+        assert len({entry.flag for entry in entries}) == len(entries)
+        for entry in entries:
+            assert entry.flag.startswith("--")
+            assert entry.help.endswith("."), entry.flag
+
+
+@every_kind
+def test_no_change_changes_nothing(kind: Any) -> None:
+    """Of any typical problem."""
+    for family in samples_of(kind.name).families:
+        assert sha256(kind.change(family.typical, kind.changes())) == sha256(family.typical)
+
+
+@every_kind
+def test_the_plainest_point_of_a_sweep_is_the_problem(kind: Any) -> None:
+    """And every axis has a place there."""
+    for family in samples_of(kind.name).families:
+        problem = kind.sweep.at(family.typical, {})
+        assert sha256(problem) == sha256(family.typical)
+        assert kind.sweep.place(problem, {}).keys() >= {axis.row_key for axis in kind.sweep.axes}
+
+
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [(kind, family) for kind in KINDS for family in samples_of(kind.name).families],
+    ids=lambda value: value.name.replace(" ", "-"),
+)
+def test_problems_survive_a_file(kind: Any, family: Family, tmp_path: Path) -> None:
+    """Whatever is drawn."""
+    path = tmp_path / "p.json"
+
+    def survives(problem: Any) -> bool:
+        write_problem(path, problem)
+        found = read_problem(path)
+        assert type(found) is kind.problem
+        assert found == problem
+        return True
+
+    over_examples(family.problems, 15, survives)

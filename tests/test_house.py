@@ -1,0 +1,115 @@
+"""The floors that serve every problem know none of them: what import contracts cannot see of the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import partita
+from partita.problems import kinds
+
+SOURCE = Path(partita.__file__).parent
+
+#: Files that serve every problem.
+SHARED = ("cli", "conductor", "documents", "run", "tables", "problems/facets", "warm_up.py")
+
+#: Files that list problems or what they have: formats, names at the top of the package, kernels to compile.
+LISTS = {"problems/__init__.py", "problems/importers.py", "__init__.py", "kernels/__init__.py"}
+
+
+def files(*places: str) -> list[Path]:
+    """All source files of folders, and files."""
+    found = [path for place in places for path in sorted((SOURCE / place).rglob("*.py"))]
+    found += [SOURCE / place for place in places if place.endswith(".py")]
+    assert found
+    return found
+
+
+def words(path: Path) -> Iterator[tuple[int, str]]:
+    """Identifiers and strings of a file but for docstrings, with their lines; a dotted name part by part."""
+    tree = ast.parse(path.read_text())
+    documented = [n for n in ast.walk(tree) if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef)) and n.body]
+    told = {id(node.body[0].value) for node in documented if isinstance(node.body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.Name):
+            yield line, node.id
+        elif isinstance(node, ast.Attribute):
+            yield line, node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+            yield line, node.value
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                yield line, alias.name
+                yield line, alias.asname or ""
+            yield line, (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield line, node.name
+        elif isinstance(node, ast.arg):
+            yield line, node.arg
+        elif isinstance(node, ast.keyword):
+            yield line, node.arg or ""
+
+
+def naming(places: list[Path], names: set[str]) -> list[str]:
+    """Where a file says one of these."""
+    return [
+        f"{path.relative_to(SOURCE)}:{line}: {word}"
+        for path in places
+        for line, word in words(path)
+        if any(name.lower() in word.lower() for name in names)
+    ]
+
+
+def own_names() -> set[str]:
+    """What the problems are called; their types are called after them."""
+    return {kind.name for kind in kinds()}
+
+
+def test_shared_floors_name_no_problem() -> None:
+    """Neither as an identifier nor in a text."""
+    assert own_names() == {"throughput", "hybrid"}
+    assert naming(files(*SHARED), own_names()) == []
+
+
+def test_the_search_for_names_finds_them() -> None:
+    """Where they are: in a problem's own files, and in the lists."""
+    assert naming(files("problems/hybrid"), {"hybrid"})
+    assert naming([SOURCE / "problems" / "__init__.py"], own_names())
+
+
+def test_nothing_else_names_a_problem_but_the_lists() -> None:
+    """Of all files outside the problems' packages, and the kernels of each."""
+    own = {path for kind in kinds() for path in files(f"problems/{kind.name}", f"kernels/{kind.name}")}
+    others = [path for path in files(".") if path not in own and str(path.relative_to(SOURCE)) not in LISTS]
+    assert naming(others, own_names()) == []
+
+
+def asked_types(path: Path, types: set[str]) -> list[str]:
+    """Where a file asks whether a value is of one of these types."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id
+        if called in ("isinstance", "issubclass", "type") or isinstance(node, ast.MatchClass):
+            parts = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            parts |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+            found += [f"{path.name}:{getattr(node, 'lineno', 0)}: {name}" for name in sorted(types & parts)]
+    return found
+
+
+def test_nobody_asks_which_problem_or_plan_a_value_is() -> None:
+    """Its kind knows; only a problem's own package may ask for its types."""
+    for kind in kinds():
+        types = {kind.problem.__name__, kind.plan.__name__}
+        own = SOURCE / "problems" / kind.name
+        for path in files("."):
+            if not path.is_relative_to(own):
+                assert asked_types(path, types) == []
+
+
+def test_the_search_for_questions_finds_them(tmp_path: Path) -> None:
+    """As a call, and as a pattern."""
+    path = tmp_path / "ladder.py"
+    path.write_text("if isinstance(x, (int, pt.Plan)): ...\nmatch x:\n    case Plan(): ...\n")
+    assert asked_types(path, {"Plan"}) == ["ladder.py:1: Plan", "ladder.py:3: Plan"]
