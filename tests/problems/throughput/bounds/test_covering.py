@@ -99,12 +99,14 @@ def test_the_search_is_the_same_in_any_unit_of_time(problem: ThroughputProblem, 
     charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=np.float64) / 8
     answers = []
     for unit in (1.0, 2.0**-40, 2.0**40):
-        arrays = Ordered(uniform(in_other_time(problem, unit))).arrays(unit * target)
+        relaxed = uniform(in_other_time(problem, unit))
+        exclusions = Ordered(relaxed).exclusions(unit * target)
         found = []
         for anchor in range(n):
-            block = np.zeros(arrays.after.shape[1], dtype=np.uint64)
+            block = np.zeros(exclusions.after.shape[1], dtype=np.uint64)
             limit, flag = unit * target * (1 + 1e-9), np.zeros(1, dtype=np.int64)
-            found.append((*search_block(arrays, charge, limit, wanted, anchor, 10**6, flag, block), block.tolist()))
+            answer = search_block(relaxed, exclusions, charge, limit, wanted, anchor, 10**6, flag, block)
+            found.append((*answer, block.tolist()))
         answers.append(found)
     assert answers[0] == answers[1] == answers[2]
 
