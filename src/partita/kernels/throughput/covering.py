@@ -68,7 +68,7 @@ def _part(a: BlockProblem, x: Exclusions, s: _State, e: int) -> float:
     return float(a.cost[e] / max(1, min(x.together[e], a.net_ptr[e + 1] - a.net_ptr[e] - s.outside[e])))
 
 
-@compiled
+@inlined
 def _decide(a: BlockProblem, x: Exclusions, s: _State, v: int, value: int, sign: int) -> float:
     """Take v in (1) or leave it out (2), or undo that (sign -1); returns the change of the load."""
     change = 0.0
