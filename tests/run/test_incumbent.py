@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,3 +144,13 @@ def test_ending_is_seen_by_everyone() -> None:
     assert incumbent.stop[0] == 1
     assert incumbent.done
     assert not incumbent.closed
+
+
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    """Files hold no others."""
+    best: Incumbent[str] = Incumbent()
+    best.offer(np.float64(3.0), "plan")
+    best.prove(np.float64(2.0))
+    value, _, bound = best.snapshot()
+    assert type(value) is float
+    assert type(bound) is float

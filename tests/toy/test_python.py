@@ -124,13 +124,13 @@ def test_progress_is_monotone_and_a_target_ends_the_search(tasks: TaskProblem) -
 
 
 def test_a_time_limit_is_kept(tasks: TaskProblem) -> None:
-    result = pt.solve(MANY, time_limit_s=0.2)
+    result = pt.solve(MANY, time_limit_s=1.0)
     assert result.stop_reason is pt.StopReason.TIME_LIMIT
     assert result.status is pt.Status.FEASIBLE
     assert result.objective is not None
     assert result.bound is not None
     assert 0 < result.bound.value < result.objective
-    assert result.runtime_s < 2.0
+    assert result.runtime_s < 4.0
 
 
 def test_an_infeasible_problem_is_recognised() -> None:

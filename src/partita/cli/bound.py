@@ -9,7 +9,8 @@ import click
 
 from partita.cli.common import emit_json, json_option, show
 from partita.cli.flags import GroupedCommand, grouped, positive, take_flags
-from partita.cli.source import file_options, read_file, settings_of_files, take_reading
+from partita.cli.options import file_options, settings_of_files, take_reading
+from partita.cli.source import read_file
 
 if TYPE_CHECKING:
     from rich.table import Table

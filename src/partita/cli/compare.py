@@ -10,14 +10,8 @@ import click
 
 from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
 from partita.cli.flags import GroupedCommand, grouped
-from partita.cli.source import (
-    Model,
-    all_settings,
-    cluster_options,
-    file_options,
-    model_options,
-    read_source,
-)
+from partita.cli.options import all_settings, cluster_options, file_options, model_options
+from partita.cli.source import ModelSource, read_source
 from partita.run.result import Row, StopReason
 
 __all__ = ["command"]
@@ -61,8 +55,8 @@ def command() -> click.Command:
         output, search = Output.take(parameters), Search.take(parameters)
         source = read_source(what, cluster, objective, parameters, solver=search.solver)
         kind, report = source.kind, source.kind.report
-        candidates = source.price() if isinstance(source, Model) else []
-        problem = candidates[0].problem if isinstance(source, Model) else source.problem
+        candidates = source.price() if isinstance(source, ModelSource) else []
+        problem = candidates[0].problem if isinstance(source, ModelSource) else source.problem
         options = options_of(kind, search.seed, search.threads, source.options)
         # Plans are read first: a mistake there should not cost the time of the search.
         plans = [(path, kind.files.read_plan(path, problem)) for path in experts]

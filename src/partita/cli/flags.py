@@ -246,6 +246,9 @@ def read_flags(
             (0, None),
         )
         if entry is None:
+            if any(text == str(foreign.default) for foreign in _everywhere(flag)):
+                # What is so anyway where the flag means something.
+                continue
             knows = [instead for instead, known in others.items() if flag in flags_of(known)]
             hint = f"add {' or '.join(knows)}, or leave it out" if knows else "leave it out"
             raise InputError(f"{flag} means nothing for {what}; {hint}")
@@ -253,3 +256,9 @@ def read_flags(
             raise InputError(f"{flag} changes a stated problem, and {what} is made from a model; leave it out")
         found[place][entry.name] = (not entry.inverted) if entry.is_switch else entry.parse(str(text))
     return found
+
+
+def _everywhere(flag: str) -> list[Setting]:
+    """The settings of all problems that have a flag."""
+    declarations = [[kind.options, kind.changes, *([kind.model.pricing] if kind.model else [])] for kind in kinds()]
+    return [found[flag] for found in map(flags_of, declarations) if flag in found]

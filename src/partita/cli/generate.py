@@ -8,16 +8,8 @@ import click
 
 from partita.cli.common import check_writable, warn
 from partita.cli.flags import GroupedCommand, grouped, read_flags, setting_flags, take_flags
-from partita.cli.source import (
-    file_options,
-    is_model,
-    machine_options,
-    model_options,
-    read_file,
-    read_model,
-    settings_of_conversion,
-    take_reading,
-)
+from partita.cli.options import file_options, machine_options, model_options, settings_of_conversion, take_reading
+from partita.cli.source import is_model, read_file, read_model
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kinds
 from partita.problems.facets.making import Generator

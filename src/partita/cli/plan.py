@@ -8,7 +8,8 @@ import click
 
 from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options, warn
 from partita.cli.flags import GroupedCommand, grouped, take_flags
-from partita.cli.source import cluster_options, model_options, read_model, settings_of_models
+from partita.cli.options import cluster_options, model_options, settings_of_models
+from partita.cli.source import read_model
 
 __all__ = ["command"]
 

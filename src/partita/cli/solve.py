@@ -8,7 +8,8 @@ import click
 
 from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
 from partita.cli.flags import GroupedCommand, grouped, take_flags
-from partita.cli.source import file_options, read_file, settings_of_files, take_reading
+from partita.cli.options import file_options, settings_of_files, take_reading
+from partita.cli.source import read_file
 from partita.errors import InputError
 from partita.problems import kinds
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from partita.cli.common import quiet_stdout, warn
-from partita.cli.flags import Positive, axis_settings, grouped, read_flags, setting_flags, take_flags
+from partita.cli.flags import read_flags, take_flags
+from partita.cli.options import settings_of_model, take_reading
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
@@ -24,133 +25,12 @@ if TYPE_CHECKING:
     from partita.graph import Graph
     from partita.problems.facets.model import Priced
 
-__all__ = [
-    "Model",
-    "Stated",
-    "all_settings",
-    "cluster_options",
-    "file_options",
-    "is_model",
-    "machine_options",
-    "model_options",
-    "read_file",
-    "read_model",
-    "read_source",
-    "settings_beside_axes",
-    "settings_of_conversion",
-    "settings_of_files",
-    "settings_of_models",
-    "take_reading",
-]
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-# -- flags ----------------------------------------------------------------------------------------------------------
-
-
-def settings_of_files(command: Command) -> Command:
-    """A flag for whatever may be asked of some problem, or changed of a stated one."""
-    return setting_flags([(_title(kind), (kind.options, kind.changes)) for kind in kinds()])(command)
-
-
-def settings_of_models(command: Command) -> Command:
-    """A flag for whatever may be asked of some problem, of its pricing, or changed of the priced one."""
-    declarations = [(_title(kind), _of_model(kind)) for kind in kinds() if kind.model is not None]
-    return setting_flags(declarations, stated=False)(command)
-
-
-def _title(kind: AnyKind) -> str:
-    return f"{kind.name.capitalize()} problems"
-
-
-def _of_model(kind: AnyKind) -> tuple[type[msgspec.Struct], ...]:
-    assert kind.model is not None
-    return kind.options, kind.model.pricing, kind.changes
-
-
-def file_options(command: Command) -> Command:
-    """Options that say how to read a problem file."""
-    from partita.problems.importers import format_names
-
-    return grouped(
-        "problem",
-        (
-            ("--format", "file_format"),
-            {"type": click.Choice(format_names()), "help": "Recognised from the content if not given."},
-        ),
-        (
-            ("--problem", "problem_kind"),
-            {"metavar": "NAME", "help": f"{', '.join(kind.name for kind in kinds())}; usually the format says."},
-        ),
-        (
-            ("--scale-communication",),
-            {"type": Positive(allow_zero=True), "default": 1.0, "help": "Factor on transfers."},
-        ),
-    )(command)
-
-
-def all_settings(command: Command) -> Command:
-    """The flags of files and of models."""
-    return setting_flags(_declarations())(command)
-
-
-def settings_beside_axes(command: Command) -> Command:
-    """The flags of files and of models, but for those that are lists of values on a sweep."""
-    return setting_flags(_declarations(), axis_settings())(command)
-
-
-def _declarations() -> list[tuple[str, tuple[type[msgspec.Struct], ...]]]:
-    return [
-        (_title(kind), (*(() if kind.model is None else _of_model(kind)), kind.options, kind.changes))
-        for kind in kinds()
-    ]
-
-
-def settings_of_conversion(command: Command) -> Command:
-    """The flags of conversions, of pricing, and of changes."""
-    declarations = []
-    for kind in kinds():
-        if kind.converter is not None:
-            pricing = () if kind.model is None else (kind.model.pricing,)
-            declarations.append((_title(kind), (kind.converter.settings, *pricing, kind.changes)))
-    return setting_flags(declarations)(command)
-
-
-def machine_options(command: Command) -> Command:
-    """The option that says on what a model runs."""
-    details = {"metavar": "CLUSTER", "help": "For a model: short form such as 8xA100-80GB, or a file."}
-    return grouped("machine", (("--cluster",), details))(command)
-
-
-def cluster_options(command: Command) -> Command:
-    """Options that say on what a model runs, and what it is planned for."""
-    objectives = [kind.model.objective for kind in kinds() if kind.model is not None]
-    command = machine_options(command)
-    return grouped(
-        "machine",
-        (
-            ("--objective",),
-            {
-                "metavar": f"[{'|'.join(objectives)}]",
-                "help": "What a model is planned for; what suits it and the cluster if not given.",
-            },
-        ),
-    )(command)
-
-
-def take_reading(parameters: dict[str, Any]) -> tuple[str | None, str | None, float]:
-    """Take what ``file_options`` gave out of a command's parameters."""
-    return (
-        parameters.pop("file_format"),
-        parameters.pop("problem_kind"),
-        parameters.pop("scale_communication"),
-    )
+__all__ = ["FileSource", "ModelSource", "is_model", "read_file", "read_model", "read_source"]
 
 
 def read_source(
     what: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
-) -> Model | Stated:
+) -> ModelSource | FileSource:
     """A file or a model, from what a command with the options of both was given.
 
     Raises
@@ -185,30 +65,8 @@ def _refuse_model_options(what: str) -> None:
             raise InputError(f"{what} is a file, which states its own problem; leave {parameter.opts[0]} out")
 
 
-def model_options(command: Command) -> Command:
-    """Options that say what the model is and how it runs."""
-    size = click.IntRange(min=1)
-    command = grouped(
-        "training", (("--training",), {"is_flag": True, "help": "Forward and backward, with gradients and optimizer."})
-    )(command)
-    return grouped(
-        "model",
-        (("--batch-size",), {"type": size, "default": 1, "show_default": True, "help": "Samples per microbatch."}),
-        (("--sequence-length",), {"type": size, "help": "Tokens per sample."}),
-        (("--dtype",), {"metavar": "NAME", "help": "Number format, for example float16."}),
-        (
-            ("--set", "set_fields"),
-            {"multiple": True, "metavar": "FIELD=VALUE", "help": "Change the configuration of an hf: model."},
-        ),
-        (("--task",), {"metavar": "NAME", "help": "The head of an hf: model, for example causal-lm."}),
-    )(command)
-
-
-# -- files ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class Stated:
+class FileSource:
     """A problem of a file, changed as was asked, and the options of its search."""
 
     kind: AnyKind
@@ -233,7 +91,7 @@ class Stated:
 
 def read_file(
     path: str, file_format: str | None, problem_kind: str | None, scale_communication: float, given: Mapping[str, Any]
-) -> Stated:
+) -> FileSource:
     """The problem of a file, with the settings that were given."""
     from partita.problems.importers import open_problem
     from partita.problems.settings import read_settings
@@ -258,10 +116,7 @@ def read_file(
     # A problem that partita wrote carries notes about its making; only foreign files are a surprise to warn of.
     for note in problem.notes if opened.foreign else ():
         warn(f"note: {note}")
-    return Stated(kind, problem, options)
-
-
-# -- models ---------------------------------------------------------------------------------------------------------
+    return FileSource(kind, problem, options)
 
 
 def is_model(text: str) -> bool:
@@ -279,7 +134,7 @@ def is_model(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelSource:
     """A model to be planned on a cluster, and how.
 
     Attributes
@@ -344,7 +199,7 @@ def read_model(
     tracing: dict[str, Any],
     *,
     solver: str | None,
-) -> Model:
+) -> ModelSource:
     """A model argument with its cluster, and the settings that were given.
 
     What can be wrong with the cluster, the settings and the solver's name is looked at first: a mistake there should
@@ -371,18 +226,18 @@ def read_model(
         kind, notes = choose_problem(objective, machines, graph.training)
         sorted_flags = _sorted(kind, given)
         check_solver(kind, solver)
-    return Model(kind, graph, machines, *sorted_flags, tuple(notes))
+    return ModelSource(kind, graph, machines, *sorted_flags, tuple(notes))
 
 
 def _sorted(kind: AnyKind, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     assert kind.model is not None
     others = {
-        f"--objective {other.model.objective}": _of_model(other)
+        f"--objective {other.model.objective}": settings_of_model(other)
         for other in kinds()
         if other.model is not None and other.name != kind.name
     }
     what = f"a plan with objective {kind.model.objective}"
-    options, pricing, changes = read_flags(kind, given, _of_model(kind), others, what=what, model=True)
+    options, pricing, changes = read_flags(kind, given, settings_of_model(kind), others, what=what, model=True)
     return options, pricing, changes
 
 

@@ -16,13 +16,8 @@ from partita.cli.common import (
     warn,
 )
 from partita.cli.flags import GroupedCommand, axes_of, grouped, sweep_flags, take_axes
-from partita.cli.source import (
-    cluster_options,
-    file_options,
-    model_options,
-    read_source,
-    settings_beside_axes,
-)
+from partita.cli.options import cluster_options, file_options, model_options, settings_beside_axes
+from partita.cli.source import read_source
 from partita.errors import MissingExtraError
 
 __all__ = ["command"]

@@ -120,6 +120,7 @@ class Incumbent(Generic[AnswerT]):
         DisagreementError
             If it contradicts what is proven: a defect.
         """
+        value = float(value)
         with self._lock:
             if not value < self._value:
                 return False
@@ -139,6 +140,8 @@ class Incumbent(Generic[AnswerT]):
         DisagreementError
             If a better answer is known, by more than rounding: a defect.
         """
+        # Kernels and backends give numbers of numpy, which no file can hold.
+        bound = float(bound)
         with self._lock:
             bound = agreed(bound, self._value, by, self.scale)
             if not bound > self._bound:

@@ -17,7 +17,7 @@ Bools = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
 
 #: Types of the arrays; other fields are switches.
-_TYPES = {Floats: np.float64, Ints: np.int32, Longs: np.int64, Bytes: np.int8}
+_TYPES = {Floats: np.float64, Ints: np.int32, Longs: np.int64, Bytes: np.int8, Words: np.uint64}
 
 Struct = TypeVar("Struct", bound=tuple[Any, ...])
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from partita.dags import topological_order
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
-from partita.kernels.throughput.arrays import bit_rows
+from partita.kernels.throughput.arrays import as_arrays, bit_rows
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.units import TOLERANCE, up_to
@@ -184,17 +184,7 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
         **{name: values @ size.T for name, values in options.fastest.items()},
         **options.arrays,
     }
-    types: dict[str, Any] = {"members": np.uint64, "uniform": np.int8}
-    types |= dict.fromkeys(("degree", "next_replicas"), np.int64)
-    integers = "missing cross_ptr cross source target in_ptr in_edges out_ptr out_edges segment option_ptr"
-    types |= dict.fromkeys((*integers.split(), "option_in_ptr", "option_out_ptr", "kind"), np.int32)
-    arrays = HybridArrays(
-        **{
-            name: np.ascontiguousarray(np.asarray(values[name]), dtype=types.get(name, np.float64))
-            for name in HybridArrays._fields
-        }
-    )
-    return arrays, [held[k] for k in by_work]
+    return as_arrays(HybridArrays, values), [held[k] for k in by_work]
 
 
 def _least_device_time(model: HybridInstance) -> tuple[list[float], Floats]:
@@ -336,11 +326,5 @@ def new_scratch(model: HybridInstance) -> HybridScratch:
     """Working memory for one thread."""
     n = len(model.order)
     size = max((sum(len(choices) for choices in row) for row in model.options), default=0) + 1
-    lengths = {"gain": size, "loss": size, "option": size, "step_gain": size, "step_loss": size, "step_order": size}
-    floats = {"gain", "loss", "ratio", "step_gain", "step_loss", "acc_gain", "acc_loss", "suffix_gain", "suffix_best"}
-    values: dict[str, Any] = {
-        name: np.zeros(lengths.get(name, n + 2), dtype=np.float64 if name in floats else np.int32)
-        for name in HybridScratch._fields
-    }
-    values["counters"] = np.zeros(2, dtype=np.int64)
-    return HybridScratch(**values)
+    lengths = dict.fromkeys(("gain", "loss", "option", "step_gain", "step_loss", "step_order"), size) | {"counters": 2}
+    return as_arrays(HybridScratch, {name: np.zeros(lengths.get(name, n + 2)) for name in HybridScratch._fields})

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from brute_force import best
@@ -71,8 +71,8 @@ def optimum(one: BlockProblem) -> float:
 @examples(20)
 def test_no_program_exceeds_the_optimum_and_stronger_ones_prove_more(problem: ThroughputProblem) -> None:
     found = usable(problem)
-    if found is None:
-        return
+    assume(found is not None)
+    assert found is not None
     one, value = found
     simple, bottleneck = simple_bound(one), proven(BottleneckBound(), one)
     guess, exact = proven(GuessBound(), one), proven(ExactBound(), one)
@@ -86,8 +86,8 @@ def test_no_program_exceeds_the_optimum_and_stronger_ones_prove_more(problem: Th
 @examples(40)
 def test_known_values_change_no_proof(problem: ThroughputProblem) -> None:
     found = usable(problem)
-    if found is None:
-        return
+    assume(found is not None)
+    assert found is not None
     one, value = found
     for member in (BottleneckBound(), GuessBound(), NodeProgramBound(), MergedBound(), ExactBound()):
         for known in (value, 1.5 * value):
@@ -102,16 +102,18 @@ def test_known_values_change_no_proof(problem: ThroughputProblem) -> None:
 def test_the_relaxation_is_the_problem_or_easier(problem: ThroughputProblem) -> None:
     found = usable(problem)
     whole = best(problem, "acyclic")
-    if found is not None and whole is not None:
-        assert found[1] <= whole * (1 + 1e-9)
+    assume(found is not None and whole is not None)
+    assert found is not None
+    assert whole is not None
+    assert found[1] <= whole * (1 + 1e-9)
 
 
 @given(small)
 @examples(20)
 def test_points_of_splits_are_feasible(problem: ThroughputProblem) -> None:
     found = usable(problem)
-    if found is None:
-        return
+    assume(found is not None)
+    assert found is not None
     one, _ = found
     count = min(3, one.devices)
     rank = np.sort(np.random.default_rng(one.items).integers(0, count, one.items)).astype(np.int32)
@@ -137,8 +139,8 @@ def test_points_of_splits_are_feasible(problem: ThroughputProblem) -> None:
 @examples(40)
 def test_facts_hold_for_every_optimal_split(problem: ThroughputProblem) -> None:
     found = usable(problem)
-    if found is None:
-        return
+    assume(found is not None)
+    assert found is not None
     one, value = found
     facts = facts_at(one, value, lambda: False)
     assert facts is not None
@@ -203,8 +205,8 @@ def test_the_order_is_reduced() -> None:
 @examples(250)
 def test_many_problems(problem: ThroughputProblem) -> None:
     found = usable(problem)
-    if found is None:
-        return
+    assume(found is not None)
+    assert found is not None
     one, value = found
     for member in (BottleneckBound(), GuessBound(), NodeProgramBound(), MergedBound(), ExactBound()):
         assert proven(member, one) <= value

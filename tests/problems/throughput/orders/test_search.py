@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import brute_force
@@ -71,8 +71,8 @@ def cuts(blocks: BlockProblem, order: Ints, most: int) -> float:
 @given(problem=uniform_problems(), seed=st.integers(0, 99))
 def test_costs_are_those_of_the_evaluator(problem: ThroughputProblem, seed: int) -> None:
     """Costs of blocks equal evaluated loads; a block that breaks a hard limit is infinite."""
-    if blocks_refusal(problem, Options()) is not None or not problem.device_count:
-        return
+    assume(blocks_refusal(problem, Options()) is None)
+    assert problem.device_count
     for contract in (True, False):
         blocks = make_blocks(problem, contract=contract)
         random = np.random.default_rng(seed)
@@ -92,8 +92,7 @@ def test_costs_are_those_of_the_evaluator(problem: ThroughputProblem, seed: int)
 @given(problem=uniform_problems(), seed=st.integers(0, 99))
 def test_cuts_are_the_best_of_all(problem: ThroughputProblem, seed: int) -> None:
     """The table, the decisions, and the genetic decoder against all cuts of an order."""
-    if blocks_refusal(problem, Options()) is not None:
-        return
+    assume(blocks_refusal(problem, Options()) is None)
     blocks = make_blocks(problem)
     order = random_order(blocks, seed)
     cutter = Cutter(blocks, np.zeros(1, dtype=np.int64))
@@ -125,8 +124,7 @@ def test_cuts_are_the_best_of_all(problem: ThroughputProblem, seed: int) -> None
 def test_partition_annealing_finds_the_optimum(problem: ThroughputProblem, seed: int) -> None:
     """On tiny problems it hits what trying everything finds, with and without memory."""
     solver = PartitionAnnealing()
-    if solver.supports(problem, Options()) is not None:
-        return
+    assume(solver.supports(problem, Options()) is None)
     outcome = solver.solve(problem, Options(seed=seed), Monitor(5.0))
     best = brute_force.best(problem, "acyclic")
     if best is None:
@@ -142,8 +140,7 @@ def test_orders_find_the_optimum(problem: ThroughputProblem) -> None:
     """So do enough random orders and the genetic search, because every partition is a cut of some order."""
     best = brute_force.best(problem, "acyclic")
     for solver in (RandomOrders(), Evolution()):
-        if solver.supports(problem, Options()) is not None:
-            return
+        assume(solver.supports(problem, Options()) is None)
         outcome = solver.solve(problem, Options(), Monitor(5.0))
         assert (outcome.plan is None) == (best is None)
         if outcome.plan is not None:
@@ -154,8 +151,7 @@ def test_orders_find_the_optimum(problem: ThroughputProblem) -> None:
 @given(problem=uniform_problems(), data=st.data())
 def test_partitions_found_elsewhere_are_taken(problem: ThroughputProblem, data: st.DataObject) -> None:
     """A better partition is kept, a worse one is not, and one against the order raises."""
-    if blocks_refusal(problem, Options()) is not None:
-        return
+    assume(blocks_refusal(problem, Options()) is None)
     blocks = make_blocks(problem)
     search = PartitionSearch(blocks)
     order = random_order(blocks, 1)
