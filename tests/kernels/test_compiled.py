@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,15 @@ def test_kernels_run_uncompiled_where_numba_is_switched_off(kernels: Path) -> No
     variables = os.environ | {"PYTHONPATH": str(kernels.parent), "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["8", "True"]
+
+
+def test_code_for_types_that_are_gone_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that was renamed leaves machine code behind whose arguments are of its types."""
+    module = types.ModuleType("gone")
+    module.Arrays = type("Arrays", (), {"__module__": "gone"})  # type: ignore[attr-defined]
+    index = decorator._Index(cache_path=str(tmp_path), filename_base="kernel", source_stamp="digest")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "gone", module)
+        index._save_index({("signature", module.Arrays): "kernel.1.nbc"})  # type: ignore[attr-defined]
+        assert len(index._load_index()) == 1
+    assert index._load_index() == {}

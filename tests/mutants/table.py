@@ -10,7 +10,6 @@ _HYBRID = "tests/problems/hybrid"
 _EVALUATE = (
     f"{_THROUGHPUT}/test_evaluate.py",
     f"{_THROUGHPUT}/test_contiguity.py",
-    f"{_THROUGHPUT}/test_variants.py",
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_arbitrary_plans",
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_every_plan_of_tiny_problems",
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_variants",
@@ -22,11 +21,11 @@ MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.throughput.load": _EVALUATE,
     "partita.problems.throughput.contiguity": _EVALUATE,
     "partita.problems.hybrid.evaluate": (f"{_HYBRID}/test_problem.py",),
-    "partita.run.incumbent": ("tests/run/test_incumbent.py",),
+    "partita.run.incumbent": ("tests/run/test_incumbent_claims.py", "tests/run/test_incumbent.py"),
     "partita.problems.throughput.bounds.knowledge": (f"{_THROUGHPUT}/bounds/test_knowledge.py",),
     "partita.conductor.judge": ("tests/conductor/test_judge.py",),
     "partita.documents.document": ("tests/documents/test_document.py",),
-    "partita.documents.stated": ("tests/documents/test_stated.py", f"{_THROUGHPUT}/files/test_plans.py"),
+    "partita.documents.stated": ("tests/documents/test_stated.py", "tests/problems/test_importers.py"),
     "partita.documents.result_file": ("tests/documents/test_result_file.py",),
     "partita.problems.throughput.files.dnn_partitioning": (f"{_THROUGHPUT}/files/test_dnn_partitioning.py",),
     "partita.problems.throughput.files.plans": (

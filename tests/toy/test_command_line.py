@@ -132,7 +132,7 @@ def test_its_flags_are_refused_of_other_problems(
         {"id": 0, "name": "a", "supportedOnFpga": 1, "cpuLatency": 1, "fpgaLatency": 1, "isBackwardNode": 0, "size": 0}
     ]
     path.write_text(json.dumps(chain))
-    run = partita("solve", path, "--assignment", "any")
+    run = partita("solve", path, "--assignment", "consecutive")
     assert run.code == 2
     assert "--assignment means nothing" in run.err
 

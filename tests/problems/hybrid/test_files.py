@@ -198,10 +198,10 @@ def test_bound(piper: Path) -> None:
     ("arguments", "message"),
     [
         (("compare", "{file}", "--max-replicas", "2"), "hybrid problem"),
-        (("solve", "{file}", "--cpus", "2"), "no CPUs"),
+        (("solve", "{file}", "--cpus", "2"), "--cpus means nothing for"),
         (("solve", "{file}", "--solver", "slicing"), "no solver 'slicing' for hybrid"),
         (("solve", "{file}", "--scale-communication", "0"), "scale"),
-        (("solve", "{file}", "--devices", "0"), "devices is 0"),
+        (("solve", "{file}", "--devices", "0"), "--devices 0 is out of range"),
         (("solve", "{file}", "--split-output", "s.json"), "--output"),
         (("evaluate", "{file}", "{file}"), "partita.result"),
     ],

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partita.errors import InputError
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
@@ -122,7 +121,9 @@ def test_a_step_is_never_shorter_than_the_objective_says(problem: HybridProblem)
 
 
 def test_synchronisation_and_update_come_at_the_end() -> None:
-    layer = Layer(id=0, configurations={1: (Configuration(id="c", time=3.0, weight_bytes=5.0),)})
+    layer = Layer(
+        id=0, configurations={1: (Configuration(id="c", time=3.0, weight_bytes=5.0),)}, update_times={1: 0.5, 2: 9.0}
+    )
     problem = HybridProblem(
         name="one",
         devices=2,
@@ -133,7 +134,7 @@ def test_synchronisation_and_update_come_at_the_end() -> None:
     )
     stage = HybridStage(operators=(0,), data_parallel=2, tensor_parallel=1, configurations={0: "c"})
     plan = HybridPlan(stages=(stage,))
-    found = step_time(problem, plan, evaluate(problem, plan), update=[0.5])
+    found = step_time(problem, plan, evaluate(problem, plan))
     # Four rounds of 3; each replica moves 4·(2 − 1)/2·5 bytes.
     assert (found.pipeline, found.weight_sync, found.update) == (12.0, 10.0, 0.5)
     assert found.step == 22.5
@@ -141,5 +142,5 @@ def test_synchronisation_and_update_come_at_the_end() -> None:
     every = problem.replace(weight_sync_per_batch=False)
     found = step_time(every, plan, evaluate(every, plan))
     assert (found.pipeline, found.weight_sync) == (4 * (3.0 + 10.0), 0.0)
-    with pytest.raises(InputError, match="2 times"):
-        step_time(problem, plan, evaluate(problem, plan), update=[0.5, 0.5])
+    # Two replicas share the update out.
+    assert step_time(problem.replace(update_shared=True), plan, evaluate(problem, plan)).update == 0.25

@@ -102,3 +102,22 @@ def test_crashes_are_noted_or_raised() -> None:
     notes: list[str] = []
     Knowledge(NONE, on_note=notes.append).lose(error, "others go on")
     assert notes == [f"{error}; others go on"]
+
+
+def test_splits_go_to_the_incumbent_as_its_answers() -> None:
+    """Only better ones are turned into answers, and some are none."""
+    best: Incumbent[str] = Incumbent()
+    asked: list[float] = []
+
+    def answer(label: np.ndarray, value: float) -> tuple[float, str] | None:
+        asked.append(value)
+        return None if value == 3.0 else (value + 0.5, str(label.tolist()))
+
+    known = Knowledge(NONE, incumbent=best, from_label=answer)
+    known.offer(labels(0, 1), 4.0, "covering")
+    assert (best.value, best.answer, best.found_by) == (4.5, "[0, 1]", "covering")
+    known.offer(labels(1, 1), 4.5, "covering")
+    known.offer(labels(1, 1), 5.0, "covering")
+    known.offer(labels(1, 1), 3.0, "covering")
+    assert asked == [4.0, 3.0]
+    assert best.answer == "[0, 1]"
