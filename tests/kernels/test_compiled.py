@@ -23,10 +23,11 @@ CALLER = (
 
 #: Calls the kernel; prints whether it was compiled before, its answer, and what was taken from disk and what was not.
 RUN = """
-from tiny.caller import caller
+from tiny import caller as module
 from tiny.compiled import is_compiled
+caller = module.caller
 before = is_compiled(caller)
-answer = caller(3)
+answer = caller(getattr(module, "make", int)(3))
 hits, misses = (sum(kind.values()) for kind in (caller.stats.cache_hits, caller.stats.cache_misses))
 print(before, answer, hits, misses, is_compiled(caller), caller.stats.cache_path)
 """
@@ -62,6 +63,20 @@ def test_an_edited_callee_changes_the_caller(kernels: Path) -> None:
     assert run(kernels)[:5] == ["False", "10", "0", "1", "True"]
     # The new code took the place of the old.
     assert sorted(path.name for path in kernels.rglob("*.nb?")) == files
+
+
+def test_code_for_types_that_are_gone_is_compiled_again(kernels: Path) -> None:
+    """What is on disk names the types of arguments; after one is renamed it cannot be read, and is out of date."""
+    source = (
+        "from typing import NamedTuple\nfrom tiny.compiled import compiled\n\n\n"
+        "class {name}(NamedTuple):\n    value: int\n\n\nmake = {name}\n\n\n"
+        "@compiled\ndef caller(x):\n    return 2 * x.value + 2\n"
+    )
+    (kernels / "caller.py").write_text(source.format(name="Before"))
+    assert run(kernels)[:2] == ["False", "8"]
+    assert run(kernels)[:4] == ["True", "8", "1", "0"]
+    (kernels / "caller.py").write_text(source.format(name="After"))
+    assert run(kernels)[:4] == ["False", "8", "0", "1"]
 
 
 def test_a_folder_that_cannot_be_written_keeps_its_code_elsewhere(kernels: Path, tmp_path: Path) -> None:

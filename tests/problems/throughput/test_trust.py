@@ -10,6 +10,7 @@ import pytest
 
 from partita.errors import DisagreementError
 from partita.kernels.throughput.arrays import Ints, Longs
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound, Charges
@@ -18,7 +19,6 @@ from partita.problems.throughput.bounds.node import NodeBound
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.components import SOLVERS
 from partita.problems.throughput.generators.regal import regal_problem
-from partita.problems.throughput.orders.block_problem import BlockProblem
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.proving import prove

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import compiled
+from partita.kernels.throughput.anneal_partition import window
 from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
 
 __all__ = ["anneal"]
@@ -83,12 +84,8 @@ def anneal(
                 break
         v = np.random.randint(0, n)
         old = label[v]
-        low, high = 0, stages - 1
-        for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-            low = max(low, label[a.pred[p]])
-        for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-            high = min(high, label[a.succ[p]])
-        if low == high:
+        low, high = window(a, label, v, stages)
+        if low >= high:
             continue
         new = np.random.randint(low, high)
         if new >= old:

@@ -10,15 +10,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.kernels.compiled import compiled
+from partita.kernels.throughput.arrays import Floats, Ints, Words
 
 __all__ = ["FreeArrays", "FreeState", "anneal", "empty_state", "reset"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
-Words = npt.NDArray[np.uint64]
 
 #: Largest ball of items moved at once.
 BALL = 64

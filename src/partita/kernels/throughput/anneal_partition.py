@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
-from partita.kernels.throughput.orders import BlockArrays, block_costs
+from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.orders import block_costs
 
-__all__ = ["anneal_blocks"]
+__all__ = ["anneal_blocks", "window"]
 
 
 @compiled
@@ -39,14 +40,14 @@ def _largest(values: Floats, label: Ints, block: int, without: int) -> float:
 
 
 @compiled
-def _reload(a: BlockArrays, held: float, space: float) -> float:
+def _reload(a: BlockProblem, held: float, space: float) -> float:
     """What memory over the limit costs."""
     over = held + space - a.limit[0]
     return over * a.limit[1] if over > 0.0 else 0.0
 
 
 @compiled
-def _gains(a: BlockArrays, pins: Ints, k: int, v: int, old: int, new: int) -> tuple[float, float]:
+def _gains(a: BlockProblem, pins: Ints, k: int, v: int, old: int, new: int) -> tuple[float, float]:
     """What the costs of two blocks, apart from memory, change by when v moves from one to the other."""
     gain_old, gain_new = -a.work[v], a.work[v]
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
@@ -65,7 +66,7 @@ def _gains(a: BlockArrays, pins: Ints, k: int, v: int, old: int, new: int) -> tu
 
 
 @compiled
-def _shift(a: BlockArrays, pins: Ints, k: int, v: int, old: int, new: int) -> None:
+def _shift(a: BlockProblem, pins: Ints, k: int, v: int, old: int, new: int) -> None:
     """Move v's pins."""
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
         pins[a.item_nets[p] * k + old] -= 1
@@ -73,7 +74,7 @@ def _shift(a: BlockArrays, pins: Ints, k: int, v: int, old: int, new: int) -> No
 
 
 @compiled
-def _window(a: BlockArrays, label: Ints, v: int, k: int) -> tuple[int, int]:
+def window(a: BlockProblem | Arrays, label: Ints, v: int, k: int) -> tuple[int, int]:
     """Blocks that v can be in while the others stay."""
     low, high = 0, k - 1
     for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
@@ -85,7 +86,7 @@ def _window(a: BlockArrays, label: Ints, v: int, k: int) -> tuple[int, int]:
 
 
 @compiled
-def _adjacent(a: BlockArrays, v: int, u: int) -> bool:
+def _adjacent(a: BlockProblem, v: int, u: int) -> bool:
     """Whether one of two items precedes the other directly."""
     for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
         if a.succ[p] == u:
@@ -98,11 +99,10 @@ def _adjacent(a: BlockArrays, v: int, u: int) -> bool:
 
 @compiled
 def anneal_blocks(
-    a: BlockArrays,
+    a: BlockProblem,
     label: Ints,
     kept: Ints,
     best: float,
-    k: int,
     power: int,
     start: float,
     end: float,
@@ -111,7 +111,7 @@ def anneal_blocks(
     seed: int,
     stop: Longs,
 ) -> float:
-    """Anneal ``label``, a partition into k blocks, in place; returns the largest cost of the best partition met.
+    """Anneal ``label``, a partition, in place; returns the largest cost of the best partition met.
 
     ``best`` is that of ``kept``, the best partition before, and ``kept`` is changed with it. So a long run can be made
     of short ones. Temperatures fall geometrically from ``start`` to ``end``; a share ``swaps`` of the trials exchange
@@ -119,7 +119,7 @@ def anneal_blocks(
     it is.
     """
     np.random.seed(seed)
-    n, m = label.shape[0], a.cost.shape[0]
+    n, m, k = label.shape[0], a.cost.shape[0], a.devices
     costs = np.empty(k)
     top = block_costs(a, label, costs)
     if top < best:
@@ -160,7 +160,7 @@ def anneal_blocks(
                 break
         v = np.random.randint(0, n)
         old = label[v]
-        low, high = _window(a, label, v, k)
+        low, high = window(a, label, v, k)
         if low >= high:
             continue
         u = -1
@@ -170,7 +170,7 @@ def anneal_blocks(
             new = label[u]
             if new == old or new < low or new > high:
                 continue
-            first, second = _window(a, label, u, k)
+            first, second = window(a, label, u, k)
             if old < first or old > second or _adjacent(a, v, u):
                 continue
         else:

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Arrays", "Bytes", "Codes", "Floats", "Ints", "Lines", "Longs", "Words", "as_arrays", "bit_rows"]
+__all__ = ["Arrays", "Bools", "Bytes", "Codes", "Floats", "Ints", "Lines", "Longs", "Words", "as_arrays", "bit_rows"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
 
 #: Types of the arrays; other fields are switches.
@@ -150,7 +151,7 @@ def as_arrays(struct: type[Struct], values: dict[str, Any]) -> Struct:
     return struct(**fields)
 
 
-def bit_rows(mask: npt.NDArray[np.bool_]) -> Words:
+def bit_rows(mask: Bools) -> Words:
     """(r, w) words of 64 bits from an (r, n) mask: bit v of a row is its column v."""
     n = mask.shape[1]
     padded = np.zeros((mask.shape[0], (n + 63) // 64 * 64), dtype=np.uint8)

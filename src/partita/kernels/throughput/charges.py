@@ -12,7 +12,8 @@ import numpy as np
 from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput.arrays import Floats, Ints, Words
 from partita.kernels.throughput.bits import has
-from partita.kernels.throughput.forced_cuts import Parts, UniformOrder
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.forced_cuts import Parts
 
 __all__ = ["charge_nets", "raise_shares", "tighten_windows"]
 
@@ -124,37 +125,37 @@ def raise_shares(
 
 
 @compiled
-def charge_nets(order: UniformOrder, parts: Parts, limit: float, rounds: int, budget: int, charge: Floats) -> None:
+def charge_nets(a: BlockProblem, parts: Parts, limit: float, rounds: int, budget: int, charge: Floats) -> None:
     """Work with forced nets charged to their pins, valid for blocks of load at most ``limit``."""
-    n, m = order.work.shape[0], order.cost.shape[0]
+    n, m = a.work.shape[0], a.cost.shape[0]
     pairs = parts.apart.shape[0] > 0
-    charge[:] = order.work
-    part = np.zeros(order.net_pins.shape[0])
+    charge[:] = a.work
+    part = np.zeros(a.net_pins.shape[0])
     for e in range(m):
-        low, high = order.net_ptr[e], order.net_ptr[e + 1]
+        low, high = a.net_ptr[e], a.net_ptr[e + 1]
         if parts.forced[e] and high - low == 2:
             for q in range(low, high):
-                charge[order.net_pins[q]] += order.cost[e]
+                charge[a.net_pins[q]] += a.cost[e]
     tries, ratio = np.empty(n, np.int32), np.empty(n)
     share, best = np.zeros(n), np.zeros(n)
     for _ in range(rounds):
         for e in range(m):
-            low, high = order.net_ptr[e], order.net_ptr[e + 1]
+            low, high = a.net_ptr[e], a.net_ptr[e + 1]
             if not parts.forced[e] or high - low == 2:
                 continue
-            pins = order.net_pins[low:high]
+            pins = a.net_pins[low:high]
             for q in range(low, high):
-                charge[order.net_pins[q]] -= part[q]
-            room = limit - order.cost[e]
+                charge[a.net_pins[q]] -= part[q]
+            room = limit - a.cost[e]
             if not pairs:
                 # In proportion to what a block can hold of the pins.
                 total = 0.0
                 for v in pins:
                     total += charge[v]
-                scale = order.cost[e] / max(min(room, total), 1e-300)
+                scale = a.cost[e] / max(min(room, total), 1e-300)
                 for q in range(low, high):
-                    part[q] = charge[order.net_pins[q]] * scale * (1 - 1e-12)
-                    charge[order.net_pins[q]] += part[q]
+                    part[q] = charge[a.net_pins[q]] * scale * (1 - 1e-12)
+                    charge[a.net_pins[q]] += part[q]
                 continue
             most = -1.0
             by_size = pins[np.argsort(-charge[pins])]
@@ -172,8 +173,8 @@ def charge_nets(order: UniformOrder, parts: Parts, limit: float, rounds: int, bu
                     for v in pins:
                         best[v] = share[v]
             for q in range(low, high):
-                v = order.net_pins[q]
-                part[q] = order.cost[e] * best[v] * (1 - 1e-12)
+                v = a.net_pins[q]
+                part[q] = a.cost[e] * best[v] * (1 - 1e-12)
                 charge[v] += part[q]
 
 
@@ -190,23 +191,23 @@ def _number(pins: Ints, size: Floats, room: float) -> int:
 
 
 @compiled
-def tighten_windows(order: UniformOrder, parts: Parts, share: Floats, devices: int) -> tuple[int, bool]:
+def tighten_windows(a: BlockProblem, parts: Parts, share: Floats, devices: int) -> tuple[int, bool]:
     """Move the first and last blocks of items closer; how many moved, and whether there is no split.
 
     What lies before an item needs as many blocks as it has shares, and so does what of it cannot be early. Items that
     must be within some blocks have at most one share a block.
     """
-    n = order.work.shape[0]
+    n = a.work.shape[0]
     first, last, apart = parts.first, parts.last, parts.apart
     pairs = apart.shape[0] > 0
     sums = np.zeros(devices)
     moved = 0
     zero, one = np.uint64(0), np.uint64(1)
-    words = order.later.shape[1]
+    words = parts.later.shape[1]
     for direction in range(2):
         for i in range(n):
             v = i if direction == 0 else n - 1 - i
-            row = order.earlier[v] if direction == 0 else order.later[v]
+            row = parts.earlier[v] if direction == 0 else parts.later[v]
             sums[:] = 0.0
             at = first[v] if direction == 0 else devices - 1 - last[v]
             old = at

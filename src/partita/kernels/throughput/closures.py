@@ -1,32 +1,45 @@
-"""Sums over everything before or after an item."""
+"""Everything before or after an item, as rows of bits, and sums over it."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Floats, Ints
+from partita.kernels.throughput.arrays import Floats, Ints, Words
+from partita.kernels.throughput.bits import add
 
-__all__ = ["chain_sums", "closure_sums"]
+__all__ = ["chain_sums", "closure_bits", "closure_sums"]
+
+
+@compiled
+def closure_bits(ptr: Ints, adjacent: Ints, first_to_last: bool) -> Words:
+    """(n, words) rows of what each item reaches through ``adjacent``, itself included.
+
+    All of that has smaller numbers with ``first_to_last``, otherwise larger ones.
+    """
+    n = ptr.shape[0] - 1
+    words = (n + 63) // 64
+    bits = np.zeros((n, words), np.uint64)
+    for i in range(n):
+        v = i if first_to_last else n - 1 - i
+        add(bits[v], v)
+        start, end = (0, v // 64 + 1) if first_to_last else (v // 64, words)
+        for p in range(ptr[v], ptr[v + 1]):
+            u = adjacent[p]
+            for j in range(start, end):
+                bits[v, j] |= bits[u, j]
+    return bits
 
 
 @compiled
 def closure_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool, sums: Floats) -> None:
     """``sums[row, v]``: weight of v and all it reaches through ``adjacent``, all of which come earlier in the order."""
     rows, n = weights.shape
-    words = (n + 63) // 64
-    bits = np.zeros((n, words), np.uint64)
+    bits = closure_bits(ptr, adjacent, first_to_last)
+    words = bits.shape[1]
     one = np.uint64(1)
-    for i in range(n):
-        v = i if first_to_last else n - 1 - i
-        low, high = v // 64, v // 64 + 1
-        bits[v, v // 64] |= one << np.uint64(v % 64)
-        for p in range(ptr[v], ptr[v + 1]):
-            u = adjacent[p]
-            start, end = (0, low + 1) if first_to_last else (low, words)
-            for j in range(start, end):
-                bits[v, j] |= bits[u, j]
-        start, end = (0, high) if first_to_last else (low, words)
+    for v in range(n):
+        start, end = (0, v // 64 + 1) if first_to_last else (v // 64, words)
         for j in range(start, end):
             rest = bits[v, j]
             u = j * 64

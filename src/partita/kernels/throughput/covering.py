@@ -21,10 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.compiled import compiled
+from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
+from partita.kernels.throughput.blocks import BlockProblem
 
-__all__ = ["CoveringArrays", "longest_segments", "search_block"]
+__all__ = ["Exclusions", "longest_segments", "search_block"]
 
 #: Sweeps over the untouched nets when weight is moved at an anchor.
 SWEEPS = 30
@@ -33,19 +34,13 @@ _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
 
 
-class CoveringArrays(NamedTuple):
-    """The uniform relaxation for one target: n items, m nets, w words of 64 items.
+class Exclusions(NamedTuple):
+    """What blocks cannot hold at one target: n items, m nets, w words of 64 items.
 
     ``after``, ``before`` and ``conflict`` are (n, w) bit sets: descendants, ancestors, items that never share a block
     with an item. ``split`` tells nets whose pins never share a block; ``together`` (m,) bounds how many of them can.
     """
 
-    work: Floats
-    cost: Floats
-    net_ptr: Ints
-    net_pins: Ints
-    item_net_ptr: Ints
-    item_nets: Ints
     after: Words
     before: Words
     conflict: Words
@@ -63,18 +58,18 @@ class _State(NamedTuple):
     gain: Floats
 
 
-@compiled
-def _part(a: CoveringArrays, s: _State, e: int) -> float:
+@inlined
+def _part(a: BlockProblem, x: Exclusions, s: _State, e: int) -> float:
     """What a touched or split net adds to the weight of its undecided pins; for others see ``gain``."""
     if s.inside[e] > 0:
-        if s.outside[e] > 0 or a.split[e] != 0:
+        if s.outside[e] > 0 or x.split[e] != 0:
             return 0.0
         return float(-a.cost[e] / max(1, a.net_ptr[e + 1] - a.net_ptr[e] - s.inside[e]))
-    return float(a.cost[e] / max(1, min(a.together[e], a.net_ptr[e + 1] - a.net_ptr[e] - s.outside[e])))
+    return float(a.cost[e] / max(1, min(x.together[e], a.net_ptr[e + 1] - a.net_ptr[e] - s.outside[e])))
 
 
-@compiled
-def _decide(a: CoveringArrays, s: _State, v: int, value: int, sign: int) -> float:
+@inlined
+def _decide(a: BlockProblem, x: Exclusions, s: _State, v: int, value: int, sign: int) -> float:
     """Take v in (1) or leave it out (2), or undo that (sign -1); returns the change of the load."""
     change = 0.0
     if sign > 0:
@@ -84,16 +79,16 @@ def _decide(a: CoveringArrays, s: _State, v: int, value: int, sign: int) -> floa
         size = a.net_ptr[e + 1] - a.net_ptr[e]
         if 0 < s.inside[e] < size:
             change -= a.cost[e]
-        touched = s.inside[e] + s.outside[e] > 0 or a.split[e] != 0
-        old = _part(a, s, e) if touched else 0.0
+        touched = s.inside[e] + s.outside[e] > 0 or x.split[e] != 0
+        old = _part(a, x, s, e) if touched else 0.0
         if value == 1:
             s.inside[e] += sign
         else:
             s.outside[e] += sign
         if 0 < s.inside[e] < size:
             change += a.cost[e]
-        touches = s.inside[e] + s.outside[e] > 0 or a.split[e] != 0
-        new = _part(a, s, e) if touches else 0.0
+        touches = s.inside[e] + s.outside[e] > 0 or x.split[e] != 0
+        new = _part(a, x, s, e) if touches else 0.0
         if touched and touches:
             if new != old:
                 for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
@@ -113,8 +108,8 @@ def _decide(a: CoveringArrays, s: _State, v: int, value: int, sign: int) -> floa
         weight = a.work[v]
         for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
             e = a.item_nets[q]
-            if s.inside[e] + s.outside[e] > 0 or a.split[e] != 0:
-                weight += _part(a, s, e)
+            if s.inside[e] + s.outside[e] > 0 or x.split[e] != 0:
+                weight += _part(a, x, s, e)
             else:
                 for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
                     if a.net_pins[p] == v:
@@ -124,7 +119,7 @@ def _decide(a: CoveringArrays, s: _State, v: int, value: int, sign: int) -> floa
 
 
 @compiled
-def _close(a: CoveringArrays, sets: Words) -> bool:
+def _close(x: Exclusions, sets: Words) -> bool:
     """Take in what lies between, leave out what would leave a gap; false if that is impossible.
 
     ``sets`` are the bit sets of items in, items out, descendants and ancestors of those in.
@@ -138,7 +133,7 @@ def _close(a: CoveringArrays, sets: Words) -> bool:
             v = j << 6
             while rest != _ZERO:
                 if rest & _ONE:
-                    _include(a, sets, v)
+                    _include(x, sets, v)
                     again = True
                 rest >>= _ONE
                 v += 1
@@ -149,10 +144,10 @@ def _close(a: CoveringArrays, sets: Words) -> bool:
             if rest & _ONE:
                 if (sets[2, j] >> np.uint64(v & 63)) & _ONE:
                     for q in range(words):
-                        sets[1, q] |= a.after[v, q]
+                        sets[1, q] |= x.after[v, q]
                 else:
                     for q in range(words):
-                        sets[1, q] |= a.before[v, q]
+                        sets[1, q] |= x.before[v, q]
             rest >>= _ONE
             v += 1
     clash = _ZERO
@@ -161,13 +156,13 @@ def _close(a: CoveringArrays, sets: Words) -> bool:
     return bool(clash == _ZERO)
 
 
-@compiled
-def _include(a: CoveringArrays, sets: Words, v: int) -> None:
+@inlined
+def _include(x: Exclusions, sets: Words, v: int) -> None:
     sets[0, v >> 6] |= _ONE << np.uint64(v & 63)
     for q in range(sets.shape[1]):
-        sets[1, q] |= a.conflict[v, q]
-        sets[2, q] |= a.after[v, q]
-        sets[3, q] |= a.before[v, q]
+        sets[1, q] |= x.conflict[v, q]
+        sets[2, q] |= x.after[v, q]
+        sets[3, q] |= x.before[v, q]
 
 
 @compiled
@@ -206,7 +201,9 @@ def _knapsack(
 
 
 @compiled
-def _move_weight(a: CoveringArrays, s: _State, charge: Floats, price: float, profit: Floats, left: Floats) -> None:
+def _move_weight(
+    a: BlockProblem, x: Exclusions, s: _State, charge: Floats, price: float, profit: Floats, left: Floats
+) -> None:
     """Move weight inside untouched nets, from unprofitable items to profitable ones."""
     for v in range(charge.shape[0]):
         profit[v] = charge[v] - price * s.weight[v] if s.status[v] == 0 else 0.0
@@ -215,7 +212,7 @@ def _move_weight(a: CoveringArrays, s: _State, charge: Floats, price: float, pro
     for _sweep in range(SWEEPS):
         moved = False
         for e in range(left.shape[0]):
-            if s.inside[e] + s.outside[e] > 0 or a.split[e] != 0 or left[e] <= 1e-12:
+            if s.inside[e] + s.outside[e] > 0 or x.split[e] != 0 or left[e] <= 1e-12:
                 continue
             high = low = a.net_ptr[e]
             for p in range(a.net_ptr[e] + 1, a.net_ptr[e + 1]):
@@ -245,14 +242,22 @@ def _move_weight(a: CoveringArrays, s: _State, charge: Floats, price: float, pro
 
 @compiled
 def search_block(
-    a: CoveringArrays, charge: Floats, target: float, wanted: float, anchor: int, most: int, stop: Longs, found: Words
+    a: BlockProblem,
+    x: Exclusions,
+    charge: Floats,
+    target: float,
+    wanted: float,
+    anchor: int,
+    most: int,
+    stop: Longs,
+    found: Words,
 ) -> tuple[int, int]:
     """Look for a convex block with this anchor, its first item in the numbering, load <= target, charge > wanted.
 
     Parameters
     ----------
-    a
-        The instance, prepared for this target.
+    a, x
+        The instance, and what blocks cannot hold at this target.
     charge
         (n,) charges, not negative.
     target, wanted
@@ -271,14 +276,14 @@ def search_block(
     tuple of int
         0 if there is none, 1 if it was found, 2 if it gave up; and the nodes.
     """
-    n, m, words = a.work.shape[0], a.cost.shape[0], a.after.shape[1]
+    n, m, words = a.work.shape[0], a.cost.shape[0], x.after.shape[1]
     s = _State(
         np.zeros(n, np.int8), a.work.copy(), np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(a.net_pins.shape[0])
     )
     for e in range(m):
-        if a.split[e] != 0:
+        if x.split[e] != 0:
             for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-                s.weight[a.net_pins[p]] += _part(a, s, e)
+                s.weight[a.net_pins[p]] += _part(a, x, s, e)
     tiny = 1e-9 * target
     stack, mark = np.zeros((2 * n + 4, 4, words), np.uint64), np.zeros(2 * n + 4, np.int64)
     trail = np.zeros(n, np.int64)
@@ -287,7 +292,7 @@ def search_block(
     sets = np.zeros((4, words), np.uint64)
     for v in range(anchor):
         stack[0, 1, v >> 6] |= _ONE << np.uint64(v & 63)
-    _include(a, stack[0], anchor)
+    _include(x, stack[0], anchor)
     depth, done, nodes = 1, 0, 0
     load, carried = 0.0, 0.0
     while depth > 0:
@@ -296,7 +301,7 @@ def search_block(
             done -= 1
             v = trail[done]
             value = s.status[v]
-            load += _decide(a, s, v, value, -1)
+            load += _decide(a, x, s, v, value, -1)
             if value == 1:
                 carried -= charge[v]
         sets[:] = stack[depth]
@@ -305,17 +310,17 @@ def search_block(
             return 2, nodes
         alive, price = True, 0.0
         while alive:
-            alive = _close(a, sets)
+            alive = _close(x, sets)
             if not alive:
                 break
             for v in range(n):
                 if s.status[v] == 0:
                     j, bit = v >> 6, _ONE << np.uint64(v & 63)
                     if sets[0, j] & bit:
-                        load += _decide(a, s, v, 1, 1)
+                        load += _decide(a, x, s, v, 1, 1)
                         carried += charge[v]
                     elif sets[1, j] & bit:
-                        load += _decide(a, s, v, 2, 1)
+                        load += _decide(a, x, s, v, 2, 1)
                     else:
                         continue
                     trail[done] = v
@@ -325,7 +330,7 @@ def search_block(
                 return 1, nodes
             best, price = _knapsack(s, charge, target - load, carried, tiny, places, ratios)
             if nodes == 1 and best > wanted and price > 0:
-                _move_weight(a, s, charge, price, profit, left)
+                _move_weight(a, x, s, charge, price, profit, left)
                 best, price = _knapsack(s, charge, target - load, carried, tiny, places, ratios)
             alive = best > wanted
             changed = False
@@ -337,7 +342,7 @@ def search_block(
                             sets[1, v >> 6] |= _ONE << np.uint64(v & 63)
                             changed = True
                         elif profitable > 0 and best - profitable <= wanted:
-                            _include(a, sets, v)
+                            _include(x, sets, v)
                             changed = True
             if not changed:
                 break
@@ -352,14 +357,14 @@ def search_block(
         stack[depth] = sets
         stack[depth, 1, branch >> 6] |= _ONE << np.uint64(branch & 63)
         stack[depth + 1] = sets
-        _include(a, stack[depth + 1], branch)
+        _include(x, stack[depth + 1], branch)
         mark[depth] = mark[depth + 1] = done
         depth += 2
     return 0, nodes
 
 
 @compiled
-def longest_segments(a: CoveringArrays, order: Longs, target: float) -> Longs:
+def longest_segments(a: BlockProblem, order: Longs, target: float) -> Longs:
     """For each place of an order the length of the longest segment from there with load <= target."""
     n = order.shape[0]
     lengths = np.zeros(n, np.int64)

@@ -13,53 +13,28 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Words
+from partita.kernels.throughput.arrays import Bytes, Ints, Words
 from partita.kernels.throughput.bits import add, has
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows
 
-__all__ = ["UniformOrder", "Parts", "closure_bits", "force_nets", "separate_pairs"]
-
-
-class UniformOrder(NamedTuple):
-    """n items numbered along the order, and m nets; ``later`` and ``earlier`` are closures that include the item."""
-
-    work: Floats
-    cost: Floats
-    net_ptr: Ints
-    net_pins: Ints
-    item_net_ptr: Ints
-    item_nets: Ints
-    succ_ptr: Ints
-    succ: Ints
-    pred_ptr: Ints
-    pred: Ints
-    later: Words
-    earlier: Words
+__all__ = ["Parts", "force_nets", "separate_pairs"]
 
 
 class Parts(NamedTuple):
-    """What holds at a target: pairs that cannot share a block (no rows if not kept), cut nets, windows of blocks."""
+    """What holds at a target.
 
+    ``later`` and ``earlier`` are the closures of the order that include the item (rows without words if not kept),
+    ``apart`` the pairs that cannot share a block (no rows if not kept), ``forced`` the cut nets, ``first`` and
+    ``last`` the windows of blocks.
+    """
+
+    later: Words
+    earlier: Words
     apart: Words
     forced: Bytes
     first: Ints
     last: Ints
-
-
-@compiled
-def closure_bits(ptr: Ints, adjacent: Ints, first_to_last: bool) -> Words:
-    """(n, words) rows of what each item reaches through ``adjacent``, itself included; all of it is done earlier."""
-    n = ptr.shape[0] - 1
-    words = (n + 63) // 64
-    bits = np.zeros((n, words), np.uint64)
-    for i in range(n):
-        v = i if first_to_last else n - 1 - i
-        add(bits[v], v)
-        for p in range(ptr[v], ptr[v + 1]):
-            u = adjacent[p]
-            for j in range(words):
-                bits[v, j] |= bits[u, j]
-    return bits
 
 
 @compiled
@@ -93,7 +68,7 @@ def _listed(row: Words, members: Ints) -> int:
 
 @compiled
 def _unavoidable(
-    order: UniformOrder,
+    a: BlockProblem,
     parts: Parts,
     hull: Words,
     members: Ints,
@@ -114,7 +89,7 @@ def _unavoidable(
     out[:] = np.uint64(0)
     for i in range(count):
         v = members[i]
-        least += order.work[v]
+        least += a.work[v]
         low, high = max(low, parts.first[v]), min(high, parts.last[v])
         if pairs:
             for j in range(out.shape[0]):
@@ -128,52 +103,52 @@ def _unavoidable(
     most = least
     for i in range(count):
         v = members[i]
-        for p in range(order.item_net_ptr[v], order.item_net_ptr[v + 1]):
-            e = order.item_nets[p]
+        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+            e = a.item_nets[p]
             if seen[e] == stamp:
                 continue
             seen[e] = stamp
             paid, cut = parts.forced[e] != 0, parts.forced[e] != 0
             if not paid:
-                for q in range(order.net_ptr[e], order.net_ptr[e + 1]):
-                    x = order.net_pins[q]
+                for q in range(a.net_ptr[e], a.net_ptr[e + 1]):
+                    x = a.net_pins[q]
                     if not has(hull, x):
                         cut = True
                         if parts.last[x] < low or parts.first[x] > high or (pairs and has(out, x)):
                             paid = True
                             break
             if paid:
-                least += order.cost[e]
+                least += a.cost[e]
                 if least > limit:
                     return least, np.inf
             if cut:
-                most += order.cost[e]
+                most += a.cost[e]
     return least, most
 
 
 @compiled
-def force_nets(order: UniformOrder, parts: Parts, limit: float) -> int:
+def force_nets(a: BlockProblem, parts: Parts, limit: float) -> int:
     """Find nets that are cut in every split with loads at most ``limit``; the number of new ones."""
-    n, words = order.later.shape
+    n, words = parts.later.shape
     found = 0
     members = np.empty(n, np.int32)
-    seen = np.full(order.cost.shape[0], -1, np.int32)
+    seen = np.full(a.cost.shape[0], -1, np.int32)
     hull, up = np.empty(words, np.uint64), np.empty(words, np.uint64)
     out = np.empty(words, np.uint64)
-    for e in range(order.cost.shape[0]):
+    for e in range(a.cost.shape[0]):
         if parts.forced[e]:
             continue
         hull[:] = np.uint64(0)
         up[:] = np.uint64(0)
-        for q in range(order.net_ptr[e], order.net_ptr[e + 1]):
-            v = order.net_pins[q]
+        for q in range(a.net_ptr[e], a.net_ptr[e + 1]):
+            v = a.net_pins[q]
             for j in range(words):
-                hull[j] |= order.later[v, j]
-                up[j] |= order.earlier[v, j]
+                hull[j] |= parts.later[v, j]
+                up[j] |= parts.earlier[v, j]
         for j in range(words):
             hull[j] &= up[j]
         count = _listed(hull, members)
-        least, _ = _unavoidable(order, parts, hull, members, count, limit, seen, e, out)
+        least, _ = _unavoidable(a, parts, hull, members, count, limit, seen, e, out)
         if least > limit:
             parts.forced[e] = 1
             found += 1
@@ -182,7 +157,7 @@ def force_nets(order: UniformOrder, parts: Parts, limit: float) -> int:
 
 @compiled
 def separate_pairs(
-    order: UniformOrder, parts: Parts, limit: float, network: Network, tiny: float, cuts: int, start: int, count: int
+    a: BlockProblem, parts: Parts, limit: float, network: Network, tiny: float, cuts: int, start: int, count: int
 ) -> tuple[int, int, bool]:
     """Find pairs that are apart among those of ``count`` items from ``start`` downwards with items after them.
 
@@ -193,10 +168,10 @@ def separate_pairs(
     int, int, bool
         New pairs, cuts used, and whether an item costs more than ``limit`` in any block: then there is no split.
     """
-    n, words = order.later.shape
+    n, words = parts.later.shape
     found, used = 0, 0
     members = np.empty(n, np.int32)
-    seen = np.full(order.cost.shape[0], -1, np.int32)
+    seen = np.full(a.cost.shape[0], -1, np.int32)
     hull, out = np.empty(words, np.uint64), np.empty(words, np.uint64)
     flow = new_flow(network)
     avoid = np.zeros(n, np.int8)
@@ -208,22 +183,22 @@ def separate_pairs(
             if has(parts.apart[u], v):
                 continue
             apart = False
-            if has(order.later[u], v):
-                for p in range(order.pred_ptr[v], order.pred_ptr[v + 1]):
-                    x = order.pred[p]
-                    apart = apart or (has(order.later[u], x) and has(parts.apart[u], x))
-                for p in range(order.succ_ptr[u], order.succ_ptr[u + 1]):
-                    x = order.succ[p]
-                    apart = apart or (has(order.earlier[v], x) and has(parts.apart[v], x))
+            if has(parts.later[u], v):
+                for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
+                    x = a.pred[p]
+                    apart = apart or (has(parts.later[u], x) and has(parts.apart[u], x))
+                for p in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
+                    x = a.succ[p]
+                    apart = apart or (has(parts.earlier[v], x) and has(parts.apart[v], x))
                 for j in range(words):
-                    hull[j] = order.later[u, j] & order.earlier[v, j]
+                    hull[j] = parts.later[u, j] & parts.earlier[v, j]
             else:
                 hull[:] = np.uint64(0)
                 add(hull, u)
                 add(hull, v)
             if not apart:
                 size = _listed(hull, members)
-                least, most = _unavoidable(order, parts, hull, members, size, limit, seen, stamp, out)
+                least, most = _unavoidable(a, parts, hull, members, size, limit, seen, stamp, out)
                 stamp += 1
                 apart = least > limit
                 if not apart and most > limit and used < cuts and not has(shared[u], v):
@@ -231,8 +206,8 @@ def separate_pairs(
                     for x in range(n):
                         avoid[x] = has(out, x)
                     flow.capacity[:] = network.capacity
-                    respect_rows(network, order.later[u], order.earlier[u], flow.capacity)
-                    respect_rows(network, order.later[v], order.earlier[v], flow.capacity)
+                    respect_rows(network, parts.later[u], parts.earlier[u], flow.capacity)
+                    respect_rows(network, parts.later[v], parts.earlier[v], flow.capacity)
                     flow.sink[:] = network.sink
                     cost = cheapest_block(network, members[:size], supply, avoid, limit, tiny, flow)
                     apart = cost > limit

@@ -16,7 +16,8 @@ import numpy as np
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Floats
 from partita.kernels.throughput.bits import has
-from partita.kernels.throughput.forced_cuts import Parts, UniformOrder
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.forced_cuts import Parts
 from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows
 
 __all__ = ["heaviest_blocks"]
@@ -24,7 +25,7 @@ __all__ = ["heaviest_blocks"]
 
 @compiled
 def heaviest_blocks(
-    order: UniformOrder,
+    a: BlockProblem,
     parts: Parts,
     network: Network,
     weight: Floats,
@@ -40,7 +41,7 @@ def heaviest_blocks(
 
     Parameters
     ----------
-    order, parts, network
+    a, parts, network
         The instance, what is apart and forced at ``limit``, and the network with these nets forced.
     weight
         (n,) weights of the items, not negative.
@@ -57,7 +58,7 @@ def heaviest_blocks(
     most
         (n,) changed in place.
     """
-    n = order.work.shape[0]
+    n = a.work.shape[0]
     flow = new_flow(network)
     sink = flow.sink
     supply = np.zeros(n)
@@ -98,7 +99,7 @@ def heaviest_blocks(
                     else:
                         sink[u] = -gain
             flow.capacity[:] = network.capacity
-            respect_rows(network, order.later[v], order.earlier[v], flow.capacity)
+            respect_rows(network, parts.later[v], parts.earlier[v], flow.capacity)
             cost = cheapest_block(network, sources[:found], supply, avoid, np.inf, tiny, flow)
             least = cost + constant
             # Rounding of the flow may be as large as ``tiny`` on each arc; it is far below this.

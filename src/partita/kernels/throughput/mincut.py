@@ -17,6 +17,7 @@ import numpy as np
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Words
 from partita.kernels.throughput.bits import has
+from partita.kernels.throughput.blocks import BlockProblem
 
 __all__ = [
     "Flow",
@@ -67,11 +68,11 @@ def new_flow(network: Network) -> Flow:
 
 
 @compiled
-def block_network(
-    work: Floats, cost: Floats, net_ptr: Ints, net_pins: Ints, forced: Bytes, succ_ptr: Ints, succ: Ints
-) -> Network:
+def block_network(blocks: BlockProblem, forced: Bytes) -> Network:
     """The network of an instance in which ``forced`` nets are cut by every block with a pin."""
-    n, m = work.shape[0], cost.shape[0]
+    cost, net_ptr, net_pins = blocks.cost, blocks.net_ptr, blocks.net_pins
+    succ_ptr, succ = blocks.succ_ptr, blocks.succ
+    n, m = blocks.work.shape[0], cost.shape[0]
     edges = succ.shape[0]
     large = 0
     arcs = edges
@@ -88,7 +89,7 @@ def block_network(
     there = np.zeros(arcs, np.float64)
     back = np.zeros(arcs, np.float64)
     sink = np.zeros(nodes, np.float64)
-    sink[:n] = work
+    sink[:n] = blocks.work
     order = np.empty((edges, 2), np.int32)
     a = 0
     for v in range(n):
@@ -256,15 +257,13 @@ def _reached(ptr: Ints, adjacent: Ints, start: int, seen: Bytes) -> None:
 
 
 @compiled
-def respect_order(
-    network: Network, succ_ptr: Ints, succ: Ints, pred_ptr: Ints, pred: Ints, start: int, capacity: Floats
-) -> None:
+def respect_order(network: Network, blocks: BlockProblem, start: int, capacity: Floats) -> None:
     """Let no set with ``start`` and one of its descendants leave out what lies between them, nor of its ancestors."""
-    n = succ_ptr.shape[0] - 1
+    n = blocks.work.shape[0]
     later = np.zeros(n, np.int8)
     earlier = np.zeros(n, np.int8)
-    _reached(succ_ptr, succ, start, later)
-    _reached(pred_ptr, pred, start, earlier)
+    _reached(blocks.succ_ptr, blocks.succ, start, later)
+    _reached(blocks.pred_ptr, blocks.pred, start, earlier)
     for i in range(network.order.shape[0]):
         u, v = network.order[i, 0], network.order[i, 1]
         if later[u]:
@@ -286,16 +285,7 @@ def respect_rows(network: Network, later: Words, earlier: Words, capacity: Float
 
 @compiled
 def most_expensive_item(
-    network: Network,
-    succ_ptr: Ints,
-    succ: Ints,
-    pred_ptr: Ints,
-    pred: Ints,
-    ordered: bool,
-    upper: Floats,
-    best: float,
-    tiny: float,
-    count: int,
+    network: Network, blocks: BlockProblem, ordered: bool, upper: Floats, best: float, tiny: float, count: int
 ) -> float:
     """max over items of the cheapest block with the item, of which at most ``count`` are computed in this call.
 
@@ -316,13 +306,13 @@ def most_expensive_item(
         flow.capacity[:] = network.capacity
         flow.sink[:] = network.sink
         if ordered:
-            respect_order(network, succ_ptr, succ, pred_ptr, pred, v, flow.capacity)
+            respect_order(network, blocks, v, flow.capacity)
         cost = cheapest_block(network, source, supply, nothing, np.inf, tiny, flow)
         for u in range(n):
             inside[u] = flow.level[u] >= 0
         best = max(best, cost)
         upper[v] = -np.inf
-        if not ordered or _convex(succ_ptr, succ, inside):
+        if not ordered or _convex(blocks.succ_ptr, blocks.succ, inside):
             # The set serves all of its items.
             for u in range(n):
                 if inside[u]:

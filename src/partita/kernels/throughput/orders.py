@@ -13,48 +13,19 @@ nets.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.slicing import linearise
 
-__all__ = ["BlockArrays", "block_costs", "cut_all", "cut_at", "decode"]
-
-
-class BlockArrays(NamedTuple):
-    """n items numbered along the order, m nets, c covers; pairs of ``*_ptr`` and members are CSR.
-
-    ``held`` are the bytes of an item, ``cover_bytes`` those of what several share and a block holds once,
-    ``workspace`` those of which a block needs the largest. ``limit`` is [memory of a device, reload time per byte];
-    an infinite memory means that none of these is looked at.
-    """
-
-    work: Floats
-    cost: Floats
-    net_ptr: Ints
-    net_pins: Ints
-    item_net_ptr: Ints
-    item_nets: Ints
-    succ_ptr: Ints
-    succ: Ints
-    pred_ptr: Ints
-    pred: Ints
-    held: Floats
-    workspace: Floats
-    cover_ptr: Ints
-    cover_pins: Ints
-    item_cover_ptr: Ints
-    item_covers: Ints
-    cover_bytes: Floats
-    limit: Floats
+__all__ = ["block_costs", "cut_all", "cut_at", "decode"]
 
 
 @compiled
 def _enter(
-    a: BlockArrays, order: Ints, r: int, step: Floats, room: Floats, first: Ints, last: Ints, seen: Ints, shared: Ints
+    a: BlockProblem, order: Ints, r: int, step: Floats, room: Floats, first: Ints, last: Ints, seen: Ints, shared: Ints
 ) -> None:
     """Take in position r as the right end: ``step`` for nets, ``room`` for bytes."""
     v = order[r]
@@ -82,7 +53,7 @@ def _enter(
 
 
 @compiled
-def cut_all(a: BlockArrays, order: Ints, above: float, value: Floats, back: Ints) -> None:
+def cut_all(a: BlockProblem, order: Ints, above: float, value: Floats, back: Ints) -> None:
     """Best largest cost of cutting each prefix of the order into at most j blocks, for all j at once; exact.
 
     ``value`` (n + 1, k + 1) and ``back`` (the start of the last block, same shape) are filled. Values that are not
@@ -120,7 +91,7 @@ def cut_all(a: BlockArrays, order: Ints, above: float, value: Floats, back: Ints
 
 
 @compiled
-def cut_at(a: BlockArrays, order: Ints, target: float, fewest: Ints, back: Ints, stop: Longs) -> int:
+def cut_at(a: BlockProblem, order: Ints, target: float, fewest: Ints, back: Ints, stop: Longs) -> int:
     """Fewest blocks of cost at most ``target`` along the order, 2^30 for none (or when told to stop); exact.
 
     ``fewest`` (n + 1) is that for every prefix, ``back`` the start of its last block.
@@ -161,7 +132,7 @@ def cut_at(a: BlockArrays, order: Ints, target: float, fewest: Ints, back: Ints,
 
 
 @compiled
-def block_costs(a: BlockArrays, label: Ints, costs: Floats) -> float:
+def block_costs(a: BlockProblem, label: Ints, costs: Floats) -> float:
     """Cost of every block of an assignment; returns the largest."""
     n, m, k = label.shape[0], a.cost.shape[0], costs.shape[0]
     costs[:] = 0.0
@@ -200,7 +171,7 @@ def block_costs(a: BlockArrays, label: Ints, costs: Floats) -> float:
 
 @compiled
 def decode(
-    a: BlockArrays, keys: Floats, k: int, arrange: bool, above: Floats, results: Floats, orders: Ints, stop: Longs
+    a: BlockProblem, keys: Floats, k: int, arrange: bool, above: Floats, results: Floats, orders: Ints, stop: Longs
 ) -> int:
     """Fitness of every row of ``keys`` (priorities of a topological sort, smallest first); how many were done.
 

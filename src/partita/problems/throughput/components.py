@@ -6,16 +6,15 @@ from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY
 from partita.problems.throughput.bounds.node import FreeNodeBound
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
-from partita.problems.throughput.bounds.protocol import BoundMethod
 from partita.problems.throughput.bounds.streaming import STREAMING
 from partita.problems.throughput.free.annealing import Annealing
 from partita.problems.throughput.free.covering import FreeCoveringBound
-from partita.problems.throughput.free.mip import Cpsat, Highs, Scip
+from partita.problems.throughput.free.mip import BACKENDS
 from partita.problems.throughput.free.solver import Free
 from partita.problems.throughput.orders.annealing import PartitionAnnealing
 from partita.problems.throughput.orders.evolution import Arrangement, Evolution
 from partita.problems.throughput.orders.sampling import RandomOrders
-from partita.problems.throughput.protocol import Solver
+from partita.problems.throughput.protocol import BoundMethod, Solver
 from partita.problems.throughput.solvers.dpl import Dpl
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.ideals import IdealsBound
@@ -34,9 +33,7 @@ SOLVERS: tuple[Solver, ...] = (
     Arrangement(),
     Free(Slicing()),
     Annealing(),
-    Highs(),
-    Cpsat(),
-    Scip(),
+    *BACKENDS,
 )
 
 #: The solver that is used for a contiguity when none is named.

@@ -7,7 +7,8 @@ from partita.problems.throughput.options import Options
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["Options", "Outcome", "Solver"]
+__all__ = ["BoundMethod", "Options", "Outcome", "Solver"]
 
+BoundMethod = kind.BoundMethod[ThroughputProblem]
 Outcome = kind.Outcome[Plan]
 Solver = kind.Solver[ThroughputProblem, Plan, Options]

@@ -9,12 +9,13 @@ import math
 
 import numpy as np
 
+from partita.kernels.throughput.arrays import Ints
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.kind import Proof
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.streaming import STREAMING, streams
-from partita.problems.throughput.bounds.uniform import Ints, Uniform, uniform, uniform_refusal
-from partita.problems.throughput.contraction.instance import build_instance
+from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
@@ -74,10 +75,7 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     if not knowledge.done:
         left = monitor.remaining_s / (2 if reloads else 1)
         run_hierarchy(knowledge, HIERARCHY, None if np.isinf(left) else left)
-        valid = {method.name: method.scope for method in HIERARCHY}
-        merged = _contracted(problem, knowledge)
-        for name, proven, seconds in knowledge.proven:
-            parts.append(Bound(proven, name, "acyclic" if merged else valid[name], seconds))
+        parts += _by_method(problem, knowledge)
     if reloads and not knowledge.done:
         started = monitor.elapsed_s
         proven = STREAMING.prove(problem, monitor, knowledge.value)
@@ -104,16 +102,7 @@ def _combined(problem: ThroughputProblem, monitor: Monitor) -> Proof:
         return Proof(Bound(math.inf, IDEALS, "acyclic", monitor.elapsed_s), (), None, True)
     incumbent = driver.incumbent
     best = Bound(incumbent.bound, incumbent.proven_by, "acyclic", monitor.elapsed_s)
-    parts = []
-    if driver.knowledge is not None:
-        valid = {method.name: method.scope for method in HIERARCHY}
-        merged = _contracted(problem, driver.knowledge)
-        rows: dict[str, tuple[float, float]] = {}
-        for name, proven, seconds in driver.knowledge.proven:
-            # Of several runs of a method, all of the time counts.
-            rows[name] = proven, seconds + rows.get(name, (0.0, 0.0))[1]
-        for name, (proven, seconds) in rows.items():
-            parts.append(Bound(proven, name, "acyclic" if merged else valid[name], seconds))
+    parts = [] if driver.knowledge is None else _by_method(problem, driver.knowledge)
     if driver.ideals_s > 0 or not parts:
         parts.append(Bound(incumbent.bound, IDEALS, "acyclic", driver.ideals_s))
     return Proof(best, tuple(parts), _objective(problem, outcome.plan))
@@ -136,16 +125,22 @@ def _objective(problem: ThroughputProblem, plan: Plan | None) -> float | None:
     return evaluation.objective if evaluation.feasible and evaluation.acyclic else None
 
 
-def _labels(problem: ThroughputProblem, plan: Plan, relaxed: Uniform) -> Ints | None:
+def _labels(problem: ThroughputProblem, plan: Plan, relaxed: BlockProblem) -> Ints | None:
     """Blocks of the relaxation's items in a plan, None if they fall somewhere along the order."""
     stage_of = {identity: j for j, stage in enumerate(plan.stages) for identity in stage.operators}
     label = np.zeros(relaxed.items, dtype=np.int32)
-    label[build_instance(problem).group] = [stage_of[op.id] for op in problem.operators]
-    counts = np.diff(relaxed.succ_ptr)
-    falls = np.repeat(label, counts) > label[relaxed.succ]
-    return None if falls.any() else label
+    label[relaxed.group] = [stage_of[op.id] for op in problem.operators]
+    return None if relaxed.falls(label) else label
 
 
-def _contracted(problem: ThroughputProblem, knowledge: Knowledge) -> bool:
-    """Whether the relaxation keeps together what free splits may part."""
-    return knowledge.uniform.items < uniform(problem, free=True).items
+def _by_method(problem: ThroughputProblem, knowledge: Knowledge) -> list[Bound]:
+    """What was proven by the end of each method of the hierarchy; of several runs, all of the time counts."""
+    valid = {method.name: method.scope for method in HIERARCHY}
+    # The relaxation may keep together what free splits part.
+    merged = knowledge.uniform.items < uniform(problem, free=True).items
+    rows: dict[str, tuple[float, float]] = {}
+    for name, proven, seconds in knowledge.proven:
+        rows[name] = proven, seconds + rows.get(name, (0.0, 0.0))[1]
+    return [
+        Bound(proven, name, "acyclic" if merged else valid[name], seconds) for name, (proven, seconds) in rows.items()
+    ]

@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.dags import ranks, topological_order
 from partita.errors import InputError
-from partita.problems.throughput.contraction.csr import csr
+from partita.kernels.throughput.arrays import Ints
+from partita.problems.throughput.contraction.csr import csr, transposed
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NODES", "Ordered", "PeakTable", "best_order", "order_violation", "ordered_plan", "peak_of_order"]
 
-Ints = npt.NDArray[np.int32]
 
 #: Most states of one search for an order.
 NODES = 4000
@@ -118,13 +117,10 @@ class PeakTable:
             readers[maker].update(pins)
             for pin in (maker, *pins):
                 touched[pin].append(number)
-        makers: list[list[int]] = [[] for _ in range(n)]
-        for maker, row in enumerate(readers):
-            for reader in row:
-                makers[reader].append(maker)
         self.size = np.array([tensor.size for tensor in tensors], dtype=np.float64)
         self.scratch = np.array([op.workspace_bytes for op in operators], dtype=np.float64)
-        self._touched, self._readers, self._makers = csr(touched), csr([sorted(row) for row in readers]), csr(makers)
+        self._touched, self._readers = csr(touched), csr([sorted(row) for row in readers])
+        self._makers = transposed(*self._readers, n)
         #: What each operator needs by itself.
         self.own = self.scratch + np.array([sum(self.size[t] for t in row) for row in touched], dtype=np.float64)
         #: No set needs more than this.

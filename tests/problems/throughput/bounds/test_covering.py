@@ -10,11 +10,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from metamorphic import in_other_time
-from partita.kernels.throughput.covering import CoveringArrays, search_block
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.covering import search_block
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.covering_sets import BlockPool, Ordered
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.uniform import Uniform, uniform
+from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from strategies import examples
 
@@ -39,7 +40,7 @@ def problems(draw: st.DrawFn) -> ThroughputProblem:
     )
 
 
-def convex_blocks(relaxed: Uniform, ordered: Ordered) -> list[tuple[np.ndarray, float]]:
+def convex_blocks(relaxed: BlockProblem, ordered: Ordered) -> list[tuple[np.ndarray, float]]:
     """Masks and loads of all convex sets."""
     found = []
     for bits in itertools.product((False, True), repeat=relaxed.items):
@@ -63,21 +64,21 @@ def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProb
     charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=np.float64) / 8
     target = data.draw(st.integers(1, 60)) / 4
     wanted = data.draw(st.integers(0, 16)) / 8 + 0.01
-    arrays: CoveringArrays = ordered.arrays(target)
+    exclusions = ordered.exclusions(target)
     blocks = [(mask, load) for mask, load in convex_blocks(relaxed, ordered) if load <= target]
-    conflict = np.unpackbits(arrays.conflict.view(np.uint8), axis=1, bitorder="little")
+    conflict = np.unpackbits(exclusions.conflict.view(np.uint8), axis=1, bitorder="little")
     for mask, _ in blocks:
         inside = np.flatnonzero(mask)
         assert not conflict[np.ix_(inside, inside)].any(), "items in conflict share a block"
         for e in range(relaxed.nets):
             pins = int(mask[relaxed.pins(e)].sum())
-            assert pins <= arrays.together[e]
-            assert pins < len(relaxed.pins(e)) or arrays.split[e] == 0, "a split net is whole"
+            assert pins <= exclusions.together[e]
+            assert pins < len(relaxed.pins(e)) or exclusions.split[e] == 0, "a split net is whole"
     for anchor in range(n):
         expected = any(int(np.argmax(mask)) == anchor and charge[mask].sum() > wanted for mask, _ in blocks)
-        block = np.zeros(arrays.after.shape[1], dtype=np.uint64)
+        block = np.zeros(exclusions.after.shape[1], dtype=np.uint64)
         status, nodes = search_block(
-            arrays, charge, target + 1e-9, wanted, anchor, 10**6, np.zeros(1, dtype=np.int64), block
+            relaxed, exclusions, charge, target + 1e-9, wanted, anchor, 10**6, np.zeros(1, dtype=np.int64), block
         )
         assert nodes > 0
         assert status == (1 if expected else 0)
@@ -98,12 +99,14 @@ def test_the_search_is_the_same_in_any_unit_of_time(problem: ThroughputProblem, 
     charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=np.float64) / 8
     answers = []
     for unit in (1.0, 2.0**-40, 2.0**40):
-        arrays = Ordered(uniform(in_other_time(problem, unit))).arrays(unit * target)
+        relaxed = uniform(in_other_time(problem, unit))
+        exclusions = Ordered(relaxed).exclusions(unit * target)
         found = []
         for anchor in range(n):
-            block = np.zeros(arrays.after.shape[1], dtype=np.uint64)
+            block = np.zeros(exclusions.after.shape[1], dtype=np.uint64)
             limit, flag = unit * target * (1 + 1e-9), np.zeros(1, dtype=np.int64)
-            found.append((*search_block(arrays, charge, limit, wanted, anchor, 10**6, flag, block), block.tolist()))
+            answer = search_block(relaxed, exclusions, charge, limit, wanted, anchor, 10**6, flag, block)
+            found.append((*answer, block.tolist()))
         answers.append(found)
     assert answers[0] == answers[1] == answers[2]
 
@@ -116,13 +119,13 @@ def test_giving_up_and_stopping_prove_nothing() -> None:
             operators=tuple(Operator(id=i, times=(1.0 + i / 100,)) for i in range(40)),
         )
     )
-    arrays = Ordered(relaxed).arrays(10.0)
+    exclusions = Ordered(relaxed).exclusions(10.0)
     block = np.zeros(1, dtype=np.uint64)
     charge = relaxed.work / 10
     flag = np.zeros(1, dtype=np.int64)
-    assert search_block(arrays, charge, 10.0, 0.99999, 0, 3, flag, block) == (2, 4)
+    assert search_block(relaxed, exclusions, charge, 10.0, 0.99999, 0, 3, flag, block) == (2, 4)
     flag[0] = 1
-    assert search_block(arrays, charge, 10.0, 0.99999, 0, 10**9, flag, block)[0] == 2
+    assert search_block(relaxed, exclusions, charge, 10.0, 0.99999, 0, 10**9, flag, block)[0] == 2
 
 
 @examples(25)

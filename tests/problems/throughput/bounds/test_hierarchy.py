@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import brute_force
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound, Charges, charged_at
 from partita.problems.throughput.bounds.hierarchy import run_hierarchy
@@ -19,7 +20,7 @@ from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.node import FreeNodeBound, NodeBound
 from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import SimpleBound
-from partita.problems.throughput.bounds.uniform import Uniform, uniform
+from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.components import HIERARCHY
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.run.monitor import Monitor
@@ -49,7 +50,7 @@ def shaped_problems(draw: st.DrawFn) -> ThroughputProblem:
     )
 
 
-def splits(relaxed: Uniform) -> Iterator[tuple[np.ndarray, list[float]]]:
+def splits(relaxed: BlockProblem) -> Iterator[tuple[np.ndarray, list[float]]]:
     """Every acyclic split of the items, with the loads of its blocks."""
     n, k = relaxed.items, relaxed.devices
     edges = [(u, int(v)) for u in range(n) for v in relaxed.succ[relaxed.succ_ptr[u] : relaxed.succ_ptr[u + 1]]]
@@ -99,7 +100,7 @@ def test_what_charges_say_holds_in_every_split_up_to_the_target(problem: Through
             assert len(set(label[relaxed.pins(int(e))].tolist())) > 1, "a forced net is not cut"
 
 
-def relaxed_optimum(relaxed: Uniform) -> float:
+def relaxed_optimum(relaxed: BlockProblem) -> float:
     """Least largest load of all acyclic splits of the items: sets are put into blocks from first to last."""
     n, k = relaxed.items, relaxed.devices
     before = [0] * n
@@ -122,7 +123,7 @@ def relaxed_optimum(relaxed: Uniform) -> float:
     return best[(1 << n) - 1]
 
 
-def alone(method: HierarchyBound, relaxed: Uniform, seconds: float | None = 5.0) -> float:
+def alone(method: HierarchyBound, relaxed: BlockProblem, seconds: float | None = 5.0) -> float:
     """What a method proves by itself."""
     knowledge = Knowledge(relaxed)
     method.improve(knowledge, seconds)

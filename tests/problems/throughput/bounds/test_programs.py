@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from brute_force import best
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound, compositions
@@ -19,7 +20,7 @@ from partita.problems.throughput.bounds.programs.order_tables import order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound, NodeProgramBound
 from partita.problems.throughput.bounds.simple import simple_bound
-from partita.problems.throughput.bounds.uniform import Uniform, uniform
+from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import DeviceKind, Operator, ThroughputProblem
 from strategies import examples, throughput_problems
@@ -31,7 +32,7 @@ small = throughput_problems(
 )
 
 
-def proven(member: ProgramMember, one: Uniform, value: float = math.inf) -> float:
+def proven(member: ProgramMember, one: BlockProblem, value: float = math.inf) -> float:
     """What a member proves by itself."""
     knowledge = Knowledge(one)
     if math.isfinite(value):
@@ -40,7 +41,7 @@ def proven(member: ProgramMember, one: Uniform, value: float = math.inf) -> floa
     return knowledge.bound
 
 
-def usable(problem: ThroughputProblem) -> tuple[Uniform, float] | None:
+def usable(problem: ThroughputProblem) -> tuple[BlockProblem, float] | None:
     """The uniform problem and its optimum, where it is one."""
     if ExactBound().supports(problem) is not None:
         return None
@@ -48,7 +49,7 @@ def usable(problem: ThroughputProblem) -> tuple[Uniform, float] | None:
     return (one, optimum(one)) if one.runs and one.items else None
 
 
-def optimum(one: Uniform) -> float:
+def optimum(one: BlockProblem) -> float:
     """The best split of the uniform problem: blocks are taken from the front, each closed under predecessors."""
     n = one.items
     before = [sum(1 << int(u) for u in one.pred[one.pred_ptr[v] : one.pred_ptr[v + 1]]) for v in range(n)]

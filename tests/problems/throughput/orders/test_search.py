@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 import brute_force
 from partita.kernels.throughput.arrays import Ints
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.orders import decode
+from partita.problems.throughput.contraction.blocks import plan_of
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.orders.annealing import PartitionAnnealing
-from partita.problems.throughput.orders.block_problem import BlockProblem, blocks_refusal, make_blocks
+from partita.problems.throughput.orders.block_problem import blocks_refusal, make_blocks
 from partita.problems.throughput.orders.evolution import Arrangement, Evolution
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.partition_search import PartitionSearch
@@ -77,7 +79,7 @@ def test_costs_are_those_of_the_evaluator(problem: ThroughputProblem, seed: int)
         order = random_order(blocks, seed)
         label = np.empty(blocks.items, dtype=np.int32)
         label[order] = np.sort(random.integers(0, blocks.devices, blocks.items))
-        evaluation = evaluate(problem, blocks.plan(problem, label))
+        evaluation = evaluate(problem, plan_of(problem, blocks, label))
         costs = blocks.costs(label)
         assert evaluation.acyclic
         assert evaluation.feasible == bool(np.isfinite(costs).all())
@@ -112,7 +114,7 @@ def test_cuts_are_the_best_of_all(problem: ThroughputProblem, seed: int) -> None
     keys[0, order] = np.linspace(0, 1, blocks.items)
     values, orders = np.zeros(1), np.zeros((1, blocks.items), dtype=np.int32)
     above = np.array([1e-300, blocks.most])
-    decode(blocks.arrays, keys, blocks.devices, False, above, values, orders, np.zeros(1, dtype=np.int64))
+    decode(blocks, keys, blocks.devices, False, above, values, orders, np.zeros(1, dtype=np.int64))
     assert (orders[0] == order).all()
     assert values[0] == pytest.approx(expected, abs=1e-9)
 
@@ -161,7 +163,7 @@ def test_partitions_found_elsewhere_are_taken(problem: ThroughputProblem, data: 
     assert not search.offer(label)
     search.run(rounds=2)
     assert search.value <= value
-    first = blocks.arrays.succ_ptr[1] > 0
+    first = blocks.succ_ptr[1] > 0
     if first and blocks.devices > 1:
         falling = np.zeros(blocks.items, dtype=np.int32)
         falling[0] = blocks.devices - 1

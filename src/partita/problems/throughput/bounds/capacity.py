@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.problems.throughput.contraction.instance import Floats, build_instance
+from partita.kernels.throughput.arrays import Floats
+from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound

@@ -17,14 +17,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Words
-from partita.kernels.throughput.covering import CoveringArrays, search_block
+from partita.kernels.throughput.arrays import Bools, Floats, Words
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.covering import Exclusions, search_block
 from partita.mip.solve import available
-from partita.problems.throughput.bounds.covering_sets import BlockPool, Bools, Floats, Ordered
+from partita.problems.throughput.bounds.covering_sets import BlockPool, Ordered
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, suits_programs
 from partita.problems.throughput.bounds.simple import simple_bound
-from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["Covering", "CoveringBound"]
 
@@ -101,16 +101,16 @@ class Covering:
             # Others have proven that much. The ratio falls as blocks are found: count on the larger part of it only.
             goal, target = self._next(0, target, 1 + LASTING * (ratio - 1))
         while goal < len(GOALS) and not self.stop():
-            arrays = self.ordered.arrays(target)
+            exclusions = self.ordered.exclusions(target)
             for _ in range(FURTHER):
-                self.pool.add_segments(arrays, self.ordered.random_order(self.random), target)
+                self.pool.add_segments(self.ordered.random_order(self.random), target)
             charge = self.pool.charges(target, self.stop)
             if charge is None:
                 return
             now = time.perf_counter()
             self.attempt_end = now + PATIENCE * (self.end - now)
             least = 1 + WORTH * (GOALS[goal] - 1)
-            ratio = self._refute(arrays, charge, target, least)
+            ratio = self._refute(exclusions, charge, target, least)
             if knowledge.bound >= target:
                 goal, target = self._next(goal + 1, target, ratio)
             elif ratio < least:
@@ -144,9 +144,8 @@ class Covering:
         orders = ORDERS
         for _ in range(TRIES):
             target = min(target, knowledge.value * (1 - 1e-7))
-            arrays = self.ordered.arrays(target)
             for _ in range(orders):
-                self.pool.add_segments(arrays, self.ordered.random_order(self.random), target)
+                self.pool.add_segments(self.ordered.random_order(self.random), target)
             orders = FURTHER
             charge = self.pool.charges(target, self.stop)
             if charge is None:
@@ -168,7 +167,7 @@ class Covering:
                 if mask.any():
                     self.pool.add(mask, active=True)
 
-    def _refute(self, arrays: CoveringArrays, charge: Floats, target: float, least: float) -> float:
+    def _refute(self, exclusions: Exclusions, charge: Floats, target: float, least: float) -> float:
         """Find blocks and charges in turn until none is missing, which refutes the target; the last ratio of sums.
 
         Ends early when the ratio falls below ``least``.
@@ -184,14 +183,14 @@ class Covering:
             if looks > 0:
                 # Blocks that carry more than those known, although not enough to matter, lead to better charges.
                 looks -= 1
-                found, _ = self._round(arrays, charge, target, 1 + EASE * (ratio - 1), anchors, NODES)
+                found, _ = self._round(exclusions, charge, target, 1 + EASE * (ratio - 1), anchors, NODES)
                 if found < FEW * len(anchors):
                     looks = 0
             if found == 0:
                 even = self.pool.charges(target, self.late, devices * (1 + KEEP * (ratio - 1)))
                 if even is None:
                     return ratio
-                if self._search(arrays, even, target, float(even.sum()) / devices):
+                if self._search(exclusions, even, target, float(even.sum()) / devices):
                     self.knowledge.refute(target, CoveringBound.name)
                     return ratio
             new = None if self.late() else self.pool.charges(target, self.late)
@@ -199,13 +198,13 @@ class Covering:
                 return ratio
             charge = new
 
-    def _search(self, arrays: CoveringArrays, charge: Floats, target: float, share: float) -> bool:
+    def _search(self, exclusions: Exclusions, charge: Floats, target: float, share: float) -> bool:
         """Whether no block of load <= target carries more than ``share``; blocks that do go into the pool."""
         anchors = [int(v) for v in np.argsort(-self.hard, kind="stable")]
         nodes, total = NODES, 0
         few = FEW * len(anchors)
         while anchors:
-            found, anchors = self._round(arrays, charge, target, share, anchors, nodes)
+            found, anchors = self._round(exclusions, charge, target, share, anchors, nodes)
             total += found
             if self.late() or total > few or (total > 0 and nodes > PATIENT * NODES):
                 return False
@@ -213,23 +212,23 @@ class Covering:
         return total == 0
 
     def _round(
-        self, arrays: CoveringArrays, charge: Floats, target: float, share: float, anchors: list[int], nodes: int
+        self, exclusions: Exclusions, charge: Floats, target: float, share: float, anchors: list[int], nodes: int
     ) -> tuple[int, list[int]]:
         """Search at each anchor with so many nodes; the number of new blocks, and the anchors left open."""
         self.flag[0] = 0
-        words = arrays.after.shape[1]
-        n = len(charge)
+        words = exclusions.after.shape[1]
+        n, uniform = len(charge), self.knowledge.uniform
 
         def work(anchor: int) -> tuple[int, int, int, Words]:
             block = np.zeros(words, dtype=np.uint64)
             limit, wanted = target * (1 + SAFE), share * (1 - SAFE)
-            status, used = search_block(arrays, charge, limit, wanted, anchor, nodes, self.flag, block)
+            status, used = search_block(uniform, exclusions, charge, limit, wanted, anchor, nodes, self.flag, block)
             better, best = status, block
             while better == 1:
                 # The block of an anchor that carries most is worth more than several others.
                 block, best = np.zeros(words, dtype=np.uint64), block
                 wanted = float(charge[_members(best, n)].sum()) * (1 + SAFE)
-                better, more = search_block(arrays, charge, limit, wanted, anchor, NODES, self.flag, block)
+                better, more = search_block(uniform, exclusions, charge, limit, wanted, anchor, NODES, self.flag, block)
                 used += more
             return anchor, status, used, best
 
@@ -270,7 +269,7 @@ class CoveringBound(HierarchyBound):
     summary = "no k blocks can carry all charge: covers of the items by convex blocks, with an exact search for blocks"
     scope = "acyclic"
 
-    def share(self, uniform: Uniform) -> float:
+    def share(self, uniform: BlockProblem) -> float:
         """The search for blocks is short where they are small; elsewhere programs prove more."""
         return 0.0 if suits_programs(uniform) else 8.0
 

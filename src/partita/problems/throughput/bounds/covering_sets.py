@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.kernels.throughput.arrays import bit_rows
-from partita.kernels.throughput.covering import CoveringArrays, longest_segments
+from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs, bit_rows
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.covering import Exclusions, longest_segments
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import solve_program
-from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["BlockPool", "Ordered"]
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-Longs = npt.NDArray[np.int64]
 
 #: Times that conflicts are derived from charges and charges from conflicts.
 ROUNDS = 3
@@ -30,9 +26,9 @@ BATCH = 200
 
 
 class Ordered:
-    """The relaxation with its closures, and its arrays for any target."""
+    """The relaxation with its closures, and what blocks cannot hold at any target."""
 
-    def __init__(self, uniform: Uniform) -> None:
+    def __init__(self, uniform: BlockProblem) -> None:
         self.uniform = uniform
         n = uniform.items
         self.after = np.zeros((n, n), dtype=np.bool_)
@@ -42,7 +38,7 @@ class Ordered:
                 self.after[v, s] = True
         self._float = self.after.astype(np.float32)
 
-    def arrays(self, target: float) -> CoveringArrays:
+    def exclusions(self, target: float) -> Exclusions:
         """Conflicts and split nets for blocks of load at most ``target``.
 
         Two items are in conflict if all items between them, the two included, weigh more than the target. A net is
@@ -73,13 +69,7 @@ class Ordered:
                 if split[e] != 0:
                     together[e] = min(len(pins) - 1, _most_together(conflict[np.ix_(pins, pins)]))
                     weight[pins] += uniform.cost[e] / together[e]
-        return CoveringArrays(
-            work=uniform.work,
-            cost=uniform.cost,
-            net_ptr=uniform.net_ptr,
-            net_pins=uniform.net_pins,
-            item_net_ptr=uniform.item_net_ptr,
-            item_nets=uniform.item_nets,
+        return Exclusions(
             after=bit_rows(self.after),
             before=bit_rows(self.after.T),
             conflict=bit_rows(conflict),
@@ -87,7 +77,7 @@ class Ordered:
             together=together,
         )
 
-    def _hull(self, pins: npt.NDArray[np.int32]) -> float:
+    def _hull(self, pins: Ints) -> float:
         """Work of all that any block with these items holds."""
         inside = np.logical_and(self.after[pins].any(axis=0), self.after[:, pins].any(axis=1))
         inside[pins] = True
@@ -161,9 +151,9 @@ class BlockPool:
         self.count += 1
         return True
 
-    def add_segments(self, arrays: CoveringArrays, order: Longs, target: float) -> None:
+    def add_segments(self, order: Longs, target: float) -> None:
         """The longest segments of an order that fit."""
-        lengths = longest_segments(arrays, order, target)
+        lengths = longest_segments(self.ordered.uniform, order, target)
         for start in range(len(order)):
             # A segment inside the one before it says nothing new.
             if lengths[start] == 0 or (start > 0 and lengths[start - 1] > lengths[start]):

@@ -16,16 +16,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import bit_rows
+from partita.kernels.throughput.arrays import Floats, bit_rows
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
-from partita.kernels.throughput.forced_cuts import Parts, UniformOrder, closure_bits, force_nets, separate_pairs
+from partita.kernels.throughput.closures import closure_bits
+from partita.kernels.throughput.forced_cuts import Parts, force_nets, separate_pairs
 from partita.kernels.throughput.heaviest_block import heaviest_blocks
-from partita.kernels.throughput.mincut import Network, block_network
+from partita.kernels.throughput.mincut import block_network
 from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
 from partita.problems.throughput.bounds.node import SLACK, TINY
 from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import simple_bound
-from partita.problems.throughput.bounds.uniform import Floats, Uniform
 
 __all__ = ["ChargeBound", "Charges", "charged_at"]
 
@@ -59,8 +60,8 @@ class State:
 
     def at(self, target: float) -> State:
         """A copy for a smaller target, at which all of it still holds."""
-        apart, forced, first, last = self.parts
-        parts = Parts(apart.copy(), forced.copy(), first.copy(), last.copy())
+        p = self.parts
+        parts = p._replace(apart=p.apart.copy(), forced=p.forced.copy(), first=p.first.copy(), last=p.last.copy())
         return State(target, parts, self.charge.copy(), self.share.copy())
 
     def charged(self) -> Charged:
@@ -72,34 +73,24 @@ class State:
 class Charges:
     """Settles targets, from large ones to small ones: what holds at one holds at all below it."""
 
-    def __init__(self, uniform: Uniform, stop: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, uniform: BlockProblem, stop: Callable[[], bool] = lambda: False) -> None:
         self.uniform = uniform
         self.stop = stop
         n = uniform.items
         self.closures = 0 < n <= CLOSURE_LIMIT
         self.pairs = n <= PAIRS_LIMIT
         nothing = np.zeros((n, 0), dtype=np.uint64)
-        self.order = UniformOrder(
-            uniform.work,
-            uniform.cost,
-            uniform.net_ptr,
-            uniform.net_pins,
-            uniform.item_net_ptr,
-            uniform.item_nets,
-            uniform.succ_ptr,
-            uniform.succ,
-            uniform.pred_ptr,
-            uniform.pred,
-            closure_bits(uniform.succ_ptr, uniform.succ, False) if self.closures else nothing,
-            closure_bits(uniform.pred_ptr, uniform.pred, True) if self.closures else nothing,
-        )
+        self.later = closure_bits(uniform.succ_ptr, uniform.succ, False) if self.closures else nothing
+        self.earlier = closure_bits(uniform.pred_ptr, uniform.pred, True) if self.closures else nothing
         self.tiny = TINY * (float(uniform.work.sum()) + 2 * float(uniform.cost.sum()))
 
     def start(self, target: float) -> State:
         """Nothing is known."""
         n = self.uniform.items
         parts = Parts(
-            apart=np.zeros((n if self.pairs else 0, self.order.later.shape[1]), dtype=np.uint64),
+            later=self.later,
+            earlier=self.earlier,
+            apart=np.zeros((n if self.pairs else 0, self.later.shape[1]), dtype=np.uint64),
             forced=np.zeros(self.uniform.nets, dtype=np.int8),
             first=np.zeros(n, dtype=np.int32),
             last=np.full(n, self.uniform.devices - 1, dtype=np.int32),
@@ -115,7 +106,7 @@ class Charges:
         if not self.closures or not limit > 0:
             return True
         for _ in range(ROUNDS):
-            found = force_nets(self.order, state.parts, limit)
+            found = force_nets(self.uniform, state.parts, limit)
             if self.pairs:
                 new = self._separate(state, limit)
                 if new is None:
@@ -126,7 +117,7 @@ class Charges:
             self._charge(state, limit)
             if float(state.charge.max(initial=0.0)) > limit or self._needed(state, limit) > uniform.devices:
                 return False
-            moved, refuted = tighten_windows(self.order, state.parts, state.share, uniform.devices)
+            moved, refuted = tighten_windows(self.uniform, state.parts, state.share, uniform.devices)
             if refuted:
                 return False
             if moved and self.pairs:
@@ -138,7 +129,7 @@ class Charges:
                 needed = self._raise(state, limit)
                 if needed is None or needed > uniform.devices * (1 + TOLERANCE):
                     return False
-                moved, refuted = tighten_windows(self.order, state.parts, state.share, uniform.devices)
+                moved, refuted = tighten_windows(self.uniform, state.parts, state.share, uniform.devices)
                 if refuted:
                     return False
                 if self.stop() or not moved or not self._windows_apart(state):
@@ -148,10 +139,12 @@ class Charges:
     def _separate(self, state: State, limit: float) -> int | None:
         """New pairs that are apart; None if an item costs too much in any block."""
         uniform = self.uniform
-        network = self._network(state)
+        network = block_network(self.uniform, state.parts.forced)
         found = 0
         for start in range(uniform.items - 1, -1, -BATCH):
-            new, _, refuted = separate_pairs(self.order, state.parts, limit, network, self.tiny, 1 << 30, start, BATCH)
+            new, _, refuted = separate_pairs(
+                self.uniform, state.parts, limit, network, self.tiny, 1 << 30, start, BATCH
+            )
             found += new
             if refuted:
                 return None
@@ -159,29 +152,17 @@ class Charges:
                 break
         return found
 
-    def _network(self, state: State) -> Network:
-        uniform = self.uniform
-        return block_network(
-            uniform.work,
-            uniform.cost,
-            uniform.net_ptr,
-            uniform.net_pins,
-            state.parts.forced,
-            uniform.succ_ptr,
-            uniform.succ,
-        )
-
     def _raise(self, state: State, limit: float) -> float | None:
         """Divide shares by the most that a block with the item can hold; None if an item fits into no block."""
         n = self.uniform.items
-        network = self._network(state)
+        network = block_network(self.uniform, state.parts.forced)
         total = float(state.share.sum())
         rates = np.zeros(n)
         for left in range(RAISES - 1, -1, -1):
             most = np.ones(n)
             for start in range(0, n, BATCH):
                 heaviest_blocks(
-                    self.order, state.parts, network, state.share, limit, self.tiny, CUTS, start, BATCH, rates, most
+                    self.uniform, state.parts, network, state.share, limit, self.tiny, CUTS, start, BATCH, rates, most
                 )
                 if self.stop():
                     return total
@@ -198,7 +179,7 @@ class Charges:
 
     def _charge(self, state: State, limit: float) -> None:
         charge = np.empty_like(state.charge)
-        charge_nets(self.order, state.parts, limit, 2, BUDGET, charge)
+        charge_nets(self.uniform, state.parts, limit, 2, BUDGET, charge)
         # Both are valid; the one that adds up to more is kept.
         if charge.sum() > state.charge.sum():
             state.charge[:] = charge
@@ -234,7 +215,7 @@ class Charges:
         return int(np.bitwise_count(state.parts.apart).sum()) - before
 
 
-def charged_at(uniform: Uniform, target: float) -> Charged | None:
+def charged_at(uniform: BlockProblem, target: float) -> Charged | None:
     """Charged work and windows that hold for all splits with loads up to a target; None if there is no such split."""
     charges = Charges(uniform)
     state = charges.start(target)
@@ -248,7 +229,7 @@ class ChargeBound(HierarchyBound):
     summary = "transfers that no split avoids, charged to operators: windows, pairs apart, cut tensors, packing"
     scope = "acyclic"
 
-    def share(self, uniform: Uniform) -> float:
+    def share(self, uniform: BlockProblem) -> float:
         """It needs little, and the others build on it."""
         return 2.0
 

@@ -6,17 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from partita.errors import DisagreementError, SolverCrashError
-from partita.problems.throughput.bounds.uniform import Uniform
+from partita.kernels.throughput.arrays import Bools, Floats, Ints
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.run.incumbent import Incumbent
 
 __all__ = ["Charged", "Knowledge"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 #: Relative distance of bound and value at which nothing is left to prove.
 CLOSED = 1e-7
@@ -45,7 +41,7 @@ class Charged:
     work: Floats
     first: Ints
     last: Ints
-    forced: npt.NDArray[np.bool_]
+    forced: Bools
 
 
 class Knowledge:
@@ -80,7 +76,7 @@ class Knowledge:
 
     def __init__(
         self,
-        uniform: Uniform,
+        uniform: BlockProblem,
         stop: Callable[[], bool] = lambda: False,
         *,
         incumbent: Incumbent[Any] | None = None,

@@ -15,9 +15,8 @@ from partita.kernels.throughput.mincut import block_network, most_expensive_item
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import simple_bound
-from partita.problems.throughput.bounds.uniform import Floats, Uniform
 
-__all__ = ["FreeNodeBound", "NodeBound", "single_loads"]
+__all__ = ["FreeNodeBound", "NodeBound"]
 
 #: Flows below this share of all work and transfers are rounding.
 TINY = 1e-13
@@ -25,13 +24,6 @@ TINY = 1e-13
 SLACK = 1e-12
 #: Cuts computed before the clock is read.
 BATCH = 32
-
-
-def single_loads(uniform: Uniform) -> Floats:
-    """(n,) f({v}): work and all nets of the item."""
-    loads = uniform.work.copy()
-    np.add.at(loads, uniform.net_pins, np.repeat(uniform.cost, np.diff(uniform.net_ptr)))
-    return loads
 
 
 class NodeBound(HierarchyBound):
@@ -49,25 +41,12 @@ class NodeBound(HierarchyBound):
         if not uniform.items or uniform.devices < 2:
             return
         unforced = np.zeros(uniform.nets, dtype=np.int8)
-        network = block_network(
-            uniform.work, uniform.cost, uniform.net_ptr, uniform.net_pins, unforced, uniform.succ_ptr, uniform.succ
-        )
+        network = block_network(uniform, unforced)
         tiny = TINY * (float(uniform.work.sum()) + 2 * float(uniform.cost.sum()))
-        upper = single_loads(uniform)
+        upper = uniform.net_loads()
         best = knowledge.bound
         while not knowledge.done and (deadline_s is None or time.perf_counter() - began < deadline_s):
-            best = most_expensive_item(
-                network,
-                uniform.succ_ptr,
-                uniform.succ,
-                uniform.pred_ptr,
-                uniform.pred,
-                self.scope == "acyclic",
-                upper,
-                best,
-                tiny,
-                BATCH,
-            )
+            best = most_expensive_item(network, uniform, self.scope == "acyclic", upper, best, tiny, BATCH)
             knowledge.prove(best * (1 - SLACK), self.name)
             if float(upper.max(initial=-math.inf)) <= best * (1 + SLACK):
                 return

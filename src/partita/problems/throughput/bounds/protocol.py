@@ -1,32 +1,30 @@
-"""What a throughput bound is, and what a member of the hierarchy is."""
+"""What a member of the hierarchy of bounds is."""
 
 from __future__ import annotations
 
-from partita.problems import kind
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.uniform import Uniform, uniform, uniform_refusal
+from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["BoundMethod", "HierarchyBound", "suits_programs"]
+__all__ = ["HierarchyBound", "suits_programs"]
 
 #: Programs of whole splits have few variables up to so many blocks; the search for blocks is short up to so many items.
 FEW_BLOCKS, SMALL_BLOCK = 5, 25
 
 
-def suits_programs(uniform: Uniform) -> bool:
+def suits_programs(uniform: BlockProblem) -> bool:
     """Whether programs of whole splits are likely to prove more in the same time than a search for single blocks."""
     return uniform.devices <= FEW_BLOCKS or uniform.items > SMALL_BLOCK * uniform.devices
 
 
-BoundMethod = kind.BoundMethod[ThroughputProblem]
-
-
 class HierarchyBound:
-    """A bound on the uniform relaxation that reads and adds to what the others know; all of them run alone alike.
+    """A bound on the uniform relaxation that reads and adds to what the others know.
 
-    A member says its ``name``, ``summary`` and ``scope``, and how to ``improve``.
+    It says its ``name``, ``summary`` and ``scope``, and how to ``improve``. All are refused or run alone in the same
+    way.
     """
 
     name: str
@@ -49,10 +47,10 @@ class HierarchyBound:
         """
         raise NotImplementedError
 
-    def share(self, uniform: Uniform) -> float:
+    def share(self, uniform: BlockProblem) -> float:
         """Its part of the time that the hierarchy has left, relative to the other methods; 0 to be left out.
 
-        As much as any other; members that are better for small or for large blocks say so.
+        As much as any other; those that are better for small or for large blocks say so.
         """
         return 1.0
 

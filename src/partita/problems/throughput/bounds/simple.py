@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["SimpleBound", "simple_bound"]
 
@@ -17,7 +17,7 @@ __all__ = ["SimpleBound", "simple_bound"]
 ROUNDING = 1e-12
 
 
-def simple_bound(uniform: Uniform) -> float:
+def simple_bound(uniform: BlockProblem) -> float:
     """max(largest work, total work / devices)."""
     largest = float(uniform.work.max(initial=0.0))
     return max(largest, math.fsum(uniform.work.tolist()) / uniform.devices) * (1 - ROUNDING)

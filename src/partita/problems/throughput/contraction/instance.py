@@ -11,17 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import rustworkx
 
+from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
 from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
 from partita.problems.throughput.contraction.csr import csr, rows_of, transposed
 from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["Instance", "build_instance"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ class Instance:
     cover_sync: Floats
     memory: Floats
     count: Ints
-    in_flight: npt.NDArray[np.int64]
+    in_flight: Longs
     positional: bool
     recompute: bool
 
@@ -117,12 +114,25 @@ class Instance:
         """Number of device kinds."""
         return int(self.work.shape[1])
 
+    @property
+    def edges(self) -> Longs:
+        """(edges, 2) pairs of the order: the earlier item and the later one."""
+        earlier = np.repeat(np.arange(self.items), np.diff(self.succ_ptr))
+        return np.stack([earlier, self.succ.astype(np.int64)], axis=1)
+
+    def with_order(self, edges: Longs) -> Instance:
+        """The same items with another order, given as ``edges``."""
+        edges = distinct_pairs(edges)
+        succ_ptr, succ = rows_of(edges[:, 0], edges[:, 1], self.items)
+        pred_ptr, pred = rows_of(edges[:, 1], edges[:, 0], self.items)
+        return replace(self, succ_ptr=succ_ptr, succ=succ, pred_ptr=pred_ptr, pred=pred)
+
     def reverse(self) -> Instance:
         """The same instance with the order turned round (loads and memories do not depend on it)."""
         return replace(self, succ_ptr=self.pred_ptr, succ=self.pred, pred_ptr=self.succ_ptr, pred=self.succ)
 
 
-def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, npt.NDArray[np.int64]]:
+def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, Longs]:
     """Item of every operator, numbered in an order of the DAG, and the distinct order edges between items."""
     classes = colocation_classes(problem)
     edges = order_edges(problem, classes)
@@ -263,7 +273,7 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
 def _nets(
     problem: ThroughputProblem,
     group: Ints,
-    backward: npt.NDArray[np.bool_],
+    backward: Bools,
     place_of: dict[int, int],
     recompute: bool,
     directed: bool,

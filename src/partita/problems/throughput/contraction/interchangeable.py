@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 
-from partita.problems.throughput.contiguity import distinct_pairs
-from partita.problems.throughput.contraction.csr import rows_of
-from partita.problems.throughput.contraction.instance import Instance, Ints
+from partita.kernels.throughput.arrays import Ints
+from partita.problems.throughput.contraction.instance import Instance
 from partita.problems.throughput.contraction.sole_readers import memory_is_ample
 
 __all__ = ["order_twins", "twins"]
@@ -90,9 +88,4 @@ def order_twins(instance: Instance) -> Instance:
     new = [pair for members in twins(instance) for pair in itertools.pairwise(members)]
     if not new:
         return instance
-    n = instance.items
-    known = np.stack([np.repeat(np.arange(n), np.diff(instance.succ_ptr)), instance.succ], axis=1)
-    pairs = distinct_pairs(np.concatenate([known, np.array(new)]))
-    succ_ptr, succ = rows_of(pairs[:, 0], pairs[:, 1], n)
-    pred_ptr, pred = rows_of(pairs[:, 1], pairs[:, 0], n)
-    return replace(instance, succ_ptr=succ_ptr, succ=succ, pred_ptr=pred_ptr, pred=pred)
+    return instance.with_order(np.concatenate([instance.edges, np.array(new)]))

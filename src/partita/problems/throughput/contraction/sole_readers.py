@@ -20,11 +20,10 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.problems.throughput.contiguity import distinct_pairs
-from partita.problems.throughput.contraction.csr import csr, rows_of, transposed
-from partita.problems.throughput.contraction.instance import Floats, Instance
+from partita.kernels.throughput.arrays import Bools, Floats, Longs
+from partita.problems.throughput.contraction.csr import csr, transposed
+from partita.problems.throughput.contraction.instance import Instance
 
 __all__ = ["absorb", "memory_is_ample"]
 
@@ -83,7 +82,7 @@ def _partners(instance: Instance, sync_time: Floats | None) -> dict[int, int]:
     return result
 
 
-def _saves_alone(instance: Instance) -> npt.NDArray[np.bool_]:
+def _saves_alone(instance: Instance) -> Bools:
     """Whether an item's transfers to one other item exceed its work on every kind: without that no rule applies."""
     pair = np.diff(instance.net_ptr) == 2
     saved = np.zeros_like(instance.work)
@@ -135,7 +134,7 @@ def _harmless(instance: Instance, items: list[int], target: int, sync_time: Floa
     return True
 
 
-def _cost(instance: Instance, nets: set[int], kinds: npt.NDArray[np.int64]) -> Floats:
+def _cost(instance: Instance, nets: set[int], kinds: Longs) -> Floats:
     return np.asarray(instance.net_cost[sorted(nets)][:, kinds].sum(axis=0), dtype=np.float64)
 
 
@@ -161,8 +160,7 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
 
     workspace = np.zeros(count)
     np.maximum.at(workspace, label, instance.workspace)
-    pairs = np.stack([np.repeat(label, np.diff(instance.succ_ptr)), label[instance.succ]], axis=1)
-    pairs = distinct_pairs(pairs[pairs[:, 0] != pairs[:, 1]])
+    edges = label[instance.edges]
     nets: dict[tuple[int, ...], list[int]] = {}
     for net in range(instance.nets):
         pins = instance.net_pins[instance.net_ptr[net] : instance.net_ptr[net + 1]]
@@ -176,9 +174,7 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
     ]
     cover_ptr, cover_pins = csr(covers)
     item_cover_ptr, item_covers = transposed(cover_ptr, cover_pins, count)
-    succ_ptr, succ = rows_of(pairs[:, 0], pairs[:, 1], count)
-    pred_ptr, pred = rows_of(pairs[:, 1], pairs[:, 0], count)
-    return replace(
+    merged = replace(
         instance,
         group=label[instance.group].astype(np.int32),
         work=summed(instance.work),
@@ -193,10 +189,6 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
         net_source=np.full(len(rows), -1, dtype=np.int32),
         net_maker=np.full(len(rows), -1, dtype=np.int32),
         net_entering=np.zeros(len(rows)),
-        succ_ptr=succ_ptr,
-        succ=succ,
-        pred_ptr=pred_ptr,
-        pred=pred,
         fixed=summed(instance.fixed),
         sync=summed(instance.sync),
         active=summed(instance.active),
@@ -206,6 +198,7 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
         item_cover_ptr=item_cover_ptr,
         item_covers=item_covers,
     )
+    return merged.with_order(edges[edges[:, 0] != edges[:, 1]])
 
 
 def _added(values: Floats, rows: list[tuple[list[int], list[int]]]) -> Floats:

@@ -17,22 +17,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.kernels.throughput.anneal_free import FreeArrays, anneal, empty_state, reset
+from partita.kernels.throughput.anneal_free import anneal, empty_state, reset
+from partita.kernels.throughput.arrays import Bools, Floats
+from partita.kernels.throughput.blocks import cut_nets
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.covering_program import knapsack, representatives
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
-from partita.problems.throughput.free.search import FreeIncumbent, search
+from partita.problems.throughput.free.search import FreeIncumbent, loads, search
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
 __all__ = ["FreeCovering", "FreeCoveringBound"]
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 #: Seconds for one exact program; what it has proven by then counts.
 EXACT_S = 20.0
@@ -141,11 +140,9 @@ class FreeCovering:
         label = self.best.answer
         if label is None:
             return
-        state = empty_state(self.free.arrays, 0)
-        state.label[:] = label
-        reset(self.free.arrays, state)
+        load = loads(self.free, label)
         for d, kind in enumerate(self.free.arrays.kind_of):
-            self._add(int(kind), label == d, float(state.load[d]))
+            self._add(int(kind), label == d, float(load[d]))
 
     def _search(self, kind: int, charge: Floats, target: float) -> None:
         """Look for sets of load at most the target that carry much charge, by annealing two devices.
@@ -164,21 +161,11 @@ class FreeCovering:
                 return
             rest = float(charge.sum()) - most * (1.02 if number % 2 else 1.1)
             scale = target / max(rest, 1e-3 * float(charge.sum()))
-            pair = FreeArrays(
+            cost = arrays.net_cost[:, kind]
+            pair = arrays._replace(
                 work=np.ascontiguousarray(np.stack([arrays.work[:, kind], charge * scale], axis=1)),
-                net_cost=np.ascontiguousarray(
-                    np.stack([arrays.net_cost[:, kind], 0 * arrays.net_cost[:, kind]], axis=1)
-                ),
-                net_ptr=arrays.net_ptr,
-                net_pins=arrays.net_pins,
-                item_net_ptr=arrays.item_net_ptr,
-                item_nets=arrays.item_nets,
+                net_cost=np.ascontiguousarray(np.stack([cost, 0 * cost], axis=1)),
                 kind_of=np.array([0, 1], dtype=np.int32),
-                memory=arrays.memory,
-                workspace=arrays.workspace,
-                item_cover_ptr=arrays.item_cover_ptr,
-                item_covers=arrays.item_covers,
-                cover_bytes=arrays.cover_bytes,
                 limit=np.array([arrays.limit[np.flatnonzero(arrays.kind_of == kind)[0]], np.inf]),
             )
             state = empty_state(pair, int(self.rng.integers(1 << 30)))
@@ -255,9 +242,7 @@ class FreeCovering:
 
     def _load(self, kind: int, items: Bools) -> float:
         arrays = self.free.arrays
-        inside = np.add.reduceat(items[arrays.net_pins], arrays.net_ptr[:-1]) if len(arrays.net_cost) else np.zeros(0)
-        size = np.diff(arrays.net_ptr)
-        cut = (inside > 0) & (inside < size)
+        cut = cut_nets(arrays.net_ptr, arrays.net_pins, items)
         return float(arrays.work[items, kind].sum() + arrays.net_cost[cut, kind].sum())
 
 

@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays
+from partita.kernels.throughput.arrays import Floats
 from partita.mip.model import Model
 
 __all__ = ["Representatives", "add_device", "knapsack", "representatives", "unit_scale"]
 
-Floats = npt.NDArray[np.float64]
 
 #: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
 UNIT = 1000.0

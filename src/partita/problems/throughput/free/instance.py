@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays
+from partita.kernels.throughput.arrays import Ints
 from partita.problems.throughput.contraction.csr import csr
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.contraction.lift import operators_at
@@ -16,9 +16,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import up_to
 
 __all__ = ["FreeInstance", "free_instance", "refusal"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.errors import SolverCrashError
+from partita.kernels.throughput.arrays import Floats
 from partita.mip.model import Callbacks, ProgramStatus
 from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.annealing import free_only, start
@@ -20,10 +20,7 @@ from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import outcome_of
 from partita.run.monitor import Monitor
 
-__all__ = ["Cpsat", "Highs", "Scip", "polish", "prove"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
+__all__ = ["BACKENDS", "FreeProgram", "polish", "prove"]
 
 
 def prove(
@@ -126,11 +123,18 @@ def polish(
     return answer.objective < value * program.scale * (1 - 1e-9)
 
 
-class _Backend:
-    """Annealing for a start, then one backend on the whole program."""
+class FreeProgram:
+    """Annealing for a start, then one backend on the whole program.
 
-    name = ""
-    summary = ""
+    Parameters
+    ----------
+    name, title
+        The backend, and what people call it.
+    """
+
+    def __init__(self, name: str, title: str) -> None:
+        self.name = name
+        self.summary = f"{title} on the assignment program of free splits, warm-started by annealing"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Free splits whose memory does not depend on a stage's position, where the backend is installed."""
@@ -169,22 +173,4 @@ class _Backend:
         return outcome_of(best, free.plan)
 
 
-class Highs(_Backend):
-    """HiGHS on the assignment program."""
-
-    name = "highs"
-    summary = "HiGHS on the assignment program of free splits, warm-started by annealing"
-
-
-class Cpsat(_Backend):
-    """CP-SAT on the assignment program, scaled to integers."""
-
-    name = "cpsat"
-    summary = "CP-SAT on the assignment program of free splits, warm-started by annealing"
-
-
-class Scip(_Backend):
-    """SCIP on the assignment program."""
-
-    name = "scip"
-    summary = "SCIP on the assignment program of free splits, warm-started by annealing"
+BACKENDS = (FreeProgram("highs", "HiGHS"), FreeProgram("cpsat", "CP-SAT"), FreeProgram("scip", "SCIP"))

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeArrays
+from partita.kernels.throughput.arrays import Floats, Ints
 from partita.mip.model import Model
 from partita.problems.throughput.contraction.csr import csr, transposed
 from partita.problems.throughput.free.covering_program import add_device, unit_scale
 
 __all__ = ["Assignment", "Part", "assignment", "part"]
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ def part(arrays: FreeArrays, label: Ints, devices: Ints) -> Part:
     pointer, members = arrays.item_cover_ptr, arrays.item_covers
     cover_ptr, covers = csr([*(members[pointer[v] : pointer[v + 1]].tolist() for v in items), []])
     zero = np.zeros((1, arrays.work.shape[1]))
-    reduced = FreeArrays(
+    reduced = arrays._replace(
         work=np.vstack([arrays.work[items], zero]),
         net_cost=np.array(costs).reshape(-1, arrays.work.shape[1]),
         net_ptr=net_ptr,
@@ -143,7 +140,6 @@ def part(arrays: FreeArrays, label: Ints, devices: Ints) -> Part:
         workspace=np.append(arrays.workspace[items], 0.0),
         item_cover_ptr=cover_ptr,
         item_covers=covers,
-        cover_bytes=arrays.cover_bytes,
         limit=np.ascontiguousarray(arrays.limit[devices]),
     )
     return Part(reduced, items, devices)

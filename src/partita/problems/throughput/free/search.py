@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.kernels.throughput.anneal_free import FreeState, anneal, empty_state, reset
+from partita.kernels.throughput.arrays import Floats, Ints
 from partita.problems.throughput.free.instance import FreeInstance
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
 __all__ = ["FreeIncumbent", "Round", "loads", "rounds", "search"]
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
 
 #: Trials between two looks at the stop button, about a tenth of a second.
 SLICE = 1_000_000

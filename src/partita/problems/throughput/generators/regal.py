@@ -10,9 +10,9 @@ import math
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.errors import InputError
+from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.generators.graphs import FAMILIES, REGAL_FAMILIES, Edges, random_dag
 from partita.problems.throughput.problem import (
     DeviceKind,
@@ -26,7 +26,6 @@ from partita.problems.throughput.working_memory import best_order
 
 __all__ = ["FAMILIES", "NODES", "REGAL_FAMILIES", "Noise", "regal_problem"]
 
-Floats = npt.NDArray[np.float64]
 
 #: Fewest and most operators of the published graphs.
 NODES = (50, 200)

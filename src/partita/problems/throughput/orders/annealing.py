@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.orders.block_problem import BlockProblem, blocks_refusal
-from partita.problems.throughput.orders.order_run import run_over_blocks
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.problems.throughput.orders.order_run import OrderSolver
 from partita.problems.throughput.orders.partition_search import PartitionSearch
-from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options
 from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 __all__ = ["PartitionAnnealing"]
 
@@ -19,25 +17,17 @@ ROUNDS, SMALL_ROUNDS = 16, 8
 SMALL = 200
 
 
-class PartitionAnnealing:
+class PartitionAnnealing(OrderSolver):
     """See ``PartitionSearch``."""
 
     name = "partition-annealing"
     summary = "annealing on acyclic partitions, for identical devices; its bound is the simple one"
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Identical devices, acyclic splits, no variants but streaming."""
-        return blocks_refusal(problem, options)
-
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Round after round until ``monitor.stopping``; a fixed number of them without a time limit, and of small
-        problems."""
-
-        def search(blocks: BlockProblem, incumbent: Incumbent[Ints]) -> dict[str, float]:
-            engine = PartitionSearch(blocks, seed=options.seed, stop=incumbent.stop, report=incumbent.offer)
-            small = blocks.items * blocks.devices <= SMALL
-            endless = monitor.time_limit_s is not None and not small
-            engine.run(rounds=None if endless else SMALL_ROUNDS if small else ROUNDS)
-            return {"orders": engine.cutter.orders, "rounds": engine.rounds, "trials": engine.trials}
-
-        return run_over_blocks(problem, monitor, search)
+    def search(
+        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
+    ) -> dict[str, float]:
+        """Round after round; a fixed number of them without a time limit, and of small problems."""
+        engine = PartitionSearch(blocks, seed=options.seed, stop=incumbent.stop, report=incumbent.offer)
+        small = blocks.items * blocks.devices <= SMALL
+        engine.run(rounds=SMALL_ROUNDS if small else None if timed else ROUNDS)
+        return {"orders": engine.cutter.orders, "rounds": engine.rounds, "trials": engine.trials}

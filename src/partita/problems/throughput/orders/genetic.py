@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
-from partita.problems.throughput.orders.block_problem import BlockProblem
+from partita.kernels.throughput.blocks import BlockProblem
 
 __all__ = ["BIAS", "ELITE", "GENERATIONS", "MUTANTS", "POPULATION", "Genetic"]
 
@@ -95,9 +95,7 @@ class Genetic:
 
         orders = np.empty(fresh.shape, dtype=np.int32)
         values = np.full(len(fresh), np.inf)
-        done = decode(
-            self.blocks.arrays, fresh, self.blocks.devices, self.arrange, self._above, values, orders, self.stop
-        )
+        done = decode(self.blocks, fresh, self.blocks.devices, self.arrange, self._above, values, orders, self.stop)
         values = values[:done]
         self.evaluations += done
         if done and (self.order is None or values.min() < self.fitness):

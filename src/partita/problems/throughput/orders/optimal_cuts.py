@@ -6,11 +6,12 @@ Source: Archer et al. (ICML 2024), §4, Algorithm 1, with O(1) costs of segments
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
-from partita.problems.throughput.orders.block_problem import BlockProblem
+from partita.kernels.throughput.blocks import BlockProblem
 
 __all__ = ["Cutter"]
 
@@ -44,7 +45,7 @@ class Cutter:
 
         order = np.empty(self.blocks.items, dtype=np.int32)
         stages = np.zeros(self.blocks.items, dtype=np.int64) if stage is None else stage.astype(np.int64)
-        linearise(self.blocks.arrays, stages, keys, mode, order)  # type: ignore[arg-type]  # Fields of the order only.
+        linearise(self.blocks, stages, keys, mode, order)  # type: ignore[arg-type]  # Fields of the order only.
         return order
 
     def all_values(self, order: Ints, most: int) -> Floats:
@@ -53,7 +54,7 @@ class Cutter:
 
         n = self.blocks.items
         value, back = np.empty((n + 1, most + 1)), np.empty((n + 1, most + 1), dtype=np.int32)
-        cut_all(self.blocks.arrays, order, math.inf, value, back)
+        cut_all(self.blocks, order, math.inf, value, back)
         values: Floats = value[n].copy()
         return values
 
@@ -61,10 +62,10 @@ class Cutter:
         """Labels of blocks of cost at most ``target`` along the order; None if there are none, or told to stop."""
         from partita.kernels.throughput.orders import cut_at
 
-        fewest = cut_at(self.blocks.arrays, order, target, self._fewest, self._back, self.stop)
+        fewest = cut_at(self.blocks, order, target, self._fewest, self._back, self.stop)
         if fewest > self.blocks.devices:
             return None
-        return self._labels(order, self._back, fewest)
+        return self._labels(order, lambda end, _: self._back[end], fewest)
 
     def best(self, order: Ints, below: float = math.inf, tolerance: float = 0.0) -> tuple[float, Ints] | None:
         """The best cut of an order if it is below ``below``, otherwise None: one decision rejects most orders.
@@ -104,16 +105,10 @@ class Cutter:
         if self._table is None:
             self._table = np.empty((n + 1, k + 1)), np.empty((n + 1, k + 1), dtype=np.int32)
         values, back = self._table
-        cut_all(self.blocks.arrays, order, value * (1 - CLOSE), values, back)
+        cut_all(self.blocks, order, value * (1 - CLOSE), values, back)
         if values[n, k] == math.inf:
             return value, label
-        label = np.empty(n, dtype=np.int32)
-        end, block = n, k
-        while end > 0:
-            start = int(back[end, block])
-            block -= 1
-            label[order[start:end]] = block
-            end = start
+        label = self._labels(order, lambda end, blocks: back[end, blocks], k)
         # With rounding, the sums along an order may differ from those of the blocks.
         return float(self.blocks.costs(label).max()), label
 
@@ -132,12 +127,13 @@ class Cutter:
                 low = target
         return value, label
 
-    def _labels(self, order: Ints, back: Ints, fewest: int) -> Ints:
+    def _labels(self, order: Ints, start_of: Callable[[int, int], int], blocks: int) -> Ints:
+        """Labels of so many blocks; ``start_of`` gives the start of the last of so many that end at a place."""
         label = np.empty(len(order), dtype=np.int32)
-        end, block = len(order), fewest
+        end = len(order)
         while end > 0:
-            start = int(back[end])
-            block -= 1
-            label[order[start:end]] = block
+            start = int(start_of(end, blocks))
+            blocks -= 1
+            label[order[start:end]] = blocks
             end = start
         return label

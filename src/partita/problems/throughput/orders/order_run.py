@@ -4,52 +4,70 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from typing import ClassVar
 
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.orders.block_problem import BlockProblem, make_blocks
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.problems.throughput.contraction.blocks import plan_of
+from partita.problems.throughput.orders.block_problem import blocks_refusal, make_blocks
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Outcome
+from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import run_search
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-__all__ = ["Search", "run_over_blocks"]
-
-#: A search: it offers partitions (the block of every item) and returns its counters.
-Search = Callable[[BlockProblem, Incumbent[Ints]], dict[str, float]]
+__all__ = ["OrderSolver"]
 
 #: Relative distance of value and bound at which nothing better can exist, up to rounding.
 CLOSE = 1e-9
 
 
-def run_over_blocks(problem: ThroughputProblem, monitor: Monitor, search: Search) -> Outcome:
-    """Contract a problem and run a search on it; evaluations per second are added to its counters.
+class OrderSolver:
+    """A search over blocks as a solver: it says its ``name`` and ``summary``, and how to ``search``."""
 
-    The bound is the simple one: the largest item and the average work.
+    name: ClassVar[str]
+    summary: ClassVar[str]
 
-    Parameters
-    ----------
-    problem
-        One that ``blocks_refusal`` has nothing against.
-    monitor
-        Clock and stop button.
-    search
-        Ends when the incumbent is ``done``.
-    """
-    incumbent: Incumbent[Ints] = Incumbent(closeness=CLOSE)
-    made: list[BlockProblem] = []
+    def search(
+        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
+    ) -> dict[str, float]:
+        """Offer partitions (the block of every item) until done or ``incumbent.done``; the counters of the search.
 
-    def work() -> None:
-        started = time.perf_counter()
-        blocks = make_blocks(problem)
-        made.append(blocks)
-        incumbent.counters |= {"items": blocks.items, "nets": len(blocks.arrays.cost)}
-        incumbent.prove(blocks.low, "simple")
-        if math.isinf(blocks.low):
-            return
-        counters = search(blocks, incumbent)
-        seconds = max(time.perf_counter() - started, 1e-9)
-        incumbent.counters |= counters | {f"{name}_per_s": count / seconds for name, count in counters.items()}
+        Parameters
+        ----------
+        blocks
+            The problem, contracted.
+        incumbent
+            Gets the partitions.
+        options
+            As for ``solve``.
+        timed
+            Whether there is a time limit.
+        """
+        raise NotImplementedError
 
-    return run_search(incumbent, monitor, work, lambda label: made[0].plan(problem, label))
+    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+        """Identical devices, acyclic splits, no variants but streaming."""
+        return blocks_refusal(problem, options)
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        """Contract the problem and search until done or ``monitor.stopping``; counters per second are added.
+
+        The bound is the simple one: the largest item and the average work.
+        """
+        incumbent: Incumbent[Ints] = Incumbent(closeness=CLOSE)
+        made: list[BlockProblem] = []
+
+        def work() -> None:
+            started = time.perf_counter()
+            blocks = make_blocks(problem)
+            made.append(blocks)
+            incumbent.counters |= {"items": blocks.items, "nets": blocks.nets}
+            incumbent.prove(blocks.low, "simple")
+            if math.isinf(blocks.low):
+                return
+            counters = self.search(blocks, incumbent, options, timed=monitor.time_limit_s is not None)
+            seconds = max(time.perf_counter() - started, 1e-9)
+            incumbent.counters |= counters | {f"{name}_per_s": count / seconds for name, count in counters.items()}
+
+        return run_search(incumbent, monitor, work, lambda label: plan_of(problem, made[0], label))

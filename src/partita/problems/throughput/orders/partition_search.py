@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from partita.kernels.throughput.arrays import Ints, Longs
-from partita.problems.throughput.orders.block_problem import BlockProblem
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 
 __all__ = ["PartitionSearch"]
@@ -100,11 +100,10 @@ class PartitionSearch:
         ValueError
             If a label is out of range, or falls along the order.
         """
-        a = self.blocks.arrays
         label = np.ascontiguousarray(label, dtype=np.int32)
         if label.shape != self.label.shape or label.min() < 0 or label.max() >= self.blocks.devices:
             raise ValueError(f"a partition has {self.blocks.items} labels from 0 to {self.blocks.devices - 1}")
-        if (np.repeat(label, np.diff(a.succ_ptr)) > label[a.succ]).any():
+        if self.blocks.falls(label):
             raise ValueError("labels fall along the order")
         return self._take(float(self.blocks.costs(label).max()), label)
 
@@ -173,11 +172,10 @@ class PartitionSearch:
             seed = int(self.random.integers(1 << 31))
             # ``kept`` is the best of this round, which may begin somewhere else than at the best of all.
             value = anneal_blocks(
-                self.blocks.arrays,
+                self.blocks,
                 label,
                 kept,
                 value,
-                self.blocks.devices,
                 power,
                 hot,
                 hot * cool,

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.orders.block_problem import BlockProblem, blocks_refusal
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.orders.optimal_cuts import Cutter
-from partita.problems.throughput.orders.order_run import run_over_blocks
-from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.orders.order_run import OrderSolver
+from partita.problems.throughput.protocol import Options
 from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 __all__ = ["ORDERS", "RandomOrders"]
 
@@ -19,7 +17,7 @@ __all__ = ["ORDERS", "RandomOrders"]
 ORDERS = 10_000
 
 
-class RandomOrders:
+class RandomOrders(OrderSolver):
     """Independent uniform priorities, a topological sort by them, and the best cut of every order.
 
     Source: Archer et al. (ICML 2024), §4.2 and App. C.1 (random).
@@ -28,19 +26,13 @@ class RandomOrders:
     name = "random-orders"
     summary = f"best cuts of {ORDERS} random topological orders, for identical devices; its bound is the simple one"
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Identical devices, acyclic splits, no variants but streaming."""
-        return blocks_refusal(problem, options)
-
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Cut order after order until all are done, or until ``monitor.stopping``."""
-
-        def search(blocks: BlockProblem, incumbent: Incumbent[Ints]) -> dict[str, float]:
-            random, cutter = np.random.default_rng(options.seed), Cutter(blocks, incumbent.stop)
-            while cutter.orders < ORDERS and not incumbent.done:
-                found = cutter.best(cutter.order(random.random(blocks.items)), incumbent.value)
-                if found is not None:
-                    incumbent.offer(*found)
-            return {"orders": cutter.orders}
-
-        return run_over_blocks(problem, monitor, search)
+    def search(
+        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
+    ) -> dict[str, float]:
+        """Cut order after order until all are done."""
+        random, cutter = np.random.default_rng(options.seed), Cutter(blocks, incumbent.stop)
+        while cutter.orders < ORDERS and not incumbent.done:
+            found = cutter.best(cutter.order(random.random(blocks.items)), incumbent.value)
+            if found is not None:
+                incumbent.offer(*found)
+        return {"orders": cutter.orders}

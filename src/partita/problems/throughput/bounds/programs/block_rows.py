@@ -27,16 +27,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.kernels.throughput.arrays import Bools, Ints
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Floats, Model
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
-from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["BlockProgram", "Expression"]
 
-Ints = npt.NDArray[np.int32]
-Bools = npt.NDArray[np.bool_]
 
 #: A linear expression: terms and a constant.
 Expression = tuple[list[tuple[int, float]], float]
@@ -60,7 +58,7 @@ class BlockProgram:
     """
 
     def __init__(
-        self, uniform: Uniform, count: int, order: OrderTables | None = None, *, whole_cuts: bool = False
+        self, uniform: BlockProblem, count: int, order: OrderTables | None = None, *, whole_cuts: bool = False
     ) -> None:
         """Variables and rows of the order.
 

@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
+from collections.abc import Callable
 
 import numpy as np
 
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Floats
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
-from partita.problems.throughput.bounds.programs.implied_by_target import Facts, add_distances, facts_at
-from partita.problems.throughput.bounds.programs.minmax_program import Program, granularity, race, remaining, round_up
+from partita.problems.throughput.bounds.programs.implied_by_target import Facts, add_distances
+from partita.problems.throughput.bounds.programs.minmax_program import Program, race
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
-from partita.problems.throughput.bounds.programs.program_bound import ProgramMember, cutoff_of, settled
+from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.protocol import suits_programs
-from partita.problems.throughput.bounds.uniform import Uniform
 
 __all__ = ["ExactBound", "MergedBound", "split_program"]
 
@@ -37,7 +37,7 @@ NEAR = 2e-3
 
 
 def split_program(
-    uniform: Uniform,
+    uniform: BlockProblem,
     sizes: list[int],
     low: float,
     cutoff: float,
@@ -57,13 +57,13 @@ def split_program(
         place = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         blocks.keep_within(place[facts.first], place[facts.last])
         if whole:
-            blocks.apart, blocks.split_nets = facts.apart, facts.split
+            blocks.apart, blocks.split_nets = facts.apart, facts.forced
     for b, size in enumerate(sizes):
         cuts = blocks.cuts(b, program.scale)
         program.limit([*blocks.work(b, scale=program.scale), *cuts.values()], size)
-        if facts is not None and (facts.charge > uniform.work * (1 + 1e-9)).any():
-            others = [cost for net, cost in cuts.items() if not facts.split[net]]
-            program.limit([*blocks.work(b, facts.charge, program.scale), *others], size)
+        if facts is not None and (facts.work > uniform.work * (1 + 1e-9)).any():
+            others = [cost for net, cost in cuts.items() if not facts.forced[net]]
+            program.limit([*blocks.work(b, facts.work, program.scale), *others], size)
     if facts is not None and whole:
         add_distances(blocks, facts)
     return program
@@ -90,41 +90,30 @@ class MergedBound(ProgramMember):
     name = "merged-mip"
     summary = "exact program of a few superblocks of several blocks each, with charged work (needs HiGHS)"
 
-    def share(self, uniform: Uniform) -> float:
+    def share(self, uniform: BlockProblem) -> float:
         """Most where blocks are large, and there are more than its smallest program has."""
         return 0.0 if uniform.devices < 3 else 3.0 if suits_programs(uniform) else 1.0
 
-    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+    def run(self, knowledge: Knowledge, grain: float, left_s: Callable[[], float]) -> None:
         """Programs from small to large, each for rising targets as long as they are refuted."""
-        began = time.monotonic()
-        if settled(knowledge, self.name):
-            return
-        uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
+        uniform = knowledge.uniform
         order = order_of(uniform)
         plans = compositions(uniform.devices)
         for number, sizes in enumerate(plans):
             refuted = True
             while refuted and not knowledge.done:
-                left = remaining(began, deadline_s)
-                if left <= 0:
+                if left_s() <= 0:
                     return
-                top = cutoff_of(knowledge, grain)
+                top = self.cutoff(knowledge, grain)
                 target = knowledge.bound + STEP * (top - knowledge.bound)
                 target = top if top - target < NEAR * top else target
-                facts = facts_at(uniform, target, lambda: knowledge.stop() or remaining(began, deadline_s) <= 0)
+                facts = self.facts(knowledge, target, grain, left_s)
                 if facts is None:
-                    knowledge.refute(target, self.name)
-                    knowledge.prove(round_up(target, grain), self.name)
                     refuted = target < top
                     continue
                 program = split_program(uniform, sizes, knowledge.bound, target, grain, order=order, facts=facts)
                 share = 1.0 if number == len(plans) - 1 else 0.5
-                proven = race(
-                    program,
-                    knowledge,
-                    time_s=share * remaining(began, deadline_s),
-                    on_bound=lambda bound: knowledge.prove(bound, self.name),
-                )
+                proven = race(program, knowledge, time_s=share * left_s(), on_bound=self.prove(knowledge))
                 refuted = proven >= target and target < top
 
 
@@ -138,27 +127,22 @@ class ExactBound(ProgramMember):
     name = "exact-mip"
     summary = "exact program of acyclic splits, branching on which items are in a block or before (needs HiGHS)"
 
-    def share(self, uniform: Uniform) -> float:
+    def share(self, uniform: BlockProblem) -> float:
         """Most where blocks are large: there are few of them then."""
         return 4.0 if suits_programs(uniform) else 1.0
 
-    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+    def run(self, knowledge: Knowledge, grain: float, left_s: Callable[[], float]) -> None:
         """One program; its bound counts as it rises. Without a deadline it ends with the optimum."""
-        began = time.monotonic()
-        if settled(knowledge, self.name):
-            return
-        uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
+        uniform = knowledge.uniform
         if not math.isfinite(knowledge.value):
             # One block of everything: a split as good as any to begin with.
             everything = np.ones(uniform.items, dtype=bool)
             knowledge.offer(np.zeros(uniform.items, dtype=np.int32), uniform.load(everything), self.name)
         if knowledge.done:
             return
-        cutoff = cutoff_of(knowledge, grain)
-        facts = facts_at(uniform, cutoff, lambda: knowledge.stop() or remaining(began, deadline_s) <= 0)
+        cutoff = self.cutoff(knowledge, grain)
+        facts = self.facts(knowledge, cutoff, grain, left_s)
         if facts is None:
-            knowledge.refute(cutoff, self.name)
-            knowledge.prove(round_up(cutoff, grain), self.name)
             return
         program = split_program(uniform, [1] * uniform.devices, knowledge.bound, cutoff, grain, facts=facts)
 
@@ -167,10 +151,4 @@ class ExactBound(ProgramMember):
             knowledge.offer(label, max(uniform.load(label == b) for b in range(uniform.devices)), self.name)
 
         # No better split: the best one known before is optimal, up to the step below it.
-        race(
-            program,
-            knowledge,
-            time_s=remaining(began, deadline_s),
-            on_bound=lambda bound: knowledge.prove(bound, self.name),
-            on_point=offer,
-        )
+        race(program, knowledge, time_s=left_s(), on_bound=self.prove(knowledge), on_point=offer)

@@ -6,47 +6,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.kernels.throughput.arrays import Bools
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.forced_transfers import Charges
+from partita.problems.throughput.bounds.knowledge import Charged
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
-from partita.problems.throughput.bounds.uniform import Floats, Ints, Uniform
 
 __all__ = ["Facts", "add_distances", "facts_at"]
 
-Bools = npt.NDArray[np.bool_]
 
 #: Rows of distances per item, at most: the shortest chains say most.
 DISTANCES = 6
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Facts about splits with all loads at most ``target``; ``charged`` finds them.
+class Facts(Charged):
+    """Charged work, and in addition which items cannot share a block.
 
     Attributes
     ----------
-    target
-        Largest objective for which they hold.
-    charge
-        (n,) charged work: every block S has Σ charge over S <= f(S).
-    first, last
-        (n,) earliest and latest block of an item.
     apart
         (n, n) items that are not in one block.
-    split
-        (m,) nets that are cut.
     """
 
-    target: float
-    charge: Floats
-    first: Ints
-    last: Ints
     apart: Bools
-    split: Bools
 
 
-def facts_at(uniform: Uniform, target: float, stop: Callable[[], bool]) -> Facts | None:
+def facts_at(uniform: BlockProblem, target: float, stop: Callable[[], bool]) -> Facts | None:
     """The facts at a target; None if it is refuted: no split has loads up to it."""
     charges = Charges(uniform, stop)
     state = charges.start(target)
@@ -58,7 +45,7 @@ def facts_at(uniform: Uniform, target: float, stop: Callable[[], bool]) -> Facts
     else:
         apart = np.zeros((n, n), dtype=bool)
     apart |= apart.T
-    return Facts(target, state.charge, state.parts.first, state.parts.last, apart, state.parts.forced.astype(bool))
+    return Facts(**vars(state.charged()), apart=apart)
 
 
 def add_distances(blocks: BlockProgram, facts: Facts) -> int:
@@ -70,7 +57,7 @@ def add_distances(blocks: BlockProgram, facts: Facts) -> int:
     """
     uniform, reach = blocks.uniform, blocks.order.reach
     n, last = uniform.items, blocks.count - 1
-    need = np.ceil(blocks.order.hulls(facts.charge) / facts.target - 1e-9)
+    need = np.ceil(blocks.order.hulls(facts.work) / facts.target - 1e-9)
     far = np.where(reach, np.maximum(need - 1, 0), 0).astype(np.int64)
     far = np.where(reach & facts.apart, np.maximum(far, 1), far)
     np.fill_diagonal(far, 0)
@@ -80,9 +67,7 @@ def add_distances(blocks: BlockProgram, facts: Facts) -> int:
         implied[:, v] |= far[:, u] >= far[:, v]
     pairs = np.argwhere((far > 0) & ~implied)
     if len(pairs) > DISTANCES * n:
-        weight = (
-            far[pairs[:, 0], pairs[:, 1]] * facts.target - blocks.order.hulls(facts.charge)[pairs[:, 0], pairs[:, 1]]
-        )
+        weight = far[pairs[:, 0], pairs[:, 1]] * facts.target - blocks.order.hulls(facts.work)[pairs[:, 0], pairs[:, 1]]
         pairs = pairs[np.argsort(weight, kind="stable")[: DISTANCES * n]]
     for u, v in pairs.tolist():
         d = int(far[u, v])

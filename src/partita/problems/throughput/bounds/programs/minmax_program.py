@@ -19,13 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.errors import SolverCrashError
+from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Callbacks, Floats, ProgramStatus
 from partita.mip.solve import available, solve_program
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression
-from partita.problems.throughput.bounds.uniform import Uniform
 
-__all__ = ["Program", "below", "granularity", "pool_bound", "processors", "race", "remaining", "round_up", "run"]
+__all__ = ["Program", "below", "granularity", "pool_bound", "processors", "race", "round_up", "run"]
 
 #: Largest load of interest inside of programs.
 UNIT = 1000.0
@@ -39,7 +39,7 @@ ROUNDING = 4e-15
 SMALL = 60
 
 
-def granularity(uniform: Uniform) -> float:
+def granularity(uniform: BlockProblem) -> float:
     """What all loads are multiples of, in whatever unit, up to rounding that is far below it; 0 for nothing known."""
     values = np.unique(np.concatenate([uniform.work, uniform.cost]))
     values = values[values > 0]
@@ -71,12 +71,7 @@ def below(value: float, grain: float) -> float:
     return value - 0.5 * grain if grain > 0 else value * (1 - 5e-8)
 
 
-def remaining(began: float, deadline_s: float | None) -> float:
-    """Seconds left, infinite without a deadline."""
-    return math.inf if deadline_s is None else deadline_s - (time.monotonic() - began)
-
-
-def pool_bound(uniform: Uniform) -> float:
+def pool_bound(uniform: BlockProblem) -> float:
     """No load of any split exceeds this."""
     return float(uniform.work.sum() + uniform.cost.sum()) * (1 + 1e-9)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.problems.throughput.bounds.uniform import Floats, Uniform
+from partita.kernels.throughput.arrays import Bools, Floats
+from partita.kernels.throughput.blocks import BlockProblem
 
 __all__ = ["MOST_ITEMS", "OrderTables", "order_of"]
 
-Bools = npt.NDArray[np.bool_]
 
 #: Programs of more items would not be solved in any time worth waiting; their tables alone take n² bytes.
 MOST_ITEMS = 4000
@@ -45,7 +44,7 @@ class OrderTables:
         return np.where(apart, weights[:, None] + weights[None, :], between)
 
 
-def order_of(uniform: Uniform) -> OrderTables:
+def order_of(uniform: BlockProblem) -> OrderTables:
     """The tables of a problem; items are numbered along the order."""
     n = uniform.items
     reach = np.eye(n, dtype=bool)

@@ -6,7 +6,7 @@ Source: Archer et al., "Practical Performance Guarantees for Pipelined DNN Infer
 from __future__ import annotations
 
 import operator
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -15,9 +15,9 @@ import numpy as np
 from partita.mip.model import Floats
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
-from partita.problems.throughput.bounds.programs.minmax_program import Program, granularity, remaining, run
+from partita.problems.throughput.bounds.programs.minmax_program import Program, run
 from partita.problems.throughput.bounds.programs.order_tables import order_of
-from partita.problems.throughput.bounds.programs.program_bound import ProgramMember, cutoff_of, settled
+from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.simple import simple_bound
 
 __all__ = ["BottleneckBound", "GuessBound", "NodeProgramBound"]
@@ -33,22 +33,14 @@ class BottleneckBound(ProgramMember):
     name = "bottleneck"
     summary = "cheapest convex block with at least the mean work: a program of three superblocks (needs HiGHS)"
 
-    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+    def run(self, knowledge: Knowledge, grain: float, left_s: Callable[[], float]) -> None:
         """One program; its bound counts as it rises."""
-        began = time.monotonic()
-        if settled(knowledge, self.name):
-            return
-        uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
+        uniform = knowledge.uniform
         blocks = BlockProgram(uniform, 3)
-        program = Program.over(blocks, knowledge.bound, cutoff_of(knowledge, grain), grain)
+        program = Program.over(blocks, knowledge.bound, self.cutoff(knowledge, grain), grain)
         program.limit(blocks.load(1, program.scale))
         _fill(program, 1, knowledge)
-        proven = run(
-            program,
-            knowledge,
-            time_s=remaining(began, deadline_s),
-            on_bound=lambda bound: knowledge.prove(bound, self.name),
-        )
+        proven = run(program, knowledge, time_s=left_s(), on_bound=self.prove(knowledge))
         knowledge.prove(proven, self.name)
 
 
@@ -69,15 +61,12 @@ class GuessBound(ProgramMember):
     name = "bottleneck-guess"
     summary = "as bottleneck, for every position of the block, with the average cost of those before and after"
 
-    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+    def run(self, knowledge: Knowledge, grain: float, left_s: Callable[[], float]) -> None:
         """One program for every position; nothing is proven before all have proven something."""
-        began = time.monotonic()
-        if settled(knowledge, self.name):
-            return
-        uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
+        uniform = knowledge.uniform
         k = uniform.devices
         order = order_of(uniform)
-        low, cutoff = knowledge.bound, cutoff_of(knowledge, grain)
+        low, cutoff = knowledge.bound, self.cutoff(knowledge, grain)
         least = cutoff
         # Guesses amid the pipeline are the weakest, mostly, and make the others end early.
         guesses = sorted(range(k), key=lambda j: (abs(2 * j - (k - 1)), j))
@@ -98,7 +87,7 @@ class GuessBound(ProgramMember):
                 blocks.keep_within(np.zeros(uniform.items, np.int32), np.ones(uniform.items, np.int32))
             _fill(program, 1, knowledge)
             # The first of them decide how far the others must get, which then end early.
-            share_s = remaining(began, deadline_s) / min(2, len(guesses) - number)
+            share_s = left_s() / min(2, len(guesses) - number)
             proven = run(program, knowledge, time_s=share_s, enough=partial(operator.le, least))
             least = min(least, max(proven, low))
         knowledge.prove(least, self.name)
@@ -115,19 +104,13 @@ class NodeProgramBound(ProgramMember):
     name = "node-mip"
     summary = "cheapest convex block with one operator, for the operator where it is most: a program each (needs HiGHS)"
 
-    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+    def run(self, knowledge: Knowledge, grain: float, left_s: Callable[[], float]) -> None:
         """Every item that is proven counts; the bound of an unfinished program counts, too."""
-        began = time.monotonic()
-        if settled(knowledge, self.name):
-            return
-        uniform, grain = knowledge.uniform, granularity(knowledge.uniform)
+        uniform = knowledge.uniform
         order = order_of(uniform)
-        most = uniform.work.copy()
-        np.add.at(most, uniform.net_pins, np.repeat(uniform.cost, np.diff(uniform.net_ptr)))
-        whole = uniform.load(np.ones(uniform.items, dtype=bool))
-        most = np.minimum(most, whole)
+        most = np.minimum(uniform.net_loads(), uniform.load(np.ones(uniform.items, dtype=bool)))
         blocks = BlockProgram(uniform, 3, order)
-        program = Program.over(blocks, 0.0, cutoff_of(knowledge, grain), grain)
+        program = Program.over(blocks, 0.0, self.cutoff(knowledge, grain), grain)
         program.limit(blocks.load(1, program.scale))
         lower, upper = list(blocks.model.lower), list(blocks.model.upper)
 
@@ -135,7 +118,7 @@ class NodeProgramBound(ProgramMember):
             members = blocks.label(values) == 1
             most[members] = np.minimum(most[members], uniform.load(members))
 
-        while not knowledge.done and remaining(began, deadline_s) > 0:
+        while not knowledge.done and left_s() > 0:
             v = int(most.argmax())
             if most[v] <= knowledge.bound * (1 + 1e-9):
                 return
@@ -157,7 +140,7 @@ class NodeProgramBound(ProgramMember):
             proven = run(
                 replace(program, cutoff=cutoff),
                 knowledge,
-                time_s=remaining(began, deadline_s),
+                time_s=left_s(),
                 enough=weak,
                 on_bound=lambda bound: knowledge.prove(min(bound, known), self.name),  # noqa: B023 - as above
                 on_point=learn,

@@ -1,0 +1,70 @@
+"""Blocks over the items of an instance whose devices are alike, and the way back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partita.kernels.throughput.arrays import Ints
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.problems.throughput.contraction.csr import chosen_rows, transposed
+from partita.problems.throughput.contraction.instance import Instance
+from partita.problems.throughput.contraction.lift import operators_at
+from partita.problems.throughput.plan import Plan, Stage
+from partita.problems.throughput.problem import ThroughputProblem
+
+__all__ = ["blocks_at", "plan_of"]
+
+
+def blocks_at(
+    instance: Instance, place: int, devices: int, memory: float = np.inf, reload: float = 0.0
+) -> BlockProblem:
+    """Blocks for devices of one kind of an instance.
+
+    Parameters
+    ----------
+    instance
+        The items; it may be contracted further than every split allows, or its order say more, as long as some best
+        split is left.
+    place
+        The kind.
+    devices
+        Number of blocks.
+    memory, reload
+        Limit of a block, and the time for each byte beyond it; infinite for a hard limit.
+    """
+    share = float(instance.in_flight[1])
+    cost = instance.net_cost[:, place]
+    kept = np.flatnonzero(cost > 0)
+    net_ptr, net_pins = chosen_rows(instance.net_ptr, instance.net_pins, kept)
+    item_net_ptr, item_nets = transposed(net_ptr, net_pins, instance.items)
+    return BlockProblem(
+        work=np.ascontiguousarray(instance.work[:, place]),
+        cost=np.ascontiguousarray(cost[kept]),
+        net_ptr=net_ptr,
+        net_pins=net_pins,
+        item_net_ptr=item_net_ptr,
+        item_nets=item_nets,
+        succ_ptr=instance.succ_ptr,
+        succ=instance.succ,
+        pred_ptr=instance.pred_ptr,
+        pred=instance.pred,
+        held=instance.fixed + share * instance.active,
+        workspace=instance.workspace,
+        cover_ptr=instance.cover_ptr,
+        cover_pins=instance.cover_pins,
+        item_cover_ptr=instance.item_cover_ptr,
+        item_covers=instance.item_covers,
+        cover_bytes=instance.cover_fixed + share * instance.cover_active,
+        limit=np.array([memory, reload]),
+        devices=devices,
+        group=instance.group,
+        kept=kept,
+    )
+
+
+def plan_of(problem: ThroughputProblem, blocks: BlockProblem, label: Ints) -> Plan:
+    """The plan of a partition; empty blocks get no stage."""
+    names = [(name, problem.kinds[kind].name) for name, kind in problem.device_names()]
+    rows = [row for row in operators_at(problem, blocks.group, label, blocks.devices) if row]
+    stages = [Stage(device=d, kind=k, operators=row) for (d, k), row in zip(names, rows, strict=False)]
+    return Plan(stages=tuple(stages), contiguity="acyclic")
