@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from partita.problems.hybrid.pricing import hybrid_problem as hybrid_problem
     from partita.problems.hybrid.problem import HybridProblem as HybridProblem
     from partita.problems.importers import read_problem as read_problem
-    from partita.problems.throughput.evaluate import Evaluation as Evaluation
+    from partita.problems.throughput.evaluation import Evaluation as Evaluation
     from partita.problems.throughput.generators.plain import plain_problem as plain_problem
     from partita.problems.throughput.generators.regal import regal_problem as regal_problem
     from partita.problems.throughput.plan import Plan as Plan

@@ -7,8 +7,6 @@ from typing import Any
 
 from partita.errors import InputError
 
-__all__ = ["check_at_least", "check_fields", "check_fraction", "check_number", "check_positive"]
-
 
 def check_number(owner: str, field: str, value: float) -> None:
     """Refuse a number that is negative or not finite.

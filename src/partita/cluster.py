@@ -24,17 +24,6 @@ from partita.catalogue.shortform import MAX_DEVICES, parse_short_form
 from partita.catalogue.specs import DeviceSpec, LinkSpec
 from partita.errors import FormatError, InputError
 
-__all__ = [
-    "DEFAULT_NETWORK",
-    "Cluster",
-    "DeviceGroup",
-    "DeviceSpec",
-    "LinkPath",
-    "LinkSpec",
-    "Machine",
-    "parse_cluster",
-]
-
 Floats = npt.NDArray[np.float64]
 
 #: The network between machines where none is stated.

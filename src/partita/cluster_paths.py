@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from partita.cluster import Cluster, DeviceGroup, LinkPath
 
-__all__ = ["inside_paths"]
-
 
 def inside_paths(cluster: Cluster, groups: list[DeviceGroup]) -> list[LinkPath | None]:
     """The slowest way from a device of each kind to one in its own machine; None where it is always alone.

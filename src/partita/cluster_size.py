@@ -7,8 +7,6 @@ import msgspec
 from partita.cluster import Cluster
 from partita.errors import InputError
 
-__all__ = ["with_devices"]
-
 
 def with_devices(cluster: Cluster, devices: int) -> Cluster:
     """The cluster with another number of devices, in machines like its first one.

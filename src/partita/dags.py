@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import rustworkx
 
-__all__ = ["check_acyclic", "directed_graph", "ranks", "row_of_blocks", "topological_order"]
-
 
 def directed_graph(nodes: int, edges: Iterable[tuple[int, int]]) -> rustworkx.PyDiGraph[int, None]:
     """The graph with these edges, as rustworkx has it; every node's weight is its number."""

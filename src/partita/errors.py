@@ -16,17 +16,6 @@ Infeasibility is not an error: it is a ``Result`` with status ``infeasible`` and
 
 from __future__ import annotations
 
-__all__ = [
-    "DisagreementError",
-    "FormatError",
-    "InputError",
-    "MissingExtraError",
-    "PartitaError",
-    "SolverCrashError",
-    "TraceError",
-    "UnsupportedError",
-]
-
 
 class PartitaError(Exception):
     """Root of every exception partita raises on purpose."""

@@ -15,8 +15,6 @@ import msgspec
 from partita.checks import check_fields
 from partita.errors import InputError
 
-__all__ = ["GRADIENT_PREFIX", "Graph", "Operator", "Parameter", "Phase", "Tensor"]
-
 Phase = Literal["forward", "backward"]
 
 #: The tensor that holds the gradient of parameter ``w`` is named ``grad:w``.

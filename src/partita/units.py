@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["GB", "KIB", "MIB", "GIB", "TOLERANCE", "format_bytes", "format_count", "format_time", "leq", "up_to"]
-
 NumberT = TypeVar("NumberT", float, "npt.NDArray[np.float64]")
 
 KIB = 1024

@@ -16,8 +16,6 @@ from partita.problems.kind import AnyKind
 from partita.problems.settings import read_settings, settings_of
 from partita.run.monitor import Monitor
 
-__all__ = ["main"]
-
 #: Wall time for one component on one tiny problem; compiling does not count its own time against it.
 _LIMIT_S = 5.0
 

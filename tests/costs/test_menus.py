@@ -16,7 +16,7 @@ import pytest
 
 import partita as pt
 from menu_models import megatron, nn, torch
-from partita.costs.menus import MenuEntry
+from partita.costs.menus.entries import MenuEntry
 from partita.costs.table import CostRow, CostTable
 from partita.errors import InputError, UnsupportedError
 from partita.graph import Graph

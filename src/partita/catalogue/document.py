@@ -26,8 +26,6 @@ from partita.catalogue.loader import Catalogue, load_catalogue
 from partita.catalogue.shortform import MachineForm, check_size, parse_devices, parse_short_form
 from partita.errors import FormatError
 
-__all__ = ["ClusterDocument", "read_cluster_document"]
-
 Matrix = tuple[tuple[float, ...], ...]
 
 _FILE_KEYS = ("name", "cluster", "machines", "network", "devices", "links", "bandwidth_bytes_per_s")

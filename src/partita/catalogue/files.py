@@ -12,8 +12,6 @@ import msgspec
 
 from partita.errors import FormatError, InputError
 
-__all__ = ["check_keys", "converted", "read_document"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from partita.catalogue.files import check_keys, converted
 from partita.catalogue.specs import DeviceSpec, LinkSpec
 from partita.errors import FormatError, InputError
 
-__all__ = ["Catalogue", "load_catalogue"]
-
 
 @dataclass(frozen=True)
 class Catalogue:

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 from partita.errors import InputError
 
-__all__ = ["MAX_DEVICES", "MachineForm", "ShortForm", "check_size", "parse_devices", "parse_short_form"]
-
 #: More devices than this are taken for a slip of the keyboard.
 MAX_DEVICES = 16384
 

@@ -8,8 +8,6 @@ from partita.checks import check_fields, check_fraction, check_positive
 from partita.errors import InputError
 from partita.units import GIB
 
-__all__ = ["DeviceSpec", "LinkSpec"]
-
 _INTEGERS = frozenset({"int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"})
 
 

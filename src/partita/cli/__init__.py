@@ -12,8 +12,6 @@ import click
 from partita import __version__
 from partita.errors import DisagreementError, PartitaError
 
-__all__ = ["cli", "main"]
-
 EXIT_USAGE = 2
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from partita.problems.facets.report import Report
     from partita.run.result import Bound
 
-__all__ = ["command"]
-
 
 def command() -> click.Command:
     """The command, with a flag for every setting that some problem has."""

@@ -17,23 +17,6 @@ from partita.errors import InputError
 from partita.run.result import Event, Progress, Result, Status, StopReason, relative_gap
 from partita.units import format_time
 
-__all__ = [
-    "EXIT_INTERRUPTED",
-    "Output",
-    "Search",
-    "check_writable",
-    "emit_json",
-    "end_stdout",
-    "exit_code",
-    "json_option",
-    "output_options",
-    "progress_line",
-    "quiet_stdout",
-    "run_options",
-    "show",
-    "warn",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXIT_INTERRUPTED = 130

@@ -14,8 +14,6 @@ from partita.cli.options import all_settings, cluster_options, file_options, mod
 from partita.cli.source import ModelSource, read_source
 from partita.run.result import Row, StopReason
 
-__all__ = ["command"]
-
 
 def command() -> click.Command:
     """The command, with a flag for every setting that some problem has."""

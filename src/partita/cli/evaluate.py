@@ -11,8 +11,6 @@ from partita.cli.flags import GroupedCommand, take_flags
 from partita.cli.options import file_options, settings_of_files, take_reading
 from partita.cli.source import read_file
 
-__all__ = ["command"]
-
 
 def command() -> click.Command:
     """The command, with a flag for every setting that some problem has."""

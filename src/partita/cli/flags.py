@@ -14,20 +14,6 @@ from partita.problems import kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import Setting, flags_of, settings_of
 
-__all__ = [
-    "GroupedCommand",
-    "Positive",
-    "axes_of",
-    "axis_settings",
-    "grouped",
-    "positive",
-    "read_flags",
-    "setting_flags",
-    "sweep_flags",
-    "take_axes",
-    "take_flags",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: Titles of the groups on a help page, in order; a problem's own group comes before the last one.

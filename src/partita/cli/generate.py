@@ -16,8 +16,6 @@ from partita.problems.facets.making import Generator
 from partita.problems.kind import AnyKind
 from partita.problems.settings import read_settings
 
-__all__ = ["convert", "generate"]
-
 _output = grouped(
     "output",
     (

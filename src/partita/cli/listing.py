@@ -11,8 +11,6 @@ import click
 from partita.cli.common import emit_json, json_option
 from partita.problems import kinds
 
-__all__ = ["baselines", "bounds", "devices", "links", "problems", "solvers"]
-
 
 def _print(rows: Iterable[tuple[str, ...]]) -> None:
     listed = list(rows)

@@ -12,20 +12,6 @@ from partita.cli.flags import Positive, axis_settings, grouped, setting_flags
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
 
-__all__ = [
-    "all_settings",
-    "cluster_options",
-    "file_options",
-    "machine_options",
-    "model_options",
-    "settings_beside_axes",
-    "settings_of_conversion",
-    "settings_of_files",
-    "settings_of_model",
-    "settings_of_models",
-    "take_reading",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

@@ -11,8 +11,6 @@ from partita.cli.flags import GroupedCommand, grouped, take_flags
 from partita.cli.options import cluster_options, model_options, settings_of_models
 from partita.cli.source import read_model
 
-__all__ = ["command"]
-
 
 def command() -> click.Command:
     """The command, with a flag for every setting of the problems that models become."""

@@ -13,8 +13,6 @@ from partita.cli.source import read_file
 from partita.errors import InputError
 from partita.problems import kinds
 
-__all__ = ["command"]
-
 
 def command() -> click.Command:
     """The command, with a flag for every setting and every format of a plan that some problem has."""

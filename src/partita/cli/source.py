@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from partita.graph import Graph
     from partita.problems.facets.model import Priced
 
-__all__ = ["FileSource", "ModelSource", "is_model", "read_file", "read_model", "read_source"]
-
 
 def read_source(
     what: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None

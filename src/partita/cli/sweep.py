@@ -20,8 +20,6 @@ from partita.cli.options import cluster_options, file_options, model_options, se
 from partita.cli.source import read_source
 from partita.errors import MissingExtraError
 
-__all__ = ["command"]
-
 
 def command() -> click.Command:
     """The command, with a flag for every setting and every axis that some problem has."""

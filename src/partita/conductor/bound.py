@@ -14,8 +14,6 @@ from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
 from partita.run.result import Bound, Status
 
-__all__ = ["bound", "proof"]
-
 
 def bound(problem: Any, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Bound:
     """A proven lower bound.

@@ -12,8 +12,6 @@ from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
 from partita.run.result import Row
 
-__all__ = ["compare", "run_baselines"]
-
 
 def compare(
     problem: Any, *, seed: int = 0, threads: int = 2, time_limit_s: float | None = None, **options: Any

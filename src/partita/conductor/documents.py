@@ -12,8 +12,6 @@ from partita.problems.kind import AnyResult
 from partita.run.result import Row
 from partita.tables.comparison import row_documents
 
-__all__ = ["answer_document", "evaluation_document", "result_document"]
-
 
 def result_document(result: AnyResult, rows: Sequence[Row] | None = None) -> dict[str, Any]:
     """A ``partita.result`` document; rows of a comparison are its ``baselines``."""

@@ -13,8 +13,6 @@ from partita.run.incumbent import agreed
 from partita.run.monitor import Monitor
 from partita.run.result import OPTIMALITY_GAP, Bound, Event, Result, Row, Statistics, Status, StopReason, relative_gap
 
-__all__ = ["adopt", "adopt_better", "best_of", "evaluate", "judge", "judge_plan", "proven", "with_bound"]
-
 #: A plan must be better by this much, relative, to take another one's place.
 CLEARLY = 1e-9
 

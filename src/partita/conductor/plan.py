@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
 
-__all__ = ["answer", "choose_problem", "plan", "plan_priced", "price", "price_all", "sort_settings"]
-
 #: Wall time for what is better than the answer beyond its objective, and for the answer without a limit.
 REFINE_S, UNLIMITED_S = 15.0, 5.0
 

@@ -14,8 +14,6 @@ from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
 from partita.run.result import Progress, Status
 
-__all__ = ["check_solver", "check_time_limit", "find_solver", "options_of", "run_solver", "solve"]
-
 
 def find_solver(problem: Any, name: str | None, options: Any) -> Solver[Any, Any, Any]:
     """A solver or baseline of a problem by name; None is the default.

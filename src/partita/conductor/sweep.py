@@ -31,8 +31,6 @@ from partita.problems.kind import AnyResult
 from partita.run.monitor import Monitor
 from partita.run.result import OPTIMALITY_GAP, Bound, Progress, Result, Row, Status, StopReason, relative_gap
 
-__all__ = ["Point", "Swept", "SweptPoint", "grid", "sweep"]
-
 #: Where on the grid: values by axis; an axis without a value stays as it is.
 Point = Mapping[str, Any]
 

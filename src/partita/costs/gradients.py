@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from partita.graph import GRADIENT_PREFIX, Graph
 
-__all__ = ["parameter_gradients", "partial_gradients"]
-
 
 def parameter_gradients(graph: Graph) -> frozenset[str]:
     """Names of the tensors that are gradients of trainable parameters."""

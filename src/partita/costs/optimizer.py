@@ -8,8 +8,6 @@ from typing import Literal, get_args
 from partita.errors import InputError
 from partita.graph import Parameter
 
-__all__ = ["OPTIMIZERS", "Optimizer", "check_optimizer", "dtype_bytes", "optimizer_bytes"]
-
 Optimizer = Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
 
 #: The names ``price`` accepts.

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from partita.catalogue.specs import DeviceSpec
 from partita.graph import Graph, Operator
 
-__all__ = ["Roofline"]
-
 
 @dataclass(frozen=True)
 class Roofline:

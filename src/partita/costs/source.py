@@ -8,8 +8,6 @@ from typing import Protocol
 from partita.catalogue.specs import DeviceSpec
 from partita.graph import Graph
 
-__all__ = ["CostSource"]
-
 
 class CostSource(Protocol):
     """Times of operators on a device."""

@@ -32,8 +32,6 @@ from partita.costs.source import CostSource
 from partita.errors import FormatError, InputError
 from partita.graph import Graph, Operator
 
-__all__ = ["CostRow", "CostTable", "cost_source", "read_cost_table"]
-
 _WILD = re.compile(r"[*?\[]")
 
 

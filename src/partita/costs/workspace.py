@@ -15,8 +15,6 @@ import numpy.typing as npt
 from partita.costs.gradients import parameter_gradients
 from partita.graph import Graph
 
-__all__ = ["colocation_roots", "lives", "own_bytes", "saved_readers", "workspace_bytes"]
-
 
 def colocation_roots(graph: Graph) -> list[int]:
     """For each operator the first operator of its chain of colocations; itself without one."""

@@ -14,8 +14,6 @@ import msgspec
 
 from partita.errors import FormatError, InputError
 
-__all__ = ["decode", "document_keys", "read_bytes", "read_tagged", "sha256", "tagged", "write_atomic", "write_json"]
-
 T = TypeVar("T")
 
 

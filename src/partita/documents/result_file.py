@@ -11,8 +11,6 @@ from partita.documents.document import document_keys, read_bytes, sha256, tagged
 from partita.errors import FormatError, InputError
 from partita.run.result import Result
 
-__all__ = ["RESULT_FORMAT", "RESULT_VERSION", "read_plan_bytes", "result_document"]
-
 RESULT_FORMAT = "partita.result"
 RESULT_VERSION = 1
 

@@ -8,8 +8,6 @@ from typing import Any
 from partita.documents.document import read_bytes, read_tagged, tagged, write_json
 from partita.graph import Graph
 
-__all__ = ["GRAPH_FORMAT", "read_graph", "write_graph", "write_problem"]
-
 GRAPH_FORMAT = "partita.graph"
 GRAPH_VERSION = 1
 

@@ -9,8 +9,6 @@ from partita.frontends.records import Call, Capture, Read, Value
 from partita.frontends.views import Piece, fold, live_calls, region
 from partita.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Tensor
 
-__all__ = ["assemble"]
-
 _ATTENTION_NOTE = (
     "Attention's backward counts four products; the scores that fused kernels compute once more are not counted."
 )

@@ -6,8 +6,6 @@ from bisect import bisect_left, bisect_right
 
 from partita.frontends.records import Call, Capture, Value
 
-__all__ = ["find_partners"]
-
 
 def find_partners(capture: Capture, live: list[Call]) -> dict[int, Call]:
     """Forward partner of every live backward call, by the call's index.

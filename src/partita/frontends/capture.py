@@ -24,8 +24,6 @@ from partita.frontends.flops import FRESH, GATHERS, OVERWRITES, SCATTERS, count_
 from partita.frontends.geometry import geometry_bytes, make_geometry
 from partita.frontends.records import Call, Capture, Read, Stored, Value
 
-__all__ = ["Recorder", "dtype_name"]
-
 _MAX_KNOWN = 256
 _CPU = torch.device("cpu")
 _RANDOM = torch.Tag.nondeterministic_seeded

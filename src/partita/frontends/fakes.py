@@ -12,8 +12,6 @@ from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 from partita.frontends.capture import Recorder, dtype_name
 from partita.frontends.records import Stored
 
-__all__ = ["fake_arguments", "fake_state"]
-
 
 def _storage_key(tensor: Any) -> Any:
     """Equal for tensors that are the same array."""

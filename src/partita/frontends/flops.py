@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["FRESH", "GATHERS", "OVERWRITES", "SCATTERS", "attention_flops", "count_flops"]
-
 
 def _aten(names: str) -> frozenset[str]:
     return frozenset(f"aten.{name}" for name in names.split())

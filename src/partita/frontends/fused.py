@@ -17,8 +17,6 @@ from torch.overrides import TorchFunctionMode
 from partita.frontends.capture import Recorder
 from partita.frontends.flops import attention_flops
 
-__all__ = ["FusedCalls"]
-
 _ATTENTION = "aten.scaled_dot_product_attention.default"
 _ATTENTION_BACKWARD = "aten.scaled_dot_product_attention_backward.default"
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["Geometry", "disjoint", "geometry_bytes", "make_geometry"]
-
 Geometry = tuple[int, tuple[tuple[int, int], ...]]
 """Byte offset, then (extent, byte stride) pairs with falling strides; the innermost pair is a run of bytes."""
 

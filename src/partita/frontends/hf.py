@@ -15,8 +15,6 @@ from partita.frontends.options import nearest, one_line, parse_dtype, parse_valu
 from partita.frontends.torch import trace
 from partita.graph import Graph
 
-__all__ = ["load_transformers"]
-
 _EXPERTS_NOTE = (
     "Every token goes through its top experts: the experts of a layer are grouped products over all tokens, "
     "which read all the experts' weights and count each token's chosen experts only."

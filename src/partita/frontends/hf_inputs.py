@@ -7,8 +7,6 @@ from typing import Any
 
 from partita.errors import InputError
 
-__all__ = ["make_inputs"]
-
 _DEFAULT_LENGTH = 1024
 _AUDIO_SAMPLES = 16000
 _PER_TOKEN = frozenset({"causal-lm", "masked-lm", "token-classification", "image-text-to-text"})

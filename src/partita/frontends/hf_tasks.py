@@ -7,8 +7,6 @@ from typing import Any
 from partita.errors import InputError
 from partita.frontends.options import nearest
 
-__all__ = ["TASKS", "model_class"]
-
 TASKS: dict[str, str] = {
     "seq2seq-lm": "AutoModelForSeq2SeqLM",
     "speech-seq2seq": "AutoModelForSpeechSeq2Seq",

@@ -9,8 +9,6 @@ from partita.checks import check_at_least
 from partita.errors import InputError, MissingExtraError
 from partita.graph import Graph
 
-__all__ = ["load_model"]
-
 _FORMS = "'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'"
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from partita.errors import InputError
 
-__all__ = ["nearest", "one_line", "parse_dtype", "parse_value"]
-
 _DTYPES = {
     "float64": "float64",
     "float32": "float32",

@@ -9,8 +9,6 @@ from typing import Any
 
 from partita.frontends.capture import Recorder
 
-__all__ = ["library_quirks"]
-
 
 @contextmanager
 def library_quirks(module: Any, recorder: Recorder) -> Iterator[None]:

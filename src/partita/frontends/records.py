@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from partita.frontends.geometry import Geometry, geometry_bytes
 
-__all__ = ["Call", "Capture", "Read", "Stored", "Value"]
-
 
 @dataclass(slots=True, eq=False)
 class Stored:

@@ -26,8 +26,6 @@ from partita.frontends.fused import FusedCalls
 from partita.frontends.quirks import library_quirks
 from partita.frontends.records import Capture, Stored
 
-__all__ = ["run_module"]
-
 _LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating outputs stands in for one."
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from partita.errors import InputError, MissingExtraError, PartitaError, TraceError
 from partita.graph import Graph
 
-__all__ = ["trace"]
-
 
 def trace(
     module: Any,

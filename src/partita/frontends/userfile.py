@@ -15,8 +15,6 @@ from partita.frontends.options import nearest, one_line, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
 
-__all__ = ["load_file"]
-
 
 def load_file(
     spec: str,

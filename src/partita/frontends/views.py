@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from partita.frontends.geometry import Geometry, disjoint, geometry_bytes
 from partita.frontends.records import Call, Capture, Read, Value
 
-__all__ = ["Piece", "fold", "live_calls", "region"]
-
 _MAX_SPLIT = 64
 
 

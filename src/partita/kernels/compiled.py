@@ -16,8 +16,6 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-__all__ = ["allocating_nothing", "compiled", "inlined", "is_compiled"]
-
 Function = TypeVar("Function", bound=Callable[..., object])
 
 

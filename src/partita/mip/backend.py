@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from partita.mip.model import Callbacks, Floats, Model, ProgramResult, ProgramStatus
 
-__all__ = ["BACKENDS", "Backend", "Found", "Settings", "Talk", "run_backend"]
-
 
 @dataclass(frozen=True)
 class Backend:

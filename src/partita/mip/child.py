@@ -20,8 +20,6 @@ from partita.mip.backend import BACKENDS, Settings
 from partita.mip.model import UNKNOWN, Callbacks, Model, ProgramResult, ProgramStatus
 from partita.mip.worker import packed, receive
 
-__all__ = ["run_in_child"]
-
 #: Seconds between two looks at the stop button, and seconds a child gets to answer after a stop or its time limit.
 POLL_S = 0.03
 GRACE_S = 0.7

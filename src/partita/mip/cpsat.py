@@ -16,8 +16,6 @@ import numpy as np
 from partita.mip.backend import Found, Settings, Talk
 from partita.mip.model import Floats, Model
 
-__all__ = ["MARGIN", "solve"]
-
 #: Rounding to integers is accounted for: the bound holds as it is.
 MARGIN = 0.0
 

@@ -10,8 +10,6 @@ import numpy as np
 from partita.mip.backend import Found, Settings, Talk
 from partita.mip.model import Model
 
-__all__ = ["MARGIN", "solve"]
-
 MARGIN = 1e-7
 
 #: Relative gap at which a central point is near enough.

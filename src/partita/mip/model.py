@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["UNKNOWN", "Callbacks", "Model", "ProgramResult", "ProgramStatus"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -11,8 +11,6 @@ from partita.mip.backend import BACKENDS, Settings
 from partita.mip.child import run_in_child
 from partita.mip.model import UNKNOWN, Callbacks, Floats, Model, ProgramResult
 
-__all__ = ["BACKENDS", "available", "missing", "solve_program"]
-
 
 def available(backend: str) -> bool:
     """Whether the backend's package is installed, without importing it."""

@@ -22,8 +22,6 @@ from typing import IO, Any
 from partita.mip.backend import run_backend
 from partita.mip.model import Callbacks, Floats
 
-__all__ = ["main", "packed", "receive"]
-
 
 def packed(*message: Any) -> bytes:
     """One message as it is written."""

@@ -10,8 +10,6 @@ from partita.errors import InputError
 if TYPE_CHECKING:
     from partita.problems.kind import AnyKind
 
-__all__ = ["PROBLEMS", "find_kind", "kind_of", "kinds", "register", "unregister"]
-
 #: Where the descriptor of each problem is. The order is that of listings; a format's first problem is its default.
 PROBLEMS: dict[str, str] = {
     "throughput": "partita.problems.throughput.descriptor:THROUGHPUT",

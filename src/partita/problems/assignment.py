@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from partita.errors import InputError
 
-__all__ = ["stage_of_each"]
-
 
 def stage_of_each(stages: Sequence[Iterable[int]], ids: Iterable[int], noun: str) -> dict[int, int]:
     """Number of the stage of every id, given the ids that each stage lists.

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from partita.run.monitor import Monitor
 from partita.units import format_bytes
 
-__all__ = ["smallest_count", "smallest_memory"]
-
 #: No probe gets less time than this.
 _LEAST_S = 0.05
 

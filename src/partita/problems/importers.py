@@ -15,8 +15,6 @@ from partita.documents.stated import GRAPH_FORMAT
 from partita.errors import FormatError, InputError, UnsupportedError
 from partita.problems import find_kind, kinds
 
-__all__ = ["IMPORTERS", "Importer", "Opened", "detect_format", "format_names", "open_problem", "read_problem"]
-
 #: partita's own format: a document tagged with the format of a problem.
 NATIVE = "partita"
 

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from partita.problems.facets.report import Report
     from partita.problems.facets.sweep import Sweep
 
-__all__ = [
-    "AnyKind",
-    "AnyResult",
-    "BoundMethod",
-    "Kind",
-    "Outcome",
-    "Proof",
-    "SearchOptions",
-    "Solver",
-    "Stated",
-    "lazy",
-]
-
 
 class Stated(Protocol):
     """A problem: a frozen, validated value that can be written as JSON.

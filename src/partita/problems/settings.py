@@ -20,8 +20,6 @@ import msgspec
 
 from partita.errors import InputError
 
-__all__ = ["Setting", "flags_of", "read_settings", "setting", "settings_of"]
-
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 

@@ -10,8 +10,6 @@ from typing import Any
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-__all__ = ["run_in_background"]
-
 #: Seconds between two looks at the search.
 POLL_S = 0.02
 

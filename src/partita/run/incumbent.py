@@ -13,8 +13,6 @@ import numpy.typing as npt
 from partita.errors import DisagreementError
 from partita.run.result import OPTIMALITY_GAP, relative_gap
 
-__all__ = ["Incumbent", "agreed"]
-
 AnswerT = TypeVar("AnswerT")
 
 

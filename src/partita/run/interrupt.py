@@ -9,8 +9,6 @@ from collections.abc import Iterator
 
 from partita.run.monitor import Monitor
 
-__all__ = ["interruptible"]
-
 
 @contextlib.contextmanager
 def interruptible(monitor: Monitor) -> Iterator[None]:

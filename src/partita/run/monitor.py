@@ -8,8 +8,6 @@ import time
 
 from partita.run.result import Event, Progress, Statistics, StopReason, relative_gap
 
-__all__ = ["Monitor"]
-
 
 class Monitor:
     """The clock, the history and the stop button of one run.

@@ -7,19 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = [
-    "OPTIMALITY_GAP",
-    "Bound",
-    "Event",
-    "Progress",
-    "Result",
-    "Row",
-    "Statistics",
-    "Status",
-    "StopReason",
-    "relative_gap",
-]
-
 #: Relative gap up to which a plan is called optimal.
 OPTIMALITY_GAP = 1e-6
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from partita.problems.facets.report import Report
 
-__all__ = ["comparison_table", "row_documents"]
-
 
 def comparison_table(report: Report[Any, Any, Any], result: Result[Any, Any, Any], rows: Sequence[Row]) -> Table:
     """The plan and the rows, judged by one evaluator, with the problem's own figures."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from partita.problems.facets.sweep import Axis
 
-__all__ = ["plot_efficiency", "plot_sweep", "save_sweep"]
-
 #: Keys of a row that are times, with the style of their line and what it is called; those that are there are drawn.
 _TIMES = (
     ("objective", "o-", "plan"),

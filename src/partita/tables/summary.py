@@ -10,8 +10,6 @@ from partita.units import format_time
 if TYPE_CHECKING:
     from partita.problems.facets.report import Report
 
-__all__ = ["summary_lines", "verdict_lines"]
-
 
 def summary_lines(report: Report[Any, Any, Any], result: Result[Any, Any, Any]) -> list[str]:
     """Objective, bound, gap and status in words."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from partita.problems.facets.sweep import Axis, Sweep
 
-__all__ = ["sweep_csv", "sweep_document", "sweep_table", "varied"]
-
 
 def sweep_document(name: str, unit: str, rows: list[dict[str, Any]], *, interrupted: bool = False) -> dict[str, Any]:
     """``{"format": "partita.sweep", …, "rows": [one per point]}``."""

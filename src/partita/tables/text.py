@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["module_ranges", "new_table", "paragraphs"]
-
 
 def new_table(title: str, figures: Sequence[str] = (), words: str = "", more: Sequence[str] = ()) -> Table:
     """An empty table in the one style of all tables: columns of figures, one of words that may wrap, more figures."""

@@ -2,9 +2,3 @@
 
 docs/menus.md says how splits are found and what every number means.
 """
-
-from __future__ import annotations
-
-from partita.costs.menus.entries import Collective, LayerMenu, MenuEntry
-
-__all__ = ["Collective", "LayerMenu", "MenuEntry"]

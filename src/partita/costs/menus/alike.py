@@ -5,8 +5,6 @@ from __future__ import annotations
 from partita.costs.menus.modes import Modes, holding
 from partita.costs.menus.pricing import LayerPricer
 
-__all__ = ["signatures"]
-
 
 def signatures(pricer: LayerPricer, modes: dict[int, Modes]) -> list[int]:
     """A number for every layer; equal numbers cost the same."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from partita.costs.menus.regions import Region
 
-__all__ = ["Collective", "LayerMenu", "MenuEntry"]
-
 
 @dataclass(frozen=True)
 class Collective:

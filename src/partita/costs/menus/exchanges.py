@@ -13,8 +13,6 @@ from partita.costs.menus.modes import Mode, Modes, Splits, holding, parameter_sh
 from partita.costs.menus.targets import LOSSES
 from partita.graph import Tensor
 
-__all__ = ["exchanges"]
-
 
 def exchanges(splits: Splits, layer: int, modes: Modes) -> tuple[Collective, ...]:
     """All exchanges for one microbatch of a layer, forward and backward."""

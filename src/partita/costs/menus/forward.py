@@ -12,8 +12,6 @@ from partita.costs.menus.targets import base_name
 from partita.costs.workspace import colocation_roots, saved_readers
 from partita.graph import Graph, Tensor
 
-__all__ = ["View", "numel"]
-
 
 def numel(tensor: Tensor) -> int:
     """Elements of a tensor."""

@@ -12,8 +12,6 @@ from partita.costs.menus.forward import View
 from partita.costs.menus.regions import Region
 from partita.dags import row_of_blocks
 
-__all__ = ["assign_layers", "cut_layers"]
-
 #: With fewer repeated modules than this the lists inside them are looked at instead.
 _FEW = 8
 

@@ -13,8 +13,6 @@ from partita.cluster import Cluster, DeviceGroup, LinkPath
 from partita.cluster_paths import inside_paths
 from partita.errors import InputError, UnsupportedError
 
-__all__ = ["Machines", "find_machines"]
-
 
 @dataclass(frozen=True)
 class Machines:

@@ -8,8 +8,6 @@ import numpy as np
 
 from partita.costs.menus.modes import Mode, Modes, Splits, holding, parameter_share, seen_share
 
-__all__ = ["activation_bytes", "kept_inputs", "parameter_shares", "saved_tensors", "workspace_bytes"]
-
 
 def parameter_shares(splits: Splits, layer: int, modes: Modes) -> dict[int, float]:
     """Parameters of a layer with the largest part of each that its operators need."""

@@ -18,8 +18,6 @@ from partita.costs.menus.regions import Embedding, Linear, Region
 from partita.costs.menus.targets import ELEMENTWISE, EMBEDDINGS, LOSSES, NORMS, REDUCTIONS, SLICES
 from partita.graph import Tensor
 
-__all__ = ["Mode", "Modes", "Splits", "assign_modes", "holding", "parameter_share", "seen_share"]
-
 
 class Mode(Enum):
     """What a device does of a forward operator."""

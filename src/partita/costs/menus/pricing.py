@@ -26,8 +26,6 @@ from partita.costs.optimizer import optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.graph import Operator
 
-__all__ = ["LayerPricer", "Training"]
-
 #: A memory option must spare this part of a layer's activations to be offered.
 _WORTH = 0.01
 

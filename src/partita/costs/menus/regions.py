@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from partita.costs.menus.forward import View, numel
 from partita.costs.menus.targets import ATTENTION, ELEMENTWISE, EMBEDDINGS, LOSSES, NORMS, REDUCTIONS, SLICES, SOFTMAX
 
-__all__ = ["Embedding", "Linear", "Region", "find_embeddings", "find_linears", "find_regions"]
-
 #: Vocabularies are padded to a multiple of this for each device; tables with fewer rows are not split.
 _ROWS_PER_DEVICE = 128
 

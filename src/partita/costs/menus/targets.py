@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from partita.graph import Operator
 
-__all__ = ["ATTENTION", "ELEMENTWISE", "EMBEDDINGS", "LOSSES", "NORMS", "REDUCTIONS", "SLICES", "SOFTMAX", "base_name"]
-
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
 
-__all__ = ["HybridArrays", "HybridKnown", "HybridScratch"]
-
 
 class HybridArrays(NamedTuple):
     """A hybrid problem over its suffix sets: n layers, m edges, R degrees, Z sets, Y segments of in-flight counts.

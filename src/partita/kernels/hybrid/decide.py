@@ -22,8 +22,6 @@ from partita.kernels.hybrid.stages import (
 )
 from partita.kernels.throughput.arrays import Floats, Ints, Longs, Words
 
-__all__ = ["NONE", "decide"]
-
 #: More devices than there are.
 NONE = 1 << 30
 

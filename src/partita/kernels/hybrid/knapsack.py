@@ -16,8 +16,6 @@ from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
-__all__ = ["bracket", "cheapest", "fill_items"]
-
 
 @compiled
 def fill_items(

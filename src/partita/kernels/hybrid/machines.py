@@ -19,8 +19,6 @@ from partita.kernels.hybrid.decide import NONE
 from partita.kernels.hybrid.stages import ROUNDING, jumping, learn, plain_boundary, reach, subset
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
-__all__ = ["MachineArrays", "MachineTables", "decide_machines", "fill_group"]
-
 
 class MachineArrays(NamedTuple):
     """What a problem with machines has beside ``HybridArrays``, over the same suffix sets.

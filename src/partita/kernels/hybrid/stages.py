@@ -9,8 +9,6 @@ from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScrat
 from partita.kernels.hybrid.knapsack import bracket, cheapest, fill_items
 from partita.kernels.throughput.arrays import Floats, Ints, Longs, Words
 
-__all__ = ["ROUNDING", "fill_times", "lay_out"]
-
 #: Rounding of sums over sets: a stage this much over the target still fits.
 ROUNDING = 1e-12
 

@@ -19,8 +19,6 @@ from partita.kernels.hybrid.stages import (
 )
 from partita.kernels.throughput.arrays import Ints, Longs
 
-__all__ = ["STEP", "choose", "trace"]
-
 #: A trace holds for each stage: inner set, outer set, degree number, replicas, replicas from here on.
 STEP = 5
 

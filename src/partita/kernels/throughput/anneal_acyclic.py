@@ -13,8 +13,6 @@ from partita.kernels.compiled import compiled
 from partita.kernels.throughput.anneal_partition import window
 from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
 
-__all__ = ["anneal"]
-
 
 @compiled
 def _move(a: Arrays, count: Ints, loads: Floats, kind: Ints, v: int, old: int, new: int) -> None:

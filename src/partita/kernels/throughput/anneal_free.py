@@ -14,9 +14,6 @@ import numpy as np
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Floats, Ints, Words
 
-__all__ = ["FreeArrays", "FreeState", "anneal", "empty_state", "reset"]
-
-
 #: Largest ball of items moved at once.
 BALL = 64
 #: Trials at one temperature.

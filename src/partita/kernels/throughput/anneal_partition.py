@@ -14,8 +14,6 @@ from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.orders import block_costs
 
-__all__ = ["anneal_blocks", "window"]
-
 
 @compiled
 def _power(x: float, power: int) -> float:

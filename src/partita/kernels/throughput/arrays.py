@@ -7,8 +7,6 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Arrays", "Bools", "Bytes", "Codes", "Floats", "Ints", "Lines", "Longs", "Words", "as_arrays", "bit_rows"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]

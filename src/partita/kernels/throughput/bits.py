@@ -7,8 +7,6 @@ import numpy as np
 from partita.kernels.compiled import inlined
 from partita.kernels.throughput.arrays import Words
 
-__all__ = ["add", "has"]
-
 
 @inlined
 def has(row: Words, v: int) -> bool:

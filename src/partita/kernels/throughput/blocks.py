@@ -15,8 +15,6 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
 
-__all__ = ["BlockProblem", "cut_nets"]
-
 
 class BlockProblem(NamedTuple):
     """n items to be put into k blocks, m nets, c covers. CSR pairs are (pointer, members).
@@ -130,14 +128,6 @@ class BlockProblem(NamedTuple):
         over = np.maximum(0.0, held - self.limit[0])
         singles: Floats = self.work + over * np.where(over > 0, self.limit[1], 0.0)
         return singles
-
-    def costs(self, label: Ints) -> Floats:
-        """(k,) cost of every block of a partition."""
-        from partita.kernels.throughput.orders import block_costs
-
-        costs = np.zeros(self.devices)
-        block_costs(self, label, costs)
-        return costs
 
 
 def cut_nets(net_ptr: Ints, net_pins: Ints, members: Bools) -> Bools:

@@ -15,8 +15,6 @@ from partita.kernels.throughput.bits import has
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.forced_cuts import Parts
 
-__all__ = ["charge_nets", "raise_shares", "tighten_windows"]
-
 
 @inlined
 def _fractional(others: Ints, start: int, count: int, weight: Floats, size: Floats, room: float, value: float) -> float:

@@ -8,8 +8,6 @@ from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Floats, Ints, Words
 from partita.kernels.throughput.bits import add
 
-__all__ = ["chain_sums", "closure_bits", "closure_sums"]
-
 
 @compiled
 def closure_bits(ptr: Ints, adjacent: Ints, first_to_last: bool) -> Words:

@@ -25,8 +25,6 @@ from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
 from partita.kernels.throughput.blocks import BlockProblem
 
-__all__ = ["Exclusions", "longest_segments", "search_block"]
-
 #: Sweeps over the untouched nets when weight is moved at an anchor.
 SWEEPS = 30
 

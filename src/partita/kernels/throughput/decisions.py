@@ -12,23 +12,6 @@ from partita.kernels.throughput.arrays import Arrays, Codes, Floats, Longs
 from partita.kernels.throughput.ideals import dominated, flip, store_ideal
 from partita.kernels.throughput.search_state import END, LEVEL, READY, STAMP, STATES, Scratch, Store
 
-__all__ = [
-    "AWAY",
-    "CHOSEN",
-    "EXCLUDED",
-    "LISTED",
-    "OPEN",
-    "add_item",
-    "copy_row",
-    "entering",
-    "keep_state",
-    "open_nets",
-    "reach_items",
-    "remaining_devices",
-    "return_items",
-    "take_item_back",
-]
-
 #: Status of an item while a stage is built: out of reach (or in the ideal), open, in the stage, excluded, about to be.
 AWAY, OPEN, CHOSEN, EXCLUDED, LISTED = range(5)
 

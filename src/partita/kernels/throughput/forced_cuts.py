@@ -18,8 +18,6 @@ from partita.kernels.throughput.bits import add, has
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows
 
-__all__ = ["Parts", "force_nets", "separate_pairs"]
-
 
 class Parts(NamedTuple):
     """What holds at a target.

@@ -18,8 +18,6 @@ from partita.kernels.throughput.search_state import (
     Tally,
 )
 
-__all__ = ["cut_fits", "find_cuts"]
-
 
 @allocating_nothing
 def cut_fits(a: Arrays, b: Lines, x: Scratch, limits: Floats, trial: Floats) -> bool:

@@ -20,8 +20,6 @@ from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.forced_cuts import Parts
 from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows
 
-__all__ = ["heaviest_blocks"]
-
 
 @compiled
 def heaviest_blocks(

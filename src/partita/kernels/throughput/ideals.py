@@ -22,8 +22,6 @@ from partita.kernels.throughput.search_state import (
     Tally,
 )
 
-__all__ = ["clear", "dominated", "flip", "is_known_better", "move_to", "rehash", "store_ideal"]
-
 #: Moves after which the running sums are computed afresh: rounding errors must not build up.
 _FRESH = 20_000
 

@@ -7,8 +7,6 @@ import numpy as np
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
-__all__ = ["descend"]
-
 
 @compiled
 def descend(

@@ -19,17 +19,6 @@ from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Words
 from partita.kernels.throughput.bits import has
 from partita.kernels.throughput.blocks import BlockProblem
 
-__all__ = [
-    "Flow",
-    "Network",
-    "block_network",
-    "cheapest_block",
-    "most_expensive_item",
-    "new_flow",
-    "respect_order",
-    "respect_rows",
-]
-
 
 class Network(NamedTuple):
     """Arcs leaving each of the nodes, CSR: items first, then two nodes for each net of three or more pins.

@@ -20,8 +20,6 @@ from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.slicing import linearise
 
-__all__ = ["block_costs", "cut_all", "cut_at", "decode"]
-
 
 @compiled
 def _enter(
@@ -167,6 +165,13 @@ def block_costs(a: BlockProblem, label: Ints, costs: Floats) -> float:
             if over > 0.0:
                 costs[b] += over * a.limit[1]
     return float(costs.max())
+
+
+def costs_of(a: BlockProblem, label: Ints) -> Floats:
+    """(k,) cost of every block of a partition."""
+    costs = np.zeros(a.devices)
+    block_costs(a, label, costs)
+    return costs
 
 
 @compiled

@@ -54,8 +54,6 @@ from partita.kernels.throughput.search_state import (
     Weights,
 )
 
-__all__ = ["search"]
-
 #: Columns of ``Scratch.saved``, the numbers of a stage at one depth. Of the items that joined: work, communication that
 #: is certain, cost of nets whose fate is open, weight of nets that surely cross, bytes, workspace, entering bytes. Of
 #: the excluded ones: weight, work, bytes in later stages and in this one. Of the excluded ones that no stage without

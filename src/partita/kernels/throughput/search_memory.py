@@ -26,17 +26,6 @@ from partita.kernels.throughput.search_state import (
 if TYPE_CHECKING:
     from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch
 
-__all__ = [
-    "enlarged",
-    "ideal_masks",
-    "new_line_scratch",
-    "new_scratch",
-    "new_store",
-    "new_tally",
-    "random_words",
-    "stages_found",
-]
-
 _STATE_FIELDS = ("state_ideal", "state_code", "state_parent", "state_kind", "state_replicas")
 _IDEAL_FIELDS = ("ideal_hash", "ideal_first", "ideal_length", "ideal_offset", "fewest")
 

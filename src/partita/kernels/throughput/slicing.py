@@ -12,8 +12,6 @@ import numpy as np
 from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput.arrays import Arrays, Bytes, Floats, Ints, Longs
 
-__all__ = ["enter_along", "hold_along", "linearise", "segment_loads", "slice_order"]
-
 
 @inlined
 def enter_along(a: Arrays, e: int, v: int, r: int, last: int, step: Floats) -> None:

@@ -70,8 +70,6 @@ from partita.kernels.throughput.variant_stage import (
     within,
 )
 
-__all__ = ["search_variant"]
-
 
 @allocating_nothing
 def _start_stage(

@@ -15,8 +15,6 @@ from partita.kernels.throughput.arrays import Arrays, Bytes, Floats, Ints, Lines
 from partita.kernels.throughput.slicing import enter_along, hold_along
 from partita.kernels.throughput.working_memory import PeakArrays
 
-__all__ = ["slice_variant", "stage_values"]
-
 
 @compiled
 def _extend(k: PeakArrays, item: int, turn: int, end: int, near: Ints, met: Ints, held: Floats) -> float:

@@ -13,8 +13,6 @@ from partita.kernels.throughput.decisions import CHOSEN, EXCLUDED, LISTED, OPEN
 from partita.kernels.throughput.search_state import LineQuestion, LineScratch, LineWeights, Scratch
 from partita.kernels.throughput.working_memory import FITS, OVER, fit
 
-__all__ = ["ENTER", "FIT_NODES", "MEM", "SPACE", "SYNC", "VariantStage", "reaches", "replaceable", "room", "within"]
-
 #: States tried when the order of a stage is searched for, beside two for each of its operators.
 FIT_NODES = 400
 

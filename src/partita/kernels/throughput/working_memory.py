@@ -13,8 +13,6 @@ import numpy as np
 from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
 
-__all__ = ["FITS", "OPEN", "OVER", "PeakArrays", "PeakScratch", "fit", "peak_along", "peak_scratch"]
-
 #: Answers of ``fit``: no order, an order (in ``PeakScratch.order``), undecided within the nodes allowed.
 OVER, FITS, OPEN = 0, 1, 2
 

@@ -12,8 +12,6 @@ import msgspec
 if TYPE_CHECKING:
     from partita.problems.kind import AnyKind
 
-__all__ = ["Files", "PlanWriter"]
-
 P = TypeVar("P")
 L = TypeVar("L")
 E = TypeVar("E")

@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Converter", "Generator"]
-
 
 @dataclass(frozen=True)
 class Generator:

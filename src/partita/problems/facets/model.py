@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from partita.graph import Graph
     from partita.problems.kind import AnyKind
 
-__all__ = ["Answer", "FromModel", "Priced", "Refinement"]
-
 P = TypeVar("P", bound=Any)
 
 

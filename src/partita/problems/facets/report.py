@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from partita.problems.facets.model import Answer
     from partita.problems.kind import AnyKind
 
-__all__ = ["Report"]
-
 P = TypeVar("P", bound=Any)
 L = TypeVar("L", bound=Any)
 E = TypeVar("E", bound=Any)

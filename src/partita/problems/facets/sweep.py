@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from partita.problems.facets.model import Answer
     from partita.problems.kind import AnyKind
 
-__all__ = ["Axis", "Sweep", "common_axes"]
-
 P = TypeVar("P", bound=Any)
 L = TypeVar("L", bound=Any)
 

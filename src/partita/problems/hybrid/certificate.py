@@ -14,8 +14,6 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.machines import MachineFamily
 
-__all__ = ["HybridCertificate", "refutation"]
-
 #: Most suffix sets that a certificate lists.
 MOST_SETS = 20_000
 

@@ -13,8 +13,6 @@ from partita.problems.kind import Kind, Solver, lazy
 if TYPE_CHECKING:
     from partita.problems.hybrid.evaluate import HybridEvaluation
 
-__all__ = ["HYBRID"]
-
 #: A device whose memory is this full may owe its stage to the limit.
 NEARLY_FULL = 0.8
 

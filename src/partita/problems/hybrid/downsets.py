@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Masks", "along_orders", "all_suffix_sets", "as_bits", "members_of", "some_orders", "suffix_order"]
-
 #: Bit sets of each layer's successors (or predecessors), as integers.
 Masks = Sequence[int]
 

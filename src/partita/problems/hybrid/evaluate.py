@@ -16,8 +16,6 @@ from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.units import format_bytes, leq
 
-__all__ = ["HybridEvaluation", "HybridStageEvaluation", "MachineGroupEvaluation", "evaluate"]
-
 
 @dataclass(frozen=True)
 class HybridStageEvaluation:

@@ -13,8 +13,6 @@ from partita.units import format_bytes, leq
 if TYPE_CHECKING:
     from partita.problems.hybrid.solvers.protocol import Outcome
 
-__all__ = ["explain_infeasible"]
-
 #: Tables larger than this are not filled only for an explanation.
 _MOST_ENTRIES = 20_000_000
 #: Most machines that are tried only for an explanation.

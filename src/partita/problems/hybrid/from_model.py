@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
 
-__all__ = ["HybridFromModel"]
-
 Change = Callable[[HybridProblem], HybridProblem]
 Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Any, Any]]
 

@@ -17,8 +17,6 @@ from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.units import TOLERANCE, up_to
 
-__all__ = ["HybridInstance", "build_arrays", "build_instance", "new_scratch"]
-
 Floats = npt.NDArray[np.float64]
 
 

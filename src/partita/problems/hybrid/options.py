@@ -10,8 +10,6 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
 
-__all__ = ["Aim", "Changes", "Options", "Pricing", "change"]
-
 #: What a plan is chosen for: the objective, an endless row of microbatches, or one synchronous step with its bubble.
 Aim = Literal["steady", "step"]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["HybridPlan", "HybridStage"]
-
 
 class HybridStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One stage, on ``data_parallel · tensor_parallel`` devices of its own.

@@ -27,8 +27,6 @@ from partita.graph import Graph
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.units import format_bytes
 
-__all__ = ["MEMORY_OPTIONS", "LayerMenus", "Offload", "hybrid_problem", "layer_menus", "model_flops"]
-
 #: Ways to save memory that can be asked for; ``none`` is always there.
 MEMORY_OPTIONS = ("none", "selective", "full")
 

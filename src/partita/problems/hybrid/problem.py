@@ -16,8 +16,6 @@ from partita.checks import check_at_least, check_fields, check_number, check_pos
 from partita.dags import check_acyclic
 from partita.errors import InputError
 
-__all__ = ["Configuration", "Edge", "Hierarchy", "HybridProblem", "Layer"]
-
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way to run a layer at one tensor-parallel degree (the paper's TMPC).

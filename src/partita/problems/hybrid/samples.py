@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 
-__all__ = ["SAMPLES"]
-
 
 def _samples() -> tuple[tuple[HybridProblem, ...], ...]:
     """With choices that share weights and choices that do not, flat and on machines."""

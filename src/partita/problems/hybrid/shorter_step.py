@@ -21,8 +21,6 @@ from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
 from partita.run.result import OPTIMALITY_GAP, Result, Row
 
-__all__ = ["fewer_replicas", "shorter_steps"]
-
 
 def shorter_steps(
     result: Result[HybridProblem, HybridPlan, HybridEvaluation],

@@ -28,8 +28,6 @@ from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 
-__all__ = ["StepTime", "step_time", "update_time"]
-
 
 @dataclass(frozen=True)
 class StepTime:

@@ -15,8 +15,6 @@ from partita.problems.hybrid.step_time import step_time
 from partita.run.result import Result
 from partita.units import format_time
 
-__all__ = ["HybridSweep"]
-
 
 class HybridSweep(Sweep[HybridProblem, HybridPlan]):
     """Devices, their memory, and factors on every bandwidth; no point relaxes another."""

@@ -13,8 +13,6 @@ from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
 
-__all__ = ["best_times"]
-
 #: Most suffix sets: a table takes thousands of decisions.
 MOST_SETS = 1000
 #: A target this much below a time excludes it.

@@ -20,8 +20,6 @@ from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.ideals import IdealsBound
 from partita.problems.throughput.solvers.slicing import Slicing
 
-__all__ = ["BOUNDS", "DEFAULT_FOR", "HIERARCHY", "SOLVERS", "STREAMING"]
-
 #: The default first.
 SOLVERS: tuple[Solver, ...] = (
     Exact(),

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["colocation_classes", "distinct_pairs", "order_edges", "order_pairs"]
-
 Ints = npt.NDArray[np.int64]
 
 

@@ -13,8 +13,6 @@ from partita.run.monitor import Monitor
 if TYPE_CHECKING:
     from partita.problems.throughput.evaluation import Evaluation
 
-__all__ = ["THROUGHPUT"]
-
 #: A stage whose memory is this full may owe its cut to the limit.
 NEARLY_FULL = 0.8
 

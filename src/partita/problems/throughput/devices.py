@@ -9,8 +9,6 @@ import msgspec
 from partita.checks import check_fields
 from partita.errors import InputError
 
-__all__ = ["TRANSFER_TIMES", "DeviceGroup", "DeviceKind", "check_groups", "check_kinds"]
-
 #: Fields of a device kind that are times of transfers.
 TRANSFER_TIMES = ("transfer_time_per_unit", "transfer_latency", "sync_time_per_byte", "reload_time_per_byte")
 

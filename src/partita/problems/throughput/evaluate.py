@@ -16,14 +16,13 @@ from partita.dags import topological_order
 from partita.errors import InputError
 from partita.problems.assignment import stage_of_each
 from partita.problems.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
+from partita.problems.throughput.devices import DeviceGroup, DeviceKind
 from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, Memory, StageEvaluation
 from partita.problems.throughput.load import Transfers, device_load, group_load, synchronisation
 from partita.problems.throughput.plan import Plan
-from partita.problems.throughput.problem import DeviceGroup, DeviceKind, ThroughputProblem
+from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.working_memory import order_violation, peak_of_order
 from partita.units import format_bytes, leq
-
-__all__ = ["Evaluation", "GroupEvaluation", "Memory", "StageEvaluation", "evaluate"]
 
 
 def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:

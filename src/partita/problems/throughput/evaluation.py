@@ -6,8 +6,6 @@ import msgspec
 
 from partita.problems.throughput.load import Transfers
 
-__all__ = ["Evaluation", "GroupEvaluation", "Memory", "StageEvaluation"]
-
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of one stage in bytes, by what it is for.

@@ -12,8 +12,6 @@ from partita.problems.throughput.problem import Operator, ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.units import format_bytes
 
-__all__ = ["Probe", "explain_infeasible"]
-
 #: Answers whether a problem has a plan: the plan, False if it is proven that there is none, None if unknown.
 Probe = Callable[[ThroughputProblem, float], "Plan | bool | None"]
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
 
-__all__ = ["ThroughputFromModel"]
-
 Change = Callable[[ThroughputProblem], ThroughputProblem]
 
 #: Microbatches per device that are usual for small pipeline bubbles.

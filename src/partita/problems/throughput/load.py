@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from partita.problems.throughput.problem import Communication, DeviceKind, ThroughputProblem
-
-__all__ = ["Load", "Transfers", "combined", "device_load", "group_load", "synchronisation"]
+from partita.problems.throughput.devices import DeviceKind
+from partita.problems.throughput.problem import Communication, ThroughputProblem
 
 
 class Transfers(msgspec.Struct, frozen=True, kw_only=True):

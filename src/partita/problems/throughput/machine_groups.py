@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from partita.cluster import Cluster, DeviceGroup
 from partita.errors import InputError
-from partita.problems.throughput.problem import DeviceGroup as MachineGroup
-
-__all__ = ["machine_groups"]
+from partita.problems.throughput.devices import DeviceGroup as MachineGroup
 
 
 def machine_groups(cluster: Cluster, groups: list[DeviceGroup]) -> tuple[MachineGroup, ...]:

@@ -12,8 +12,6 @@ from partita.problems.throughput.plan import Contiguity
 from partita.problems.throughput.problem import Communication, ThroughputProblem, WorkingMemory
 from partita.problems.throughput.variants import reload_at, split_evenly
 
-__all__ = ["Changes", "Options", "Pricing", "change"]
-
 
 class Options(SearchOptions, frozen=True, kw_only=True):
     """What a search may use."""

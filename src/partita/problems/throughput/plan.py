@@ -6,8 +6,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Contiguity", "Plan", "Stage"]
-
 #: ``acyclic``: the stages can be ordered so that every tensor goes forward; ``free``: any assignment.
 Contiguity = Literal["acyclic", "free"]
 

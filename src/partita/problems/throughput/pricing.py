@@ -21,9 +21,9 @@ from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_re
 from partita.errors import InputError
 from partita.graph import Graph
 from partita.graph import Parameter as GraphParameter
+from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.machine_groups import machine_groups
 from partita.problems.throughput.problem import (
-    DeviceKind,
     Operator,
     Parameter,
     SavedTensor,
@@ -33,8 +33,6 @@ from partita.problems.throughput.problem import (
     WorkingMemory,
 )
 from partita.units import format_bytes, format_time
-
-__all__ = ["price"]
 
 
 def price(

@@ -18,19 +18,6 @@ from partita.dags import check_acyclic
 from partita.errors import InputError
 from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
 
-__all__ = [
-    "Communication",
-    "DeviceGroup",
-    "DeviceKind",
-    "Operator",
-    "Parameter",
-    "SavedTensor",
-    "Schedule",
-    "Tensor",
-    "ThroughputProblem",
-    "WorkingMemory",
-]
-
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
 Communication = Literal["sum", "overlap", "duplex"]
 

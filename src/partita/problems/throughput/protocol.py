@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from partita.problems import kind
-from partita.problems.throughput.options import Options
+from partita.problems.throughput.options import Options as Options
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
-
-__all__ = ["BoundMethod", "Options", "Outcome", "Solver"]
 
 BoundMethod = kind.BoundMethod[ThroughputProblem]
 Outcome = kind.Outcome[Plan]

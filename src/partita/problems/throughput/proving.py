@@ -25,8 +25,6 @@ from partita.problems.throughput.solvers.contiguous_run import IDEALS
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["prove"]
-
 #: Share of the time for a first search, and most seconds of it: it tells the bounds when to stop.
 FIRST_SHARE, FIRST_S = 0.2, 3.0
 

@@ -26,11 +26,9 @@ import numpy.typing as npt
 import rustworkx
 
 from partita.dags import directed_graph, ranks, topological_order
-from partita.problems.throughput.evaluate import Evaluation
+from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
-
-__all__ = ["Pipeline", "pipeline_of", "virtual_stages"]
 
 Ints = npt.NDArray[np.int64]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
-
-__all__ = ["SAMPLES"]
+from partita.problems.throughput.devices import DeviceKind
+from partita.problems.throughput.problem import Operator, Schedule, Tensor, ThroughputProblem
 
 
 def _samples() -> tuple[tuple[ThroughputProblem, ...], ...]:

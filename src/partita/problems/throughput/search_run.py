@@ -11,8 +11,6 @@ from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-__all__ = ["outcome_of", "run_search"]
-
 AnswerT = TypeVar("AnswerT")
 
 

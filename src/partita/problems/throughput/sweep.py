@@ -25,8 +25,6 @@ from partita.problems.throughput.variants import scale_bandwidth
 from partita.run.result import Result
 from partita.units import format_time
 
-__all__ = ["ThroughputSweep", "relaxes", "transfer"]
-
 
 class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
     """Accelerators, their memory, and factors on every bandwidth."""

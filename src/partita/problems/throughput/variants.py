@@ -8,9 +8,8 @@ from typing import Literal
 import msgspec
 
 from partita.errors import InputError
-from partita.problems.throughput.problem import DeviceGroup, ThroughputProblem
-
-__all__ = ["ALL_VARIANTS", "Variant", "refuse_variants", "reload_at", "scale_bandwidth", "split_evenly", "variants_of"]
+from partita.problems.throughput.devices import DeviceGroup
+from partita.problems.throughput.problem import ThroughputProblem
 
 #: Seconds per time unit.
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}

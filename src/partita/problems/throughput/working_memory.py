@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch
     from partita.problems.throughput.plan import Plan
 
-__all__ = ["NODES", "Ordered", "PeakTable", "best_order", "order_violation", "ordered_plan", "peak_of_order"]
-
-
 #: Most states of one search for an order.
 NODES = 4000
 #: Limits tried for one set.

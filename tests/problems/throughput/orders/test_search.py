@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import brute_force
 from partita.kernels.throughput.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.orders import decode
+from partita.kernels.throughput.orders import costs_of, decode
 from partita.problems.throughput.contraction.blocks import plan_of
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.orders.annealing import PartitionAnnealing
@@ -62,7 +62,7 @@ def cuts(blocks: BlockProblem, order: Ints, most: int) -> float:
             label = np.empty(n, dtype=np.int32)
             label[order] = np.searchsorted(np.array(places, dtype=np.int64), np.arange(n), side="right")
             costs = np.zeros(max(most, parts))
-            costs[: blocks.devices] = blocks.costs(label) if parts <= blocks.devices else math.inf
+            costs[: blocks.devices] = costs_of(blocks, label) if parts <= blocks.devices else math.inf
             best = min(best, float(costs.max()))
     return best
 
@@ -80,7 +80,7 @@ def test_costs_are_those_of_the_evaluator(problem: ThroughputProblem, seed: int)
         label = np.empty(blocks.items, dtype=np.int32)
         label[order] = np.sort(random.integers(0, blocks.devices, blocks.items))
         evaluation = evaluate(problem, plan_of(problem, blocks, label))
-        costs = blocks.costs(label)
+        costs = costs_of(blocks, label)
         assert evaluation.acyclic
         assert evaluation.feasible == bool(np.isfinite(costs).all())
         if evaluation.feasible:
@@ -102,7 +102,7 @@ def test_cuts_are_the_best_of_all(problem: ThroughputProblem, seed: int) -> None
     assert (math.inf if found is None else found[0]) == pytest.approx(expected, abs=1e-9)
     if found is None:
         return
-    assert float(blocks.costs(found[1]).max()) == found[0]
+    assert float(costs_of(blocks, found[1]).max()) == found[0]
     by_decisions = cutter._by_decisions(order, blocks.most, np.zeros(blocks.items, dtype=np.int32))
     assert by_decisions[0] == pytest.approx(expected, rel=1e-8, abs=1e-9)
     assert cutter.best(order, expected) is None
@@ -157,7 +157,7 @@ def test_partitions_found_elsewhere_are_taken(problem: ThroughputProblem, data: 
     order = random_order(blocks, 1)
     label = np.empty(blocks.items, dtype=np.int32)
     label[order] = sorted(data.draw(st.integers(0, blocks.devices - 1)) for _ in range(blocks.items))
-    value = float(blocks.costs(label).max())
+    value = float(costs_of(blocks, label).max())
     assert search.offer(label) == (value < math.inf)
     assert search.value == value
     assert not search.offer(label)

@@ -8,8 +8,6 @@ from partita.problems.hybrid.baselines.restricted import NoDataParallel, NoRecom
 from partita.problems.hybrid.baselines.single_stage import PureDataParallel, PureTensorParallel
 from partita.problems.hybrid.solvers.protocol import Solver
 
-__all__ = ["DEFAULT_BASELINES"]
-
 #: By hand first, then the restricted planners.
 DEFAULT_BASELINES: tuple[Solver, ...] = (
     PureDataParallel(),

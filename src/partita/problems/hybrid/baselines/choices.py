@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from partita.problems.hybrid.problem import Configuration
 
-__all__ = ["fastest_choices", "least_memory"]
-
 #: Points kept while choices are combined; beyond these the answer is good, not always the best.
 _MOST_POINTS = 4096
 

@@ -14,8 +14,6 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["EqualStages", "EqualStagesNoTensor", "divisors", "equal_rows", "shortest_step"]
-
 
 def divisors(number: int) -> list[int]:
     """All divisors, ascending."""

@@ -19,8 +19,6 @@ from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
 from partita.units import format_bytes, up_to
 
-__all__ = ["LikeBlocks", "Layouts", "Row", "find_blocks", "place", "replica_degrees"]
-
 
 @dataclass(frozen=True)
 class Row:

@@ -16,8 +16,6 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["Megatron"]
-
 #: Tensor parallelism is not usual beyond this many devices.
 _MOST = 8
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options
 
-__all__ = ["Recipe", "machine_devices"]
-
 #: Devices of one machine where nothing is said about that.
 _USUAL = 8
 

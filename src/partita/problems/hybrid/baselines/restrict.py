@@ -8,8 +8,6 @@ import msgspec
 
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 
-__all__ = ["change_weights", "fastest_only", "tensor_degree_only", "without_replicas"]
-
 Configurations = dict[int, tuple[Configuration, ...]]
 
 

@@ -15,8 +15,6 @@ from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["NoDataParallel", "NoRecomputation", "NoTensorParallel", "PurePipeline"]
-
 
 class _Restricted(Recipe, ABC):
     """The exact solver's plan for a problem with less choice, which is a plan of the original one as well."""

@@ -10,8 +10,6 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["PureDataParallel", "PureTensorParallel"]
-
 
 class PureDataParallel(Recipe):
     """One stage on replicas of one device."""

@@ -15,8 +15,6 @@ from partita.documents.document import decode
 from partita.errors import FormatError
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 
-__all__ = ["read_piper"]
-
 
 class _Configuration(msgspec.Struct):
     """The fields of ``Configuration`` under the file's names."""

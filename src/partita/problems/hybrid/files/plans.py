@@ -14,8 +14,6 @@ from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 
-__all__ = ["PlanFiles", "hybrid_plan_document", "read_hybrid_plan"]
-
 
 class _StageDocument(HybridStage, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A stage beside what it is worth."""

@@ -6,8 +6,6 @@ import itertools
 
 from partita.problems.hybrid.plan import HybridPlan
 
-__all__ = ["degrees_text", "stage_degrees"]
-
 
 def degrees_text(plan: HybridPlan) -> str:
     """Stages and their degrees in short: ``8 stages: 7 × d4·t2, d8·t1``."""

@@ -8,8 +8,6 @@ from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 
-__all__ = ["DeviceTime", "binding", "device_time", "explain_slower", "hybrid_sentences"]
-
 
 @dataclass(frozen=True)
 class DeviceTime:

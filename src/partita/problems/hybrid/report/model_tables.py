@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from partita.problems.facets.model import Answer
 
-__all__ = ["batch_table", "configuration_ranges", "hybrid_stage_table", "step_sentences"]
-
 
 def configuration_ranges(problem: HybridProblem, stage: HybridStage) -> list[tuple[str, str]]:
     """The stage's layers as ranges that share a configuration: (``model.layers.0-3``, ``full``), in order."""

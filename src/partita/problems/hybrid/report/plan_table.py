@@ -13,8 +13,6 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.tables.text import new_table
 from partita.units import format_bytes, format_time
 
-__all__ = ["hybrid_table", "link_table", "slowest_stage", "stage_table"]
-
 
 def slowest_stage(evaluation: HybridEvaluation) -> int | None:
     """Number of the stage that the objective is the time of; None where a link between machines is slower."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from partita.problems.facets.model import Answer
 
-__all__ = ["HybridReport", "step_document"]
-
 HybridResult = Result[HybridProblem, HybridPlan, HybridEvaluation]
 
 

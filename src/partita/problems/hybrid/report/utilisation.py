@@ -9,8 +9,6 @@ from partita.graph import Graph
 from partita.problems.facets.model import Answer
 from partita.problems.hybrid.pricing import LayerMenus
 
-__all__ = ["layer_modules", "peak_flops", "utilisation"]
-
 
 def utilisation(answer: Answer[Any], time_per_sample: float) -> float:
     """Model FLOPs utilisation: useful operations over what all devices could do in that time.

@@ -5,6 +5,4 @@ from __future__ import annotations
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import Solver
 
-__all__ = ["DEFAULT_HYBRID_SOLVERS"]
-
 DEFAULT_HYBRID_SOLVERS: tuple[Solver, ...] = (HybridExact(),)

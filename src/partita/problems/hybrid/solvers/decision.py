@@ -17,8 +17,6 @@ from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.solvers.stage_memory import remember
 from partita.units import leq
 
-__all__ = ["Family"]
-
 
 class Family:
     """Suffix sets whose differences may become stages, and the table over them.

@@ -21,8 +21,6 @@ from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-__all__ = ["HybridExact"]
-
 #: Most suffix sets, and most entries of a table: beyond these only sets along some orders are searched.
 MOST_SETS = 200_000
 MOST_ENTRIES = 1 << 28

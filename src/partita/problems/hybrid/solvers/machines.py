@@ -17,8 +17,6 @@ from partita.problems.hybrid.instance import HybridInstance
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.solvers.decision import Family
 
-__all__ = ["MachineFamily"]
-
 
 class MachineFamily(Family):
     """As ``Family``, for problems with a hierarchy; ``fewest`` counts machines."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from partita.problems import kind
-from partita.problems.hybrid.options import Options
+from partita.problems.hybrid.options import Options as Options
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
-
-__all__ = ["Options", "Outcome", "Solver"]
 
 Outcome = kind.Outcome[HybridPlan]
 Solver = kind.Solver[HybridProblem, HybridPlan, Options]

@@ -10,8 +10,6 @@ from partita.kernels.hybrid.stages import lay_out
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.instance import HybridInstance
 
-__all__ = ["remember"]
-
 #: Most stages, and most pairs of a kind of stage and a number of microbatches in flight, whose times are remembered.
 _MOST_STAGES = 2_000_000
 _MOST_TIMES = 10_000_000

@@ -17,8 +17,6 @@ from partita.problems.throughput.baselines.torchtitan import TorchTitan
 from partita.problems.throughput.baselines.vllm import Vllm
 from partita.problems.throughput.protocol import Solver
 
-__all__ = ["DEFAULT_BASELINES"]
-
 #: Splits of layers by hand, layouts of runtimes, published planners.
 DEFAULT_BASELINES: tuple[Solver, ...] = (
     SingleDevice(),

@@ -10,8 +10,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["AnyProblem", "FreeSplits", "LayerBaseline"]
-
 
 class AnyProblem:
     """Works on every problem."""

@@ -23,8 +23,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["BlockLayout", "BlockRow", "find_blocks"]
-
 
 @dataclass(frozen=True)
 class BlockRow:

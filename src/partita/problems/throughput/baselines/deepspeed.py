@@ -13,8 +13,6 @@ from partita.problems.throughput.baselines.blocks import find_blocks
 from partita.problems.throughput.baselines.layers import Layers
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["DeepSpeed", "DeepSpeedUniform", "partition_balanced", "partition_uniform"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -8,8 +8,6 @@ from partita.problems.throughput.baselines.base import LayerBaseline
 from partita.problems.throughput.baselines.layers import Layers
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["EqualLayers"]
-
 
 class EqualLayers(LayerBaseline):
     """Device i of d takes layers ⌊i·n/d⌋ up to ⌊(i+1)·n/d⌋."""

@@ -10,8 +10,6 @@ from partita.problems.throughput.baselines.base import LayerBaseline
 from partita.problems.throughput.baselines.layers import Layers, balanced_boundaries
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["EqualParameters"]
-
 
 class EqualParameters(LayerBaseline):
     """Cut the layers so that the largest sum of parameter bytes is smallest."""

@@ -8,8 +8,6 @@ from partita.problems.throughput.baselines.base import LayerBaseline
 from partita.problems.throughput.baselines.layers import Layers, balanced_boundaries, first_kind_work
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["EqualTime"]
-
 
 class EqualTime(LayerBaseline):
     """Cut the layers so that the largest compute time is smallest, measured on the first accelerator kind."""

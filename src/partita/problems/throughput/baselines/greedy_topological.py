@@ -13,8 +13,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["GreedyTopological"]
-
 
 class GreedyTopological(AnyProblem):
     """Operators one after the other, the next device as soon as this one has its share of the total work.

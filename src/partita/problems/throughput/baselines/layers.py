@@ -18,17 +18,6 @@ from partita.problems.throughput.contraction.instance import Instance, build_ins
 from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = [
-    "Layers",
-    "accelerator_devices",
-    "balanced_boundaries",
-    "find_layers",
-    "first_kind_work",
-    "item_layers",
-    "plan_from_cuts",
-    "plan_from_labels",
-]
-
 Floats = npt.NDArray[np.float64]
 _NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.|$)")
 

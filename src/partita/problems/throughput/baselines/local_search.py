@@ -13,8 +13,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["LocalSearch"]
-
 RESTARTS = 10
 #: Moves between two looks at the clock.
 _SLICE = 50

@@ -6,8 +6,6 @@ from typing import ClassVar
 
 from partita.problems.throughput.baselines.blocks import BlockLayout
 
-__all__ = ["Megatron"]
-
 
 class Megatron(BlockLayout):
     """Every stage holds layers ÷ stages blocks; the embedding is on the first stage, the head on the last.

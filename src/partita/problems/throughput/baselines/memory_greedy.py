@@ -10,8 +10,6 @@ from partita.problems.throughput.baselines.base import LayerBaseline
 from partita.problems.throughput.baselines.layers import Layers, accelerator_devices
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["MemoryGreedy"]
-
 
 class MemoryGreedy(LayerBaseline):
     """Put layers on a device until the next does not fit, then go on with the next device.

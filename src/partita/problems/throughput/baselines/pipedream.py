@@ -20,8 +20,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["PipeDream", "contract_branches"]
-
 
 class PipeDream(AnyProblem):
     """Contract every branching to one node, then cut the resulting path optimally.

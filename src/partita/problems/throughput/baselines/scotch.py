@@ -15,8 +15,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 
-__all__ = ["Scotch"]
-
 #: Weights become integers with this total: fine enough for any balance, and far from the partitioner's 32 bits.
 _TOTAL = 10**8
 

@@ -8,8 +8,6 @@ from partita.problems.throughput.baselines.base import LayerBaseline
 from partita.problems.throughput.baselines.layers import Layers
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["SingleDevice"]
-
 
 class SingleDevice(LayerBaseline):
     """All operators on the first accelerator: what a split must beat, if one device can hold the model."""

@@ -6,8 +6,6 @@ from typing import ClassVar
 
 from partita.problems.throughput.baselines.blocks import BlockLayout
 
-__all__ = ["TorchTitan"]
-
 #: Blocks that the embedding and the head count as: the defaults of torchtitan's
 #: ``pipeline_parallel_first_stage_less_layers`` and ``pipeline_parallel_last_stage_less_layers``.
 INPUT_WEIGHT = 1

@@ -8,8 +8,6 @@ from partita.problems.throughput.baselines.blocks import BlockLayout
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 
-__all__ = ["Vllm"]
-
 
 class Vllm(BlockLayout):
     """⌊layers ÷ devices⌋ each; the remainder one by one from the last device but one backwards.

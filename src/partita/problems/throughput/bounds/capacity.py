@@ -14,8 +14,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["CapacityBound"]
-
 #: Passes over the kinds when the weights are tuned, and trial factors of each.
 _PASSES = 4
 _FACTORS = np.geomspace(1 / 8, 8, 33)

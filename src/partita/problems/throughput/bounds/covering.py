@@ -26,8 +26,6 @@ from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, suits_programs
 from partita.problems.throughput.bounds.simple import simple_bound
 
-__all__ = ["Covering", "CoveringBound"]
-
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
 #: Sums of charges over what the blocks may carry that targets are chosen for: the closer to 1, the harder the proof.

@@ -12,9 +12,6 @@ from partita.kernels.throughput.covering import Exclusions, longest_segments
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import solve_program
 
-__all__ = ["BlockPool", "Ordered"]
-
-
 #: Times that conflicts are derived from charges and charges from conflicts.
 ROUNDS = 3
 #: Rows of the master program whose blocks carry less than this leave it.

@@ -28,8 +28,6 @@ from partita.problems.throughput.bounds.node import SLACK, TINY
 from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import simple_bound
 
-__all__ = ["ChargeBound", "Charges", "charged_at"]
-
 #: Targets are raised by this much before anything is compared with them, against rounding.
 TOLERANCE = 1e-9
 #: Items up to which pairs are looked at, and up to which closures are kept at all.

@@ -15,8 +15,6 @@ from partita.problems.throughput.bounds.programs.superblocks import NodeProgramB
 from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import SimpleBound
 
-__all__ = ["HIERARCHY", "run_hierarchy"]
-
 #: Cheapest first.
 HIERARCHY: tuple[HierarchyBound, ...] = (
     SimpleBound(),

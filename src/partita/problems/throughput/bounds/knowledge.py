@@ -11,9 +11,6 @@ from partita.kernels.throughput.arrays import Bools, Floats, Ints
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.run.incumbent import Incumbent
 
-__all__ = ["Charged", "Knowledge"]
-
-
 #: Relative distance of bound and value at which nothing is left to prove.
 CLOSED = 1e-7
 

@@ -16,8 +16,6 @@ from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import simple_bound
 
-__all__ = ["FreeNodeBound", "NodeBound"]
-
 #: Flows below this share of all work and transfers are rounding.
 TINY = 1e-13
 #: Every lower bound steps back by this much, for the same reason.

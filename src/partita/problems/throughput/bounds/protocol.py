@@ -9,8 +9,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["HierarchyBound", "suits_programs"]
-
 #: Programs of whole splits have few variables up to so many blocks; the search for blocks is short up to so many items.
 FEW_BLOCKS, SMALL_BLOCK = 5, 25
 

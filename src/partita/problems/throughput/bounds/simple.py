@@ -11,8 +11,6 @@ from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound
 
-__all__ = ["SimpleBound", "simple_bound"]
-
 #: Sums of many operators may round up: step back by more than they can have gained.
 ROUNDING = 1e-12
 

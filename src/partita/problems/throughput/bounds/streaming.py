@@ -26,8 +26,6 @@ from partita.problems.throughput.working_memory import PeakTable
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["STREAMING", "StreamingBound", "streams", "with_reloading"]
-
 
 def with_reloading(problem: ThroughputProblem) -> tuple[ThroughputProblem, float]:
     """A problem without memory whose objective is at most that of a streaming one plus the time returned.

@@ -7,8 +7,6 @@ from partita.problems.throughput.contraction.blocks import blocks_at
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["uniform", "uniform_of", "uniform_refusal"]
-
 
 def uniform_refusal(problem: ThroughputProblem) -> str | None:
     """What keeps a problem from being seen as uniform; None if nothing does."""

@@ -12,8 +12,6 @@ from partita.problems.throughput.contraction.lift import operators_at
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["blocks_at", "plan_of"]
-
 
 def blocks_at(
     instance: Instance, place: int, devices: int, memory: float = np.inf, reload: float = 0.0

@@ -9,8 +9,6 @@ from partita.problems.throughput.contraction.interchangeable import order_twins
 from partita.problems.throughput.contraction.sole_readers import absorb
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["contract_plain", "contract_variant"]
-
 
 def contract_plain(problem: ThroughputProblem) -> Instance:
     """Where a load is work and transfers, whatever variants the problem states."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["chosen_rows", "csr", "rows_of", "transposed"]
-
 Ints = npt.NDArray[np.int32]
 Places = npt.NDArray[np.integer]
 

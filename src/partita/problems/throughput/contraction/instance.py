@@ -18,8 +18,6 @@ from partita.problems.throughput.contiguity import colocation_classes, distinct_
 from partita.problems.throughput.contraction.csr import csr, rows_of, transposed
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["Instance", "build_instance"]
-
 
 @dataclass(frozen=True)
 class Instance:

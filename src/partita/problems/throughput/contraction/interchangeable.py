@@ -18,8 +18,6 @@ from partita.kernels.throughput.arrays import Ints
 from partita.problems.throughput.contraction.instance import Instance
 from partita.problems.throughput.contraction.sole_readers import memory_is_ample
 
-__all__ = ["order_twins", "twins"]
-
 
 def _row(pointer: Ints, members: Ints, item: int) -> tuple[int, ...]:
     return tuple(members[pointer[item] : pointer[item + 1]].tolist())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from partita.kernels.throughput.arrays import Ints
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["operators_at"]
-
 
 def operators_at(problem: ThroughputProblem, group: Ints, place: Ints, places: int) -> list[tuple[int, ...]]:
     """Ids of the operators at each of so many places, in the problem's order.

@@ -25,8 +25,6 @@ from partita.kernels.throughput.arrays import Bools, Floats, Longs
 from partita.problems.throughput.contraction.csr import csr, transposed
 from partita.problems.throughput.contraction.instance import Instance
 
-__all__ = ["absorb", "memory_is_ample"]
-
 #: Items merged at once; all their subsets are checked.
 _MOST_TOGETHER = 6
 #: Larger instances are left alone: looking for rules would take longer than searching gains.

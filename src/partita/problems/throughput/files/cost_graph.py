@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import FormatError, InputError
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-
-__all__ = ["DEFAULT_DEVICES", "looks_like_cost_graph", "read_cost_graph"]
+from partita.problems.throughput.devices import DeviceKind
+from partita.problems.throughput.problem import Operator, Tensor, ThroughputProblem
 
 #: The format names no devices.
 DEFAULT_DEVICES = 8

@@ -15,11 +15,10 @@ import msgspec
 
 from partita.documents.document import decode
 from partita.errors import FormatError, InputError
-from partita.problems.throughput.evaluate import Evaluation
+from partita.problems.throughput.devices import DeviceKind
+from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.plan import Plan, Stage
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-
-__all__ = ["read_split", "read_throughput", "split_document"]
+from partita.problems.throughput.problem import Operator, Tensor, ThroughputProblem
 
 #: Edges out of one node must agree on their cost up to this relative difference.
 COST_TOLERANCE = 1e-6

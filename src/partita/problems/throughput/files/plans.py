@@ -11,13 +11,11 @@ from partita.documents.document import decode, document_keys, read_bytes, write_
 from partita.documents.result_file import read_plan_bytes
 from partita.errors import InputError
 from partita.problems.facets.files import Files, PlanWriter
-from partita.problems.throughput.evaluate import Evaluation, StageEvaluation
+from partita.problems.throughput.evaluation import Evaluation, StageEvaluation
 from partita.problems.throughput.files.dnn_partitioning import read_split, split_document
 from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.sample_latency import pipeline_of
-
-__all__ = ["PlanFiles", "plan_document", "read_plan"]
 
 
 class _PlanDevice(msgspec.Struct):

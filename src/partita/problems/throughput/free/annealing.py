@@ -16,8 +16,6 @@ from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import outcome_of
 from partita.run.monitor import Monitor
 
-__all__ = ["Annealing", "free_only", "homeless", "start"]
-
 #: Rounds per thread without a time limit, or where there are few items times devices.
 ROUNDS = 40
 SMALL = 150

@@ -30,9 +30,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["FreeCovering", "FreeCoveringBound"]
-
-
 #: Seconds for one exact program; what it has proven by then counts.
 EXACT_S = 20.0
 #: Seconds after which it ends once its charges are known to be too weak.

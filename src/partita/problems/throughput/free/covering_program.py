@@ -11,9 +11,6 @@ from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.kernels.throughput.arrays import Floats
 from partita.mip.model import Model
 
-__all__ = ["Representatives", "add_device", "knapsack", "representatives", "unit_scale"]
-
-
 #: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
 UNIT = 1000.0
 

@@ -15,8 +15,6 @@ from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import up_to
 
-__all__ = ["FreeInstance", "free_instance", "refusal"]
-
 
 @dataclass(frozen=True)
 class FreeInstance:

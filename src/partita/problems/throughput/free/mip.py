@@ -20,8 +20,6 @@ from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import outcome_of
 from partita.run.monitor import Monitor
 
-__all__ = ["BACKENDS", "FreeProgram", "polish", "prove"]
-
 
 def prove(
     free: FreeInstance,

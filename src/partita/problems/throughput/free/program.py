@@ -12,8 +12,6 @@ from partita.mip.model import Model
 from partita.problems.throughput.contraction.csr import csr, transposed
 from partita.problems.throughput.free.covering_program import add_device, unit_scale
 
-__all__ = ["Assignment", "Part", "assignment", "part"]
-
 
 @dataclass(frozen=True)
 class Assignment:

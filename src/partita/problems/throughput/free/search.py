@@ -15,9 +15,6 @@ from partita.problems.throughput.free.instance import FreeInstance
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-__all__ = ["FreeIncumbent", "Round", "loads", "rounds", "search"]
-
-
 #: Trials between two looks at the stop button, about a tenth of a second.
 SLICE = 1_000_000
 #: Trials of the first rounds; they double with every eight.

@@ -21,8 +21,6 @@ from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.search_run import outcome_of
 from partita.run.monitor import Monitor
 
-__all__ = ["Free"]
-
 #: Rounds of annealing before the proof starts, and between two polishings (whole turns of four).
 FIRST_ROUNDS = 16
 NEXT_ROUNDS = 4

@@ -14,8 +14,6 @@ import rustworkx
 
 from partita.dags import directed_graph, ranks
 
-__all__ = ["FAMILIES", "REGAL_FAMILIES", "Edges", "random_dag"]
-
 #: Pairs of operators 0 … n − 1; the first makes what the second reads, and is the smaller number.
 Edges = list[tuple[int, int]]
 

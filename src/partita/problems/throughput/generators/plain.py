@@ -11,8 +11,6 @@ from partita.errors import InputError
 from partita.problems.throughput.problem import Schedule, Tensor, ThroughputProblem
 from partita.units import format_bytes
 
-__all__ = ["plain_problem"]
-
 
 def plain_problem(
     problem: ThroughputProblem,

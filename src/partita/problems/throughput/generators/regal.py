@@ -13,19 +13,10 @@ import numpy as np
 
 from partita.errors import InputError
 from partita.kernels.throughput.arrays import Floats
+from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.generators.graphs import FAMILIES, REGAL_FAMILIES, Edges, random_dag
-from partita.problems.throughput.problem import (
-    DeviceKind,
-    Operator,
-    Parameter,
-    Tensor,
-    ThroughputProblem,
-    WorkingMemory,
-)
+from partita.problems.throughput.problem import Operator, Parameter, Tensor, ThroughputProblem, WorkingMemory
 from partita.problems.throughput.working_memory import best_order
-
-__all__ = ["FAMILIES", "NODES", "REGAL_FAMILIES", "Noise", "regal_problem"]
-
 
 #: Fewest and most operators of the published graphs.
 NODES = (50, 200)

@@ -13,8 +13,6 @@ from partita.problems.throughput.generators.regal import Noise, regal_problem
 from partita.problems.throughput.problem import ThroughputProblem, WorkingMemory
 from partita.problems.throughput.variants import reload_at
 
-__all__ = ["CONVERTER", "GENERATORS"]
-
 
 class _Regal(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[int, setting("Same seed, same problem.", metavar="N", least=0)] = 0

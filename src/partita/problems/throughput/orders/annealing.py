@@ -9,8 +9,6 @@ from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.protocol import Options
 from partita.run.incumbent import Incumbent
 
-__all__ = ["PartitionAnnealing"]
-
 #: Rounds without a time limit, and of small problems in any case.
 ROUNDS, SMALL_ROUNDS = 16, 8
 #: Items times devices up to which a problem is small.

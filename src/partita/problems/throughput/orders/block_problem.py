@@ -13,8 +13,6 @@ from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.variants import Variant, refuse_variants
 from partita.units import up_to
 
-__all__ = ["blocks_of", "blocks_over", "blocks_refusal", "make_blocks"]
-
 _KNOWN: frozenset[Variant] = frozenset({"streaming"})
 
 

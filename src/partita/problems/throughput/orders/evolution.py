@@ -10,8 +10,6 @@ from partita.problems.throughput.orders.order_run import OrderSolver
 from partita.problems.throughput.protocol import Options
 from partita.run.incumbent import Incumbent
 
-__all__ = ["Arrangement", "Evolution"]
-
 
 class Evolution(OrderSolver):
     """The genetic search over orders.

@@ -17,8 +17,6 @@ import numpy as np
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 
-__all__ = ["BIAS", "ELITE", "GENERATIONS", "MUTANTS", "POPULATION", "Genetic"]
-
 POPULATION, GENERATIONS = 100, 100
 #: Shares of a population that survive as the elite, and that are replaced by new random keys.
 ELITE, MUTANTS = 0.20, 0.15

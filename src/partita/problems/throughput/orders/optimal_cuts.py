@@ -12,8 +12,7 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
-
-__all__ = ["Cutter"]
+from partita.kernels.throughput.orders import costs_of
 
 #: Up to this many items the table for all numbers of blocks is faster than decisions.
 TABLE_ITEMS = 1500
@@ -79,7 +78,7 @@ class Cutter:
             found = self.decide(order, below * (1 - CLOSE))
         if found is None:
             return None
-        value = float(self.blocks.costs(found).max())
+        value = float(costs_of(self.blocks, found).max())
         if value >= below:
             return None
         if self.blocks.items <= TABLE_ITEMS:
@@ -110,7 +109,7 @@ class Cutter:
             return value, label
         label = self._labels(order, lambda end, blocks: back[end, blocks], k)
         # With rounding, the sums along an order may differ from those of the blocks.
-        return float(self.blocks.costs(label).max()), label
+        return float(costs_of(self.blocks, label).max()), label
 
     def _by_decisions(self, order: Ints, value: float, label: Ints, tolerance: float = 0.0) -> tuple[float, Ints]:
         low = self.blocks.low
@@ -120,7 +119,7 @@ class Cutter:
             target = value * (1 - CLOSE) if narrow else (low + value) / 2
             found = self.decide(order, target)
             if found is not None:
-                value, label = float(self.blocks.costs(found).max()), found
+                value, label = float(costs_of(self.blocks, found).max()), found
             elif narrow:
                 break
             else:

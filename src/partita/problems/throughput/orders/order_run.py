@@ -16,8 +16,6 @@ from partita.problems.throughput.search_run import run_search
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-__all__ = ["OrderSolver"]
-
 #: Relative distance of value and bound at which nothing better can exist, up to rounding.
 CLOSE = 1e-9
 

@@ -18,9 +18,8 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.orders import costs_of
 from partita.problems.throughput.orders.optimal_cuts import Cutter
-
-__all__ = ["PartitionSearch"]
 
 #: (power, first temperature, last temperature) of rounds that take turns. A low power moves load between all blocks; a
 #: high one sees the largest only.
@@ -105,7 +104,7 @@ class PartitionSearch:
             raise ValueError(f"a partition has {self.blocks.items} labels from 0 to {self.blocks.devices - 1}")
         if self.blocks.falls(label):
             raise ValueError("labels fall along the order")
-        return self._take(float(self.blocks.costs(label).max()), label)
+        return self._take(float(costs_of(self.blocks, label).max()), label)
 
     def run(self, seconds: float = math.inf, *, rounds: int | None = None) -> bool:
         """Work for about so long, or for so many rounds more; whether there is a better partition than before.

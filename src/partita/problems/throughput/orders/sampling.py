@@ -11,8 +11,6 @@ from partita.problems.throughput.orders.order_run import OrderSolver
 from partita.problems.throughput.protocol import Options
 from partita.run.incumbent import Incumbent
 
-__all__ = ["ORDERS", "RandomOrders"]
-
 #: Orders without a time limit, as many as the published comparison takes.
 ORDERS = 10_000
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.problems.throughput.evaluate import Evaluation
+from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import format_bytes, format_time
-
-__all__ = ["Limits", "limits"]
 
 #: A stage whose memory is this full may owe its cut to memory.
 MEMORY_FULL = 0.95

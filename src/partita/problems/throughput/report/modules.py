@@ -10,8 +10,6 @@ from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.tables.text import module_ranges
 
-__all__ = ["StageModules", "shortened", "stage_modules"]
-
 
 @dataclass(frozen=True)
 class StageModules:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from partita.problems.facets.model import Answer
 
-__all__ = ["ThroughputReport"]
-
 ThroughputResult = Result[ThroughputProblem, Plan, Evaluation]
 
 

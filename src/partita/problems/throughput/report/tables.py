@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from partita.problems.throughput.evaluate import Evaluation
+from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.report.modules import StageModules, shortened
 from partita.tables.text import new_table
 from partita.units import format_bytes, format_time
-
-__all__ = ["memory_table", "stage_table"]
 
 
 def stage_table(

@@ -36,8 +36,6 @@ from partita.problems.throughput.solvers.view import Found, Placed, View
 from partita.problems.throughput.variants import variants_of
 from partita.run.monitor import Monitor
 
-__all__ = ["Combined", "combined_refusal"]
-
 #: Items above which annealing replaces slicing, and the search over ideals comes later.
 LARGE = 3_000
 #: Edges of large problems above which neither ideals nor charges are tried: they would not end in time.

@@ -15,8 +15,6 @@ from partita.problems.throughput.solvers.views import views_of
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-__all__ = ["IDEALS", "ContiguousRun"]
-
 #: Name under which the search over ideals reports bounds.
 IDEALS = "exact"
 #: Relative distance of bound and plan at which nothing is left to prove, as for the bounds.

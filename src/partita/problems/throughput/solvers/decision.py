@@ -49,8 +49,6 @@ from partita.problems.throughput.solvers.plain_view import PlainView
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
 from partita.problems.throughput.solvers.view import Limits
 
-__all__ = ["ChargedItems", "Decision", "Searcher"]
-
 #: Relative slack of the comparison with T: more than rounding, less than any claim.
 SLACK = 1e-11
 

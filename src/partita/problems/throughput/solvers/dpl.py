@@ -24,8 +24,6 @@ from partita.problems.throughput.variants import refuse_variants
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-__all__ = ["Dpl", "best_cut", "fixed_orders"]
-
 #: Relative width to which the bisection narrows a bottleneck before the last steps make it exact.
 _NARROW = 1e-7
 

@@ -10,9 +10,6 @@ from partita.problems.throughput.solvers.combined import Combined, combined_refu
 from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
 from partita.run.monitor import Monitor
 
-__all__ = ["Exact"]
-
-
 #: Most combinations of used devices of all kinds but the largest: states and orders keep one entry for each.
 MOST_CODES = 20_000
 

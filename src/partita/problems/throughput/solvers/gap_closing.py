@@ -12,8 +12,6 @@ from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import Found, View
 from partita.problems.throughput.solvers.views import turned
 
-__all__ = ["CLOSE", "GapCloser"]
-
 #: A refuted target this close below a plan proves the plan: differences within it are rounding.
 CLOSE = 2e-9
 #: Slicing attempts after a target was met.

@@ -13,8 +13,6 @@ from partita.kernels.throughput.search_state import GROW, IDEALS, LINE_COLUMNS
 from partita.problems.throughput.solvers.variant_view import VariantView
 from partita.problems.throughput.solvers.view import Limits
 
-__all__ = ["GroupCuts", "find_group_cuts"]
-
 #: Most ideals that are listed, and most of them that are kept.
 MOST_IDEALS, MOST_CUTS = 200_000, 3_000
 

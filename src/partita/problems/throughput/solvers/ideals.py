@@ -9,8 +9,6 @@ from partita.problems.throughput.solvers.exact import contiguous_only
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-__all__ = ["IdealsBound"]
-
 
 class IdealsBound:
     """Targets refuted by the decision search over ideals alone; with time enough, the optimum.

@@ -10,8 +10,6 @@ from partita.kernels.throughput.search_memory import enlarged, new_scratch, stag
 from partita.kernels.throughput.search_state import GROW, NODES, STATES, Store, Until
 from partita.problems.throughput.solvers.view import Placed, Split, View
 
-__all__ = ["FULL", "IdealsDecision"]
-
 #: Status of a decision that ran out of memory for its states; the others are those of the kernels.
 FULL = 9
 

@@ -15,8 +15,6 @@ from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.view import Limits
 
-__all__ = ["BACKWARD", "BOTH", "FORWARD", "LoadLines", "load_lines"]
-
 #: Which limit a line has: T, a or b, as places in ``Limits``.
 BOTH, FORWARD, BACKWARD = 0, 1, 2
 

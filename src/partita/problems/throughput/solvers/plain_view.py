@@ -25,8 +25,6 @@ from partita.problems.throughput.solvers.view import (
     search_arrays,
 )
 
-__all__ = ["PlainView", "plain_view"]
-
 #: Most stages times nets that the annealing counts.
 MOST_COUNTS = 20_000_000
 

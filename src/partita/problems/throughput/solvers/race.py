@@ -33,8 +33,6 @@ from partita.problems.throughput.solvers.variant_view import VariantView
 from partita.problems.throughput.solvers.view import Found, Limits, View
 from partita.units import TOLERANCE
 
-__all__ = ["AnySearcher", "Target", "searcher_of"]
-
 AnySearcher = Searcher | VariantSearcher
 
 #: Most bytes for the states of one decision.

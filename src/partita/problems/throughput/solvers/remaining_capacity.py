@@ -31,8 +31,6 @@ import numpy as np
 from partita.kernels.throughput.arrays import Floats, Longs
 from partita.problems.throughput.solvers.view import Limits, Rule, View
 
-__all__ = ["Capacity", "LowerBounds", "capacity", "lower_bounds"]
-
 #: Most rows of weights of one rule.
 MOST_ROWS = 24
 #: Candidate weights per further pool, by the number of pools.

@@ -8,8 +8,6 @@ from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
 from partita.problems.throughput.solvers.exact import contiguous_only
 from partita.run.monitor import Monitor
 
-__all__ = ["Slicing"]
-
 
 class Slicing:
     """Slice random topological orders, then orders that respect the stages found."""

@@ -19,8 +19,6 @@ from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.view import Found, Limits, Placed, Split, Table, View
 from partita.run.incumbent import Incumbent
 
-__all__ = ["Slicer", "SlicingSearch"]
-
 #: Decisions that an order may take.
 DECISIONS = 20
 #: Shares of T that the forward phase gets, as factors on the share expected.

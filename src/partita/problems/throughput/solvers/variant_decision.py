@@ -38,8 +38,6 @@ from partita.problems.throughput.solvers.remaining_capacity import capacity
 from partita.problems.throughput.solvers.variant_view import SLACK, VariantView
 from partita.problems.throughput.solvers.view import Limits
 
-__all__ = ["VariantDecision", "VariantSearcher"]
-
 
 class VariantSearcher:
     """What all decisions about one problem in one direction share.

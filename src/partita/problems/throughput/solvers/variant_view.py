@@ -13,7 +13,8 @@ from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Lines, Longs
 from partita.kernels.throughput.working_memory import PeakArrays
 from partita.problems.throughput.contraction.contiguous import contract_variant
 from partita.problems.throughput.contraction.instance import Instance
-from partita.problems.throughput.problem import DeviceGroup, ThroughputProblem
+from partita.problems.throughput.devices import DeviceGroup
+from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.load_lines import BOTH, LoadLines, load_lines
 from partita.problems.throughput.solvers.view import (
     Effort,
@@ -28,8 +29,6 @@ from partita.problems.throughput.solvers.view import (
     search_arrays,
 )
 from partita.problems.throughput.working_memory import PeakTable
-
-__all__ = ["SLACK", "VariantView", "variant_view"]
 
 #: Relative slack of the comparison with limits: more than rounding, less than any claim.
 SLACK = 1e-11

@@ -21,8 +21,6 @@ from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import up_to
 
-__all__ = ["Effort", "Found", "Limits", "Placed", "Pool", "Rule", "Split", "Table", "Value", "View"]
-
 
 class Placed(NamedTuple):
     """A stage of a split: items on so many devices of a pool."""

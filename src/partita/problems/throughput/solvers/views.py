@@ -9,8 +9,6 @@ from partita.problems.throughput.solvers.view import View
 from partita.problems.throughput.variants import variants_of
 from partita.problems.throughput.working_memory import PeakTable
 
-__all__ = ["turned", "views_of"]
-
 
 def views_of(problem: ThroughputProblem) -> list[View]:
     """The views of a problem in the direction that memory needs: one for each order of its groups."""

@@ -33,9 +33,6 @@ from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Floats, Model
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
 
-__all__ = ["BlockProgram", "Expression"]
-
-
 #: A linear expression: terms and a constant.
 Expression = tuple[list[tuple[int, float]], float]
 

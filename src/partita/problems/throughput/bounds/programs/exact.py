@@ -28,8 +28,6 @@ from partita.problems.throughput.bounds.programs.order_tables import OrderTables
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.protocol import suits_programs
 
-__all__ = ["ExactBound", "MergedBound", "split_program"]
-
 #: Targets of the merged programs, as the part of the way from the bound to the best value.
 STEP = 0.5
 #: A target this close to the best value (relative) is replaced by it.

@@ -13,9 +13,6 @@ from partita.problems.throughput.bounds.forced_transfers import Charges
 from partita.problems.throughput.bounds.knowledge import Charged
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 
-__all__ = ["Facts", "add_distances", "facts_at"]
-
-
 #: Rows of distances per item, at most: the shortest chains say most.
 DISTANCES = 6
 

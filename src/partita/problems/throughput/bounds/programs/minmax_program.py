@@ -25,8 +25,6 @@ from partita.mip.solve import available, solve_program
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression
 
-__all__ = ["Program", "below", "granularity", "pool_bound", "processors", "race", "round_up", "run"]
-
 #: Largest load of interest inside of programs.
 UNIT = 1000.0
 #: Share of a backend's bound that is given up.

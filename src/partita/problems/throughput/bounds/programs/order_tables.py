@@ -9,9 +9,6 @@ import numpy as np
 from partita.kernels.throughput.arrays import Bools, Floats
 from partita.kernels.throughput.blocks import BlockProblem
 
-__all__ = ["MOST_ITEMS", "OrderTables", "order_of"]
-
-
 #: Programs of more items would not be solved in any time worth waiting; their tables alone take n² bytes.
 MOST_ITEMS = 4000
 

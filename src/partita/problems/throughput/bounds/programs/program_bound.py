@@ -15,8 +15,6 @@ from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import simple_bound
 from partita.problems.throughput.problem import ThroughputProblem
 
-__all__ = ["ProgramMember"]
-
 
 class ProgramMember(HierarchyBound):
     """A bound by programs: needs HiGHS, and problems small enough for it. It says how to ``run`` them."""

@@ -20,8 +20,6 @@ from partita.problems.throughput.bounds.programs.order_tables import order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.simple import simple_bound
 
-__all__ = ["BottleneckBound", "GuessBound", "NodeProgramBound"]
-
 
 class BottleneckBound(ProgramMember):
     """The cheapest convex block with at least the work that some block must have.
