@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 
 import partita as pt
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.options import Pricing
+from partita.problems.hybrid.options import HybridPricing
 from partita.problems.settings import settings_of
 
 FIELDS = {"n_layer": "8", "n_embd": "256", "n_head": "8", "vocab_size": "2000"}
@@ -177,7 +177,7 @@ def test_hybrid_needs_training_and_devices_of_one_kind(partita: Callable[..., An
 
 
 def test_counts() -> None:
-    read = settings_of(Pricing)["microbatches"].parse
+    read = settings_of(HybridPricing)["microbatches"].parse
     assert read("32") == (32,)
     assert read("8,16,3") == (8, 16, 3)
     assert read("8:64") == (8, 16, 32, 64)

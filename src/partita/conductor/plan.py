@@ -116,12 +116,10 @@ def price(graph: Graph, cluster: Cluster, *, objective: str | None = None, **set
 
     Parameters
     ----------
-    graph
-        A traced model.
-    cluster
-        The devices.
+    graph, cluster
+        As for ``plan``.
     objective
-        What is planned for: the name of a problem; None for the first in the list that models become.
+        What is planned for; None for the first problem in the list that models become.
     settings
         How it is priced: ``microbatches``, ``optimizer``, and so on (``FromModel.pricing`` of the problem), and
         changes of the priced problem.

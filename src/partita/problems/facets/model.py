@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import msgspec
 
+from partita.problems.settings import setting
 from partita.run.monitor import Monitor
 from partita.run.result import Result, Row
 
@@ -18,6 +19,26 @@ if TYPE_CHECKING:
     from partita.problems.kind import AnyKind
 
 P = TypeVar("P", bound=Any)
+
+
+class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every pricing of a model may be asked for; a problem adds its own fields.
+
+    Attributes
+    ----------
+    costs
+        Where operator times come from: a cost source, or the path of a table of measured ones; the roofline if None.
+    master_weights
+        Whether a copy of the weights in ``optimizer_dtype`` is kept; None where the weights are narrower than it.
+    name
+        The problem's; the model's and the cluster's unless stated.
+    """
+
+    optimizer: Annotated[str, setting("Training: its state.", metavar="NAME", group="training")] = "adam"
+    optimizer_dtype: Annotated[str, setting("Of its state.", metavar="NAME", group="training")] = "float32"
+    costs: Annotated[Any, setting("Measured times.", metavar="TABLE", group="model")] = None
+    master_weights: bool | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +138,7 @@ class FromModel(Generic[P]):
     """
 
     objective: str
-    pricing: type[msgspec.Struct]
+    pricing: type[Pricing]
 
     def __init__(self, kind: AnyKind) -> None:
         self.kind = kind

@@ -10,7 +10,7 @@ import msgspec
 
 from partita.errors import InputError
 from partita.problems.facets.model import FromModel, Priced, Refinement
-from partita.problems.hybrid.options import Options, Pricing
+from partita.problems.hybrid.options import HybridPricing, Options
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
@@ -31,7 +31,7 @@ class HybridFromModel(FromModel[HybridProblem]):
     """Training on devices of one kind."""
 
     objective = "hybrid"
-    pricing = Pricing
+    pricing = HybridPricing
 
     def refusal(self, cluster: Cluster) -> str | None:
         """Several kinds of devices, or machines that differ."""
@@ -60,7 +60,7 @@ class HybridFromModel(FromModel[HybridProblem]):
         return {"microbatches": (PER_DEVICE * max(1, devices),)}
 
     def price(
-        self, graph: Graph, cluster: Cluster, settings: Pricing, change: Change | None = None
+        self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None = None
     ) -> Sequence[Priced[HybridProblem]]:
         """One problem for each number of microbatches; the layers are priced once."""
         from partita.costs.table import cost_source

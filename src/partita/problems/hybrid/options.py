@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from partita.problems.facets.model import Pricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
@@ -45,13 +46,13 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = False
 
 
-class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HybridPricing(Pricing, frozen=True, kw_only=True):
     """How a model on a cluster becomes a problem; ``pricing.hybrid_problem`` says what each means.
 
     Attributes
     ----------
-    master_weights, offload, name
-        As for ``pricing.hybrid_problem``; in Python only.
+    offload
+        As for ``pricing.layer_menus``; in Python only.
     """
 
     microbatches: Annotated[
@@ -68,8 +69,6 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Aim,
         setting("Time per sample of an endless row of microbatches, with proof, or of a step with its bubble."),
     ] = "steady"
-    optimizer: Annotated[str, setting("Training: its state.", metavar="NAME", group="training")] = "adam"
-    optimizer_dtype: Annotated[str, setting("Of its state.", metavar="NAME", group="training")] = "float32"
     zero1: Annotated[bool, setting("Replicas share out the optimizer's states.")] = False
     sequence_parallel: Annotated[bool, setting("Tensor-parallel groups do not share out tokens.", inverted=True)] = True
     tensor_parallel_degrees: Annotated[
@@ -79,10 +78,7 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         tuple[Literal["none", "selective", "full"], ...],
         setting("What layers may recompute; none,selective,full if not given.", metavar="NAME,…"),
     ] = ()
-    costs: Annotated[Any, setting("Measured times.", metavar="TABLE", group="model")] = None
-    master_weights: bool | None = None
     offload: Any = None
-    name: str | None = None
 
 
 def change(problem: HybridProblem, changes: Changes) -> HybridProblem:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.problems.facets.model import FromModel, Priced
-from partita.problems.throughput.options import Pricing
+from partita.problems.throughput.options import ThroughputPricing
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
     """Every model on every cluster is one problem."""
 
     objective = "throughput"
-    pricing = Pricing
+    pricing = ThroughputPricing
 
     def preferred(self, training: bool) -> bool:
         """Inference."""
@@ -36,7 +36,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         return {"microbatches": PER_DEVICE * cluster.device_count} if graph.training else {}
 
     def price(
-        self, graph: Graph, cluster: Cluster, settings: Pricing, change: Change | None = None
+        self, graph: Graph, cluster: Cluster, settings: ThroughputPricing, change: Change | None = None
     ) -> Sequence[Priced[ThroughputProblem]]:
         """One problem."""
         from partita.costs.table import cost_source

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from partita.problems.facets.model import Pricing
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
 from partita.problems.throughput.plan import Contiguity
@@ -61,22 +62,14 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
 
 
-class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a model on a cluster becomes a problem; ``pricing.price`` says what each means.
-
-    Attributes
-    ----------
-    master_weights, name
-        As for ``pricing.price``; in Python only.
-    """
+class ThroughputPricing(Pricing, frozen=True, kw_only=True):
+    """How a model on a cluster becomes a problem; ``pricing.price`` says what each means."""
 
     microbatches: Annotated[
         int | None,
         setting("Of the whole batch; 1, or 4 per device for training.", metavar="N", least=1, group="training"),
     ] = None
     schedule: Annotated[Literal["1f1b", "gpipe"], setting("Of the microbatches.", group="training")] = "1f1b"
-    optimizer: Annotated[str, setting("Training: its state.", metavar="NAME", group="training")] = "adam"
-    optimizer_dtype: Annotated[str, setting("Of its state.", metavar="NAME", group="training")] = "float32"
     recompute: Annotated[
         bool, setting("Keep only what enters a stage, and run its forward part again.", group="training")
     ] = False
@@ -84,14 +77,11 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Literal["copy", "together"],
         setting("Tied parameters: a copy on each device that reads them, or their readers on one device."),
     ] = "copy"
-    costs: Annotated[Any, setting("Measured times.", metavar="TABLE", group="model")] = None
     hierarchy: Annotated[bool, setting("Machines are groups: fast links inside, the network between.")] = False
     working_memory: Annotated[
         WorkingMemory,
         setting("The largest workspace, or the peak of the order in which operators run (which streams)."),
     ] = "largest"
-    master_weights: bool | None = None
-    name: str | None = None
 
 
 def change(problem: ThroughputProblem, changes: Changes) -> ThroughputProblem:
