@@ -98,13 +98,13 @@ def test_what_the_progress_callback_raises_is_raised_after_the_search_has_ended(
 def test_an_interrupted_part_stops_the_whole_run() -> None:
     from partita.run.interrupt import interruptible
 
-    whole = Monitor()
+    whole, before = Monitor(), signal.getsignal(signal.SIGINT)
     with interruptible(whole.part(60.0).part()):
         signal.raise_signal(signal.SIGINT)
         assert whole.interrupted
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_other_handlers_are_put_back() -> None:

@@ -82,7 +82,7 @@ def problem() -> ThroughputProblem:
 @pytest.fixture(scope="module")
 def large() -> ThroughputProblem:
     """The search over ideals alone does not end in some seconds."""
-    return random_problem(3, 160, devices=8)
+    return random_problem(3, 400, devices=12)
 
 
 def notes(events: list[Event]) -> str:
