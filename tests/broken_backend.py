@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any
 
-from partita.mip.backend import Found, Settings, Talk
+from partita.mip.backend import BackendAnswer, Settings, Talk
 from partita.mip.model import Model
 
 MARGIN = 0.0
@@ -20,7 +20,7 @@ MARGIN = 0.0
 RAISES, NO_MEMORY, SEGFAULT, KILLED, EXITS, GARBLED, LATE, HANGS, UNPICKLABLE, FINE = range(10)
 
 
-def solve(program: Model, settings: Settings, talk: Talk) -> Found:
+def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
     """Report a bound of 1, then fail."""
     if "BROKEN_BACKEND" not in os.environ:
         talk.bound(1.0)
@@ -43,13 +43,13 @@ def solve(program: Model, settings: Settings, talk: Talk) -> Found:
     if way == LATE:
         # Said on behalf of this job when the next one runs already.
         threading.Timer(0.3, lambda: talk.bound(1e9)).start()
-        return Found(bound=1.0)
+        return BackendAnswer(bound=1.0)
     if way == HANGS:
         os.kill(os.getpid(), signal.SIGSTOP)
     if way == UNPICKLABLE:
-        return Found(values=_Unpicklable())  # type: ignore[arg-type]
+        return BackendAnswer(values=_Unpicklable())  # type: ignore[arg-type]
     time.sleep(0.6)
-    return Found(bound=1.0)
+    return BackendAnswer(bound=1.0)
 
 
 def _channel() -> Any:

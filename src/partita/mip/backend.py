@@ -1,7 +1,7 @@
 """What the backends have in common: what one is asked, how it talks while it runs, and what its answer means.
 
-A backend is a module with two names: ``solve(program, settings, talk)`` hands back what it ``Found``, and ``MARGIN`` is
-the share of a bound that it gives up for what floating point may have gained. ``BACKENDS`` lists them.
+A backend is a module with two names: ``solve(program, settings, talk)`` hands back a ``BackendAnswer``, and ``MARGIN``
+is the share of a bound that it gives up for what floating point may have gained. ``BACKENDS`` lists them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Found:
+class BackendAnswer:
     """What a backend ends with, in its own terms.
 
     Attributes
@@ -116,7 +116,7 @@ class Talk:
     def _cautious(self, bound: float) -> float:
         return bound - self.margin * abs(bound)
 
-    def result(self, found: Found, cutoff: float | None) -> ProgramResult:
+    def result(self, found: BackendAnswer, cutoff: float | None) -> ProgramResult:
         """What follows from what a backend found: nothing is proven beyond the cutoff, or the solution."""
         most = math.inf if cutoff is None else cutoff
         if found.infeasible:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.mip.backend import Found, Settings, Talk
+from partita.mip.backend import BackendAnswer, Settings, Talk
 from partita.mip.model import Floats, Model
 
 #: Rounding to integers is accounted for: the bound holds as it is.
@@ -25,7 +25,7 @@ RESOLUTION = 2**27
 POLL_S = 0.05
 
 
-def solve(program: Model, settings: Settings, talk: Talk) -> Found:
+def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
     """Variables have finite bounds; solutions may break rows by the rounding."""
     from ortools.sat.python import cp_model
 
@@ -62,7 +62,7 @@ def solve(program: Model, settings: Settings, talk: Talk) -> Found:
     if status == cp_model.MODEL_INVALID:
         raise ValueError(f"CP-SAT does not take the program: {scaled.program.validate()}")
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    return Found(
+    return BackendAnswer(
         scaled.values(solver.value) if found else None,
         scaled.bound(solver.best_objective_bound),
         status == cp_model.OPTIMAL,

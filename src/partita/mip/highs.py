@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.mip.backend import Found, Settings, Talk
+from partita.mip.backend import BackendAnswer, Settings, Talk
 from partita.mip.model import Model
 
 MARGIN = 1e-7
@@ -16,7 +16,7 @@ MARGIN = 1e-7
 CENTRAL_GAP = 1e-3
 
 
-def solve(program: Model, settings: Settings, talk: Talk) -> Found:
+def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
     """One thread, whatever was asked for."""
     import highspy
 
@@ -89,7 +89,7 @@ def _matrix(highspy: Any, program: Model) -> Any:
     return lp
 
 
-def _found(highspy: Any, highs: Any, program: Model) -> Found:
+def _found(highspy: Any, highs: Any, program: Model) -> BackendAnswer:
     status, info = highs.getModelStatus(), highs.getInfo()
     solved = status == highspy.HighsModelStatus.kOptimal
     values = None
@@ -100,4 +100,4 @@ def _found(highspy: Any, highs: Any, program: Model) -> Found:
     else:
         # Linear programs report no bound: it is the optimum.
         bound = program.value(values) if solved and values is not None else -math.inf
-    return Found(values, bound, solved, status == highspy.HighsModelStatus.kInfeasible)
+    return BackendAnswer(values, bound, solved, status == highspy.HighsModelStatus.kInfeasible)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from partita.mip.backend import Found, Settings, Talk
+from partita.mip.backend import BackendAnswer, Settings, Talk
 from partita.mip.model import Floats, Model
 
 MARGIN = 1e-7
 
 
-def solve(program: Model, settings: Settings, talk: Talk) -> Found:
+def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
     """One thread, whatever was asked for."""
     import pyscipopt
 
@@ -36,7 +36,7 @@ def solve(program: Model, settings: Settings, talk: Talk) -> Found:
     for columns, coefficients, lower, upper in program.rows:
         if not columns:
             if lower > 0 or upper < 0:
-                return Found(infeasible=True)
+                return BackendAnswer(infeasible=True)
             continue
         total = pyscipopt.quicksum(c * variables[v] for v, c in zip(columns, coefficients, strict=True))
         if math.isfinite(lower) and lower == upper:
@@ -53,13 +53,13 @@ def solve(program: Model, settings: Settings, talk: Talk) -> Found:
         scip.addSol(start)
     scip.includeEventhdlr(_watch(pyscipopt, variables, talk), "watch", "reports and stops")
     if talk.stop():
-        return Found()
+        return BackendAnswer()
     if (left_s := settings.left_s) is not None:
         scip.setParam("limits/time", left_s)
     scip.optimizeNogil()
     status = scip.getStatus()
     values = _values(scip, variables) if scip.getNSols() > 0 else None
-    return Found(values, _bound(scip), status in ("optimal", "gaplimit"), status == "infeasible")
+    return BackendAnswer(values, _bound(scip), status in ("optimal", "gaplimit"), status == "infeasible")
 
 
 def _values(scip: Any, variables: list[Any]) -> Floats:

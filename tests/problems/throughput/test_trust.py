@@ -26,7 +26,7 @@ from partita.problems.throughput.solvers import contiguous_run, race
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.race import Target, searcher_of
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds, lower_bounds
-from partita.problems.throughput.solvers.view import Placed, Split, View
+from partita.problems.throughput.solvers.view import Placed, SearchView, Split
 from partita.problems.throughput.solvers.views import turned, views_of
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
@@ -53,7 +53,7 @@ def test_a_bound_above_the_plan_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("variant", [False, True])
 def test_a_lower_bound_above_the_first_plan_is_no_proof(monkeypatch: pytest.MonkeyPatch, variant: bool) -> None:
-    def wrong(view: View) -> LowerBounds:
+    def wrong(view: SearchView) -> LowerBounds:
         low = lower_bounds(view)
         return LowerBounds(10 * low.both, 10 * low.forward, 10 * low.backward)
 

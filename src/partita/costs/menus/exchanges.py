@@ -8,7 +8,7 @@ gathered (Korthikanti et al., 2022, §4.2.2).
 from __future__ import annotations
 
 from partita.costs.menus.entries import Collective
-from partita.costs.menus.forward import View, numel
+from partita.costs.menus.forward import GraphView, numel
 from partita.costs.menus.modes import Mode, Modes, Splits, holding, parameter_share
 from partita.costs.menus.targets import LOSSES
 from partita.graph import Tensor
@@ -49,7 +49,7 @@ def _partial_gradients(splits: Splits, v: int, modes: Modes) -> list[Collective]
     ]
 
 
-def _entering(view: View, place: int, users: set[Mode], modes: Modes) -> list[Collective]:
+def _entering(view: GraphView, place: int, users: set[Mode], modes: Modes) -> list[Collective]:
     """What a tensor costs that operators of a layer read."""
     tensor = view.graph.tensors[place]
     held = holding(view, place, modes)
@@ -83,7 +83,7 @@ def _leaving(tensor: Tensor, trained: bool, modes: Modes) -> list[Collective]:
     return result
 
 
-def _loss(view: View, v: int) -> list[Collective]:
+def _loss(view: GraphView, v: int) -> list[Collective]:
     """What each token's loss needs to know of all words: the largest logit, the sum of powers, the label's."""
     largest = max((view.graph.tensors[place] for place in view.outputs[v]), key=numel)
     if len(largest.shape) < 2:

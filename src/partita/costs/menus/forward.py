@@ -19,7 +19,7 @@ def numel(tensor: Tensor) -> int:
 
 
 @dataclass(frozen=True)
-class View:
+class GraphView:
     """A graph with what is derived from it once.
 
     Attributes

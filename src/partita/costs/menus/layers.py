@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from partita.costs.menus.forward import View
+from partita.costs.menus.forward import GraphView
 from partita.costs.menus.regions import Region
 from partita.dags import row_of_blocks
 
@@ -16,7 +16,7 @@ from partita.dags import row_of_blocks
 _FEW = 8
 
 
-def assign_layers(view: View) -> tuple[list[int], list[str]]:
+def assign_layers(view: GraphView) -> tuple[list[int], list[str]]:
     """For every operator (backward ones with their forward operator) its layer, and the layers' names.
 
     Layers are numbered in an order of execution.
@@ -38,7 +38,7 @@ def assign_layers(view: View) -> tuple[list[int], list[str]]:
     return [new[p] for p in place], [names[old] for old in used]
 
 
-def cut_layers(view: View, regions: list[Region]) -> tuple[list[int], list[str]]:
+def cut_layers(view: GraphView, regions: list[Region]) -> tuple[list[int], list[str]]:
     """Layers of a graph whose modules say nothing: as many as there are places where one tensor alone goes on.
 
     A layer has a product at least, and all of every region.
@@ -81,7 +81,7 @@ def _block_of(module: str, blocks: frozenset[str]) -> str:
     return ""
 
 
-def _blocks(view: View) -> frozenset[str]:
+def _blocks(view: GraphView) -> frozenset[str]:
     """Qualified names of the repeated modules."""
     work: dict[str, int] = {}
     for v, op in enumerate(view.graph.operators):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from partita.costs.menus.forward import View, numel
+from partita.costs.menus.forward import GraphView, numel
 from partita.costs.menus.regions import Embedding, Linear, Region
 from partita.costs.menus.targets import ELEMENTWISE, EMBEDDINGS, LOSSES, NORMS, REDUCTIONS, SLICES
 from partita.graph import Tensor
@@ -50,7 +50,7 @@ class Splits:
         What can be split.
     """
 
-    view: View
+    view: GraphView
     layer: list[int]
     members: list[list[int]]
     linears: dict[int, Linear]
@@ -139,7 +139,7 @@ def assign_modes(splits: Splits, degree: int, sequence: bool) -> Modes:
     return Modes(degree, sequence and degree > 1, tuple(mode), tuple(share))
 
 
-def holding(view: View, place: int, modes: Modes) -> Mode:
+def holding(view: GraphView, place: int, modes: Modes) -> Mode:
     """How the group holds a forward tensor: SPLIT, TOKENS or WHOLE."""
     producer = view.graph.tensors[place].producer
     if producer is None:

@@ -13,7 +13,7 @@ from partita.catalogue.specs import DeviceSpec
 from partita.cluster import LinkPath
 from partita.costs.menus.entries import Collective, MenuEntry
 from partita.costs.menus.exchanges import exchanges
-from partita.costs.menus.forward import View
+from partita.costs.menus.forward import GraphView
 from partita.costs.menus.memory import (
     activation_bytes,
     kept_inputs,
@@ -68,7 +68,7 @@ class LayerPricer:
     scaling: Roofline
 
     @property
-    def view(self) -> View:
+    def view(self) -> GraphView:
         """The graph."""
         return self.splits.view
 

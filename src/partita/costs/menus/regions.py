@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from partita.costs.menus.forward import View, numel
+from partita.costs.menus.forward import GraphView, numel
 from partita.costs.menus.targets import ATTENTION, ELEMENTWISE, EMBEDDINGS, LOSSES, NORMS, REDUCTIONS, SLICES, SOFTMAX
 
 #: Vocabularies are padded to a multiple of this for each device; tables with fewer rows are not split.
@@ -105,7 +105,7 @@ class _Found:
         self.broken |= other.broken
 
 
-def find_linears(view: View) -> dict[int, Linear]:
+def find_linears(view: GraphView) -> dict[int, Linear]:
     """Forward products of a tensor with one weight, by operator."""
     result: dict[int, Linear] = {}
     for v, op in enumerate(view.graph.operators):
@@ -116,7 +116,7 @@ def find_linears(view: View) -> dict[int, Linear]:
     return result
 
 
-def _linear(view: View, v: int) -> Linear | None:
+def _linear(view: GraphView, v: int) -> Linear | None:
     graph = view.graph
     weights = [p for p in view.parameters[v] if len(graph.parameters[p].shape) in (2, 3)]
     if len(weights) != 1:
@@ -138,7 +138,7 @@ def _linear(view: View, v: int) -> Linear | None:
     return None
 
 
-def find_embeddings(view: View) -> dict[int, Embedding]:
+def find_embeddings(view: GraphView) -> dict[int, Embedding]:
     """Forward lookups by what the user puts in, by operator."""
     result: dict[int, Embedding] = {}
     for v in range(len(view.graph.operators)):
@@ -150,7 +150,7 @@ def find_embeddings(view: View) -> dict[int, Embedding]:
     return result
 
 
-def _from_input(view: View, v: int) -> bool:
+def _from_input(view: GraphView, v: int) -> bool:
     pending, seen = [v], {v}
     while pending:
         for place in view.inputs[pending.pop()]:
@@ -163,7 +163,7 @@ def _from_input(view: View, v: int) -> bool:
     return False
 
 
-def find_regions(view: View, linears: dict[int, Linear], layer: list[int]) -> list[Region]:
+def find_regions(view: GraphView, linears: dict[int, Linear], layer: list[int]) -> list[Region]:
     """All regions that can be split at once, each inside one layer, by their first operator.
 
     A product cannot end one region and begin the next without its result being put together; where regions compete,
@@ -184,7 +184,7 @@ def find_regions(view: View, linears: dict[int, Linear], layer: list[int]) -> li
     return sorted(chosen, key=lambda r: r.columns)
 
 
-def _collect(view: View, linears: dict[int, Linear]) -> list[_Found]:
+def _collect(view: GraphView, linears: dict[int, Linear]) -> list[_Found]:
     """Sets of tensors that have to be split together, with what makes, joins and reads them."""
     of: dict[int, _Found] = {}
 
@@ -226,7 +226,7 @@ def _collect(view: View, linears: dict[int, Linear]) -> list[_Found]:
     return list(unique.values())
 
 
-def _leaves_apart(view: View, v: int, split: list[int]) -> bool:
+def _leaves_apart(view: GraphView, v: int, split: list[int]) -> bool:
     """Whether an operator may work on a part of the features of its split inputs; the others it reads whole."""
     name = view.names[v]
     graph = view.graph
@@ -246,7 +246,7 @@ def _leaves_apart(view: View, v: int, split: list[int]) -> bool:
     return all(numel(graph.tensors[place]) < size or size == 1 for place in whole)
 
 
-def _heads(view: View, v: int) -> int:
+def _heads(view: GraphView, v: int) -> int:
     """Heads of an attention operator, or 1 for a product of two batches of matrices; 0 for anything else."""
     if view.names[v] in ATTENTION:
         shape = view.graph.tensors[view.outputs[v][0]].shape
@@ -254,7 +254,7 @@ def _heads(view: View, v: int) -> int:
     return 1 if view.names[v] in ("bmm", "baddbmm", "matmul") else 0
 
 
-def _finish(view: View, linears: dict[int, Linear], layer: list[int], part: _Found) -> Region | None:
+def _finish(view: GraphView, linears: dict[int, Linear], layer: list[int], part: _Found) -> Region | None:
     """The region of a set of tensors; None where it cannot be split."""
     if part.broken or not part.columns or set(part.columns) & set(part.rows):
         return None
@@ -286,12 +286,12 @@ def _finish(view: View, linears: dict[int, Linear], layer: list[int], part: _Fou
     return Region(kind, columns, rows, operators, tuple(sorted(set(units))))
 
 
-def _width(view: View, linears: dict[int, Linear], v: int) -> bool:
+def _width(view: GraphView, linears: dict[int, Linear], v: int) -> bool:
     """Whether what a product makes is whole rows of features."""
     return all(numel(view.graph.tensors[place]) % linears[v].tokens == 0 for place in view.outputs[v])
 
 
-def _features(view: View, linears: dict[int, Linear], column: int, place: int) -> int:
+def _features(view: GraphView, linears: dict[int, Linear], column: int, place: int) -> int:
     return numel(view.graph.tensors[place]) // linears[column].tokens
 
 
@@ -300,13 +300,17 @@ def _in_rows(shape: tuple[int, ...], tokens: int) -> bool:
     return any(math.prod(shape[:k]) == tokens for k in range(len(shape) + 1))
 
 
-def _open(view: View, tensors: list[int]) -> bool:
+def _open(view: GraphView, tensors: list[int]) -> bool:
     """Whether some tensor of the region is a result of the model."""
     return any(not view.graph.tensors[place].consumers for place in tensors)
 
 
 def _vocabulary(
-    view: View, linears: dict[int, Linear], columns: tuple[int, ...], operators: tuple[int, ...], tensors: list[int]
+    view: GraphView,
+    linears: dict[int, Linear],
+    columns: tuple[int, ...],
+    operators: tuple[int, ...],
+    tensors: list[int],
 ) -> Region | None:
     """A product whose result only a loss reads, or nobody: the last layer of a model that predicts words."""
     if len(columns) != 1:
@@ -325,7 +329,7 @@ def _vocabulary(
 
 
 def _attention(
-    view: View,
+    view: GraphView,
     linears: dict[int, Linear],
     columns: tuple[int, ...],
     rows: tuple[int, ...],
@@ -369,7 +373,7 @@ def _attention(
     return Region("attention", columns, rows, operators, tuple(sorted(units)), core, products[-1])
 
 
-def _inside_heads(view: View, v: int, width: int, fused: bool) -> bool:
+def _inside_heads(view: GraphView, v: int, width: int, fused: bool) -> bool:
     """Whether an operator of an attention region works on each head alone."""
     name, graph = view.names[v], view.graph
     if name in SOFTMAX:
@@ -382,7 +386,7 @@ def _inside_heads(view: View, v: int, width: int, fused: bool) -> bool:
     return True
 
 
-def _between(view: View, operators: tuple[int, ...], first: int, last: int) -> tuple[int, ...]:
+def _between(view: GraphView, operators: tuple[int, ...], first: int, last: int) -> tuple[int, ...]:
     """Operators on the ways from one to another, both included."""
     inside = set(operators)
     after = {first}

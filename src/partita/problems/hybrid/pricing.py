@@ -13,7 +13,7 @@ from partita.checks import check_at_least
 from partita.cluster import Cluster
 from partita.costs.menus.alike import signatures
 from partita.costs.menus.entries import LayerMenu, MenuEntry
-from partita.costs.menus.forward import View
+from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers, cut_layers
 from partita.costs.menus.machines import find_machines
 from partita.costs.menus.modes import Modes, Splits, assign_modes
@@ -135,7 +135,7 @@ def layer_menus(
         hierarchy = Hierarchy(devices_per_machine=machines.per_machine, machine_bandwidth_bytes_per_unit=between)
     source: CostSource = Roofline() if costs is None else costs
 
-    view = View(graph)
+    view = GraphView(graph)
     layer, names = assign_layers(view)
     linears = find_linears(view)
     if len(names) == 1:
@@ -299,7 +299,7 @@ def _offloaded(menu: LayerMenu, degree: int, offload: Offload | None) -> list[Co
     return [found] if isinstance(found, Configuration) else list(found)
 
 
-def _edges(view: View, layer: list[int]) -> tuple[Edge, ...]:
+def _edges(view: GraphView, layer: list[int]) -> tuple[Edge, ...]:
     """What layers hand to later layers; constants are made where they are read."""
     sizes: dict[tuple[int, int], float] = {}
     for tensor in view.graph.tensors:

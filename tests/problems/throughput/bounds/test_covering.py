@@ -13,7 +13,7 @@ from metamorphic import in_other_time
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.covering import search_block
 from partita.problems.throughput.bounds.covering import CoveringBound
-from partita.problems.throughput.bounds.covering_sets import BlockPool, Ordered
+from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
@@ -40,7 +40,7 @@ def problems(draw: st.DrawFn) -> ThroughputProblem:
     )
 
 
-def convex_blocks(relaxed: BlockProblem, ordered: Ordered) -> list[tuple[np.ndarray, float]]:
+def convex_blocks(relaxed: BlockProblem, ordered: ClosedBlocks) -> list[tuple[np.ndarray, float]]:
     """Masks and loads of all convex sets."""
     found = []
     for bits in itertools.product((False, True), repeat=relaxed.items):
@@ -60,7 +60,7 @@ def members(block: np.ndarray, n: int) -> np.ndarray:
 def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProblem, data: st.DataObject) -> None:
     relaxed = uniform(problem)
     n = relaxed.items
-    ordered = Ordered(relaxed)
+    ordered = ClosedBlocks(relaxed)
     charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=np.float64) / 8
     target = data.draw(st.integers(1, 60)) / 4
     wanted = data.draw(st.integers(0, 16)) / 8 + 0.01
@@ -100,7 +100,7 @@ def test_the_search_is_the_same_in_any_unit_of_time(problem: ThroughputProblem, 
     answers = []
     for unit in (1.0, 2.0**-40, 2.0**40):
         relaxed = uniform(in_other_time(problem, unit))
-        exclusions = Ordered(relaxed).exclusions(unit * target)
+        exclusions = ClosedBlocks(relaxed).exclusions(unit * target)
         found = []
         for anchor in range(n):
             block = np.zeros(exclusions.after.shape[1], dtype=np.uint64)
@@ -119,7 +119,7 @@ def test_giving_up_and_stopping_prove_nothing() -> None:
             operators=tuple(Operator(id=i, times=(1.0 + i / 100,)) for i in range(40)),
         )
     )
-    exclusions = Ordered(relaxed).exclusions(10.0)
+    exclusions = ClosedBlocks(relaxed).exclusions(10.0)
     block = np.zeros(1, dtype=np.uint64)
     charge = relaxed.work / 10
     flag = np.zeros(1, dtype=np.int64)
@@ -133,7 +133,7 @@ def test_giving_up_and_stopping_prove_nothing() -> None:
 def test_charges_keep_to_every_known_block(problem: ThroughputProblem) -> None:
     relaxed = uniform(problem)
     assume(relaxed.work.sum() > 0)
-    ordered = Ordered(relaxed)
+    ordered = ClosedBlocks(relaxed)
     pool = BlockPool(ordered)
     blocks = convex_blocks(relaxed, ordered)
     for mask, _ in blocks[::3]:

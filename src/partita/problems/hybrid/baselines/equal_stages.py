@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from partita.problems.hybrid.baselines.layouts import Layouts, LikeBlocks, Row, find_blocks, replica_degrees
+from partita.problems.hybrid.baselines.layouts import Layouts, LikeBlocks, StageRow, find_blocks, replica_degrees
 from partita.problems.hybrid.baselines.recipe import Recipe
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
@@ -22,7 +22,7 @@ def divisors(number: int) -> list[int]:
 
 def equal_rows(
     blocks: LikeBlocks, stages: int, data_parallel: int, tensor_parallel: int, *, ends_apart: bool = False
-) -> list[Row] | None:
+) -> list[StageRow] | None:
     """Equal stages; the model's ends on the first and last, or on stages of their own: None if there are no ends."""
     share = blocks.count // stages
     cuts = [blocks.starts[share * k] for k in range(stages)]
@@ -38,7 +38,7 @@ def equal_rows(
     else:
         places = [0, *cuts[1:]]
     return [
-        Row(start, end, data_parallel, tensor_parallel)
+        StageRow(start, end, data_parallel, tensor_parallel)
         for start, end in zip(places, [*places[1:], blocks.layers], strict=True)
     ]
 
@@ -71,7 +71,7 @@ def shortest_step(problem: HybridProblem, monitor: Monitor) -> Outcome:
     return layouts.best(_every(problem, find_blocks(layouts), problem.degrees()), monitor, by_step=True)
 
 
-def _every(problem: HybridProblem, blocks: LikeBlocks, degrees: list[int]) -> Iterator[list[Row]]:
+def _every(problem: HybridProblem, blocks: LikeBlocks, degrees: list[int]) -> Iterator[list[StageRow]]:
     """All equal stages, the fewest devices per replica first."""
     for stages in divisors(blocks.count):
         for t in degrees:
@@ -81,4 +81,4 @@ def _every(problem: HybridProblem, blocks: LikeBlocks, degrees: list[int]) -> It
                     continue
                 most = min(problem.devices // (len(rows) * t), problem.microbatches // len(rows))
                 for d in replica_degrees(problem, most, every=1):
-                    yield [Row(row.start, row.end, d, t) for row in rows]
+                    yield [StageRow(row.start, row.end, d, t) for row in rows]

@@ -21,7 +21,7 @@ from partita.units import format_bytes, up_to
 
 
 @dataclass(frozen=True)
-class Row:
+class StageRow:
     """One stage of a layout: places in the order of layers from ``start`` to before ``end``, and its degrees.
 
     ``machines`` and ``machine_group`` say where it is, if the problem has machines of several devices.
@@ -77,7 +77,7 @@ class Layouts:
         self._shards = problem.shards
         self._limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
 
-    def plan(self, rows: Sequence[Row]) -> HybridPlan | str | float:
+    def plan(self, rows: Sequence[StageRow]) -> HybridPlan | str | float:
         """The plan of a layout; a sentence if a layer lacks a degree, or the bytes by which memory is exceeded."""
         remaining = sum(row.data_parallel for row in rows)
         stages, missing = [], 0.0
@@ -93,7 +93,7 @@ class Layouts:
                 stages.append(found)
         return missing if missing > 0 else HybridPlan(stages=tuple(stages))
 
-    def best(self, layouts: Iterable[Sequence[Row]], monitor: Monitor, *, by_step: bool = False) -> Outcome:
+    def best(self, layouts: Iterable[Sequence[StageRow]], monitor: Monitor, *, by_step: bool = False) -> Outcome:
         """The best plan among layouts by the evaluator; without one the reason nearest to a plan.
 
         With ``by_step`` the best is the one with the shortest step, not the one with the best objective.
@@ -122,7 +122,7 @@ class Layouts:
                     reason = found.violations[0]
         return Outcome(best, reason="" if best is not None else reason)
 
-    def _stage(self, row: Row, in_flight: int) -> HybridStage | str | float:
+    def _stage(self, row: StageRow, in_flight: int) -> HybridStage | str | float:
         degree = row.tensor_parallel
         kinds: dict[int, list[int]] = {}
         for place in range(row.start, row.end):
@@ -159,7 +159,7 @@ def layer_order(problem: HybridProblem) -> list[Layer]:
     return [problem.layers[number] for number in order]
 
 
-def place(problem: HybridProblem, rows: Sequence[Row]) -> list[list[Row]]:
+def place(problem: HybridProblem, rows: Sequence[StageRow]) -> list[list[StageRow]]:
     """A layout of stages with equal degrees on machines: as it is without machines, otherwise every even placement.
 
     A machine holds d_1 of the d replicas of as many stages as fit, and the next stages are on other machines.
@@ -216,7 +216,7 @@ def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[
     return [d for d in allowed if d <= every or d & (d - 1) == 0 or d == allowed[-1]]
 
 
-def _describe(rows: Sequence[Row]) -> str:
+def _describe(rows: Sequence[StageRow]) -> str:
     row = rows[0]
     stages = f"{len(rows)} stage{'s' if len(rows) > 1 else ''}"
     return f"{stages}, data {row.data_parallel}, tensor {row.tensor_parallel}"

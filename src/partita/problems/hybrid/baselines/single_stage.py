@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from partita.problems.hybrid.baselines.layouts import Layouts, Row, replica_degrees
+from partita.problems.hybrid.baselines.layouts import Layouts, StageRow, replica_degrees
 from partita.problems.hybrid.baselines.recipe import Recipe
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
@@ -21,7 +21,7 @@ class PureDataParallel(Recipe):
         """The best number of replicas."""
         layouts = Layouts(problem)
         most = min(problem.devices, problem.microbatches)
-        rows = ([Row(0, len(layouts.order), d, 1)] for d in replica_degrees(problem, most))
+        rows = ([StageRow(0, len(layouts.order), d, 1)] for d in replica_degrees(problem, most))
         return layouts.best(rows, monitor)
 
 
@@ -37,4 +37,4 @@ class PureTensorParallel(Recipe):
         degrees = [t for t in problem.degrees() if t > 1]
         if not degrees:
             return Outcome(None, reason="no layer can be split over several of the devices")
-        return layouts.best(([Row(0, len(layouts.order), 1, t)] for t in degrees), monitor)
+        return layouts.best(([StageRow(0, len(layouts.order), 1, t)] for t in degrees), monitor)

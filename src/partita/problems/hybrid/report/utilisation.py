@@ -31,10 +31,10 @@ def peak_flops(graph: Graph, cluster: Cluster) -> float:
 
 def layer_modules(graph: Graph, menus: LayerMenus) -> dict[int, tuple[str, ...]]:
     """The modules of every layer; a layer that is no module of its own lists the modules whose operators it holds."""
-    from partita.costs.menus.forward import View
+    from partita.costs.menus.forward import GraphView
     from partita.costs.menus.layers import assign_layers
 
-    view = View(graph)
+    view = GraphView(graph)
     held: list[dict[str, None]] = [{} for _ in menus.layers]
     paths = {op.module for op in graph.operators}
     for place, number in enumerate(assign_layers(view)[0]):

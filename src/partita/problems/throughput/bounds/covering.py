@@ -21,7 +21,7 @@ from partita.kernels.throughput.arrays import Bools, Floats, Words
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.covering import Exclusions, search_block
 from partita.mip.solve import available
-from partita.problems.throughput.bounds.covering_sets import BlockPool, Ordered
+from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, suits_programs
 from partita.problems.throughput.bounds.simple import simple_bound
@@ -74,7 +74,7 @@ class Covering:
         self.attempt_end = self.end
         self.threads = threads
         self.random = np.random.default_rng(seed)
-        self.ordered = Ordered(knowledge.uniform)
+        self.ordered = ClosedBlocks(knowledge.uniform)
         self.pool = BlockPool(self.ordered)
         self.flag = np.zeros(1, dtype=np.int64)
         self.nodes = 0

@@ -22,7 +22,7 @@ PAID = 0.3
 BATCH = 200
 
 
-class Ordered:
+class ClosedBlocks:
     """The relaxation with its closures, and what blocks cannot hold at any target."""
 
     def __init__(self, uniform: BlockProblem) -> None:
@@ -114,7 +114,7 @@ def _most_together(conflict: Bools) -> int:
 class BlockPool:
     """Blocks found so far, and the charges that carry at most 1 on each of those that fit the target."""
 
-    def __init__(self, ordered: Ordered) -> None:
+    def __init__(self, ordered: ClosedBlocks) -> None:
         self.ordered = ordered
         n = ordered.uniform.items
         self.masks = np.zeros((1024, n), dtype=np.float32)

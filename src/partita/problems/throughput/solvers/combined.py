@@ -32,7 +32,7 @@ from partita.problems.throughput.solvers.contiguous_run import IDEALS, Contiguou
 from partita.problems.throughput.solvers.decision import ChargedItems
 from partita.problems.throughput.solvers.gap_closing import GapCloser
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
-from partita.problems.throughput.solvers.view import Found, Placed, View
+from partita.problems.throughput.solvers.view import Placed, SearchView, ViewedSplit
 from partita.problems.throughput.variants import variants_of
 from partita.run.monitor import Monitor
 
@@ -83,7 +83,7 @@ class Combined(ContiguousRun):
         super().__init__(problem, options)
         self.monitor = monitor
         self.knowledge: Knowledge | None = None
-        self.view: View
+        self.view: SearchView
         self.annealing: PartitionSearch | None = None
         self.closer: GapCloser | None = None
         self.ample = True
@@ -104,7 +104,7 @@ class Combined(ContiguousRun):
 
     # The bounds and the annealing know splits as blocks of the instance's items.
 
-    def _found(self, label: Ints, value: float) -> tuple[float, Found] | None:
+    def _found(self, label: Ints, value: float) -> tuple[float, ViewedSplit] | None:
         """The split given by (n,) blocks with its value; None if it does not fit into memory."""
         view = self.view
         rank = np.argsort(view.original)
@@ -113,9 +113,9 @@ class Combined(ContiguousRun):
         split = split[::-1] if view.backwards else split
         if not self.ample and not evaluate(self.problem, view.plan(split)).feasible:
             return None
-        return view.value(split).objective, Found(view, split)
+        return view.value(split).objective, ViewedSplit(view, split)
 
-    def _labels(self, found: Found) -> Ints:
+    def _labels(self, found: ViewedSplit) -> Ints:
         """(n,) blocks of the instance's items."""
         view, split = found
         label = np.zeros(view.items, dtype=np.int32)

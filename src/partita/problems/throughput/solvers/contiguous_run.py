@@ -10,7 +10,7 @@ from partita.problems.throughput.search_run import run_search
 from partita.problems.throughput.solvers.gap_closing import CLOSE, GapCloser
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
-from partita.problems.throughput.solvers.view import Found
+from partita.problems.throughput.solvers.view import ViewedSplit
 from partita.problems.throughput.solvers.views import views_of
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
@@ -32,7 +32,7 @@ class ContiguousRun:
 
     def __init__(self, problem: ThroughputProblem, options: Options) -> None:
         self.problem, self.options = problem, options
-        self.incumbent: Incumbent[Found] = Incumbent(closeness=CLOSED)
+        self.incumbent: Incumbent[ViewedSplit] = Incumbent(closeness=CLOSED)
         self.stop = self.incumbent.stop
 
     def search(self, monitor: Monitor, *, proof: bool = True) -> Outcome:

@@ -47,7 +47,7 @@ from partita.kernels.throughput.search_state import COLUMNS, CURSOR, LEVEL, Ques
 from partita.problems.throughput.solvers.ideals_decision import IdealsDecision
 from partita.problems.throughput.solvers.plain_view import PlainView
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
-from partita.problems.throughput.solvers.view import Limits
+from partita.problems.throughput.solvers.view import LoadLimits
 
 #: Relative slack of the comparison with T: more than rounding, less than any claim.
 SLACK = 1e-11
@@ -168,7 +168,7 @@ class Decision(IdealsDecision):
         self.searcher = searcher
         # The kernel keeps the memory of what remains in the last place.
         total = np.append(cap.item.sum(axis=1), 0.0)
-        (choice,), (budget,) = cap.choice, cap.budget(Limits(target), 2 * SLACK)
+        (choice,), (budget,) = cap.choice, cap.budget(LoadLimits(target), 2 * SLACK)
         self.weights = Weights(
             cap.item, cap.net, total, choice, budget, cap.memory * (1 + 1e-12), cap.radix, *searcher.sums
         )

@@ -9,7 +9,7 @@ from partita.kernels.throughput.search_state import FOUND, REFUTED
 from partita.problems.throughput.solvers.decision import ChargedItems
 from partita.problems.throughput.solvers.race import AnySearcher, Target, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
-from partita.problems.throughput.solvers.view import Found, View
+from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
 from partita.problems.throughput.solvers.views import turned
 
 #: A refuted target this close below a plan proves the plan: differences within it are rounding.
@@ -176,7 +176,7 @@ class GapCloser:
         if self.top > 1.5 * self.incumbent.value:
             self._searchers(self.incumbent.value)
 
-    def _offer(self, found: Found) -> None:
+    def _offer(self, found: ViewedSplit) -> None:
         row = next(number for number, views in enumerate(self.rows) if found.view in views)
         view = self.search.views[row]
         self.search.offer(view, view.adopt(found))
@@ -210,6 +210,6 @@ class GapCloser:
                 effort *= 2
 
 
-def _directions(view: View) -> list[View]:
+def _directions(view: SearchView) -> list[SearchView]:
     """The view, and before it the one in the other direction where memory does not depend on it."""
     return [view] if view.instance.positional else [turned(view), view]

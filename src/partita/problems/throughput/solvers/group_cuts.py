@@ -11,7 +11,7 @@ from partita.kernels.throughput.arrays import Floats, Words, bit_rows
 from partita.kernels.throughput.search_memory import enlarged, ideal_masks, new_scratch, new_store, new_tally
 from partita.kernels.throughput.search_state import GROW, IDEALS, LINE_COLUMNS
 from partita.problems.throughput.solvers.variant_view import VariantView
-from partita.problems.throughput.solvers.view import Limits
+from partita.problems.throughput.solvers.view import LoadLimits
 
 #: Most ideals that are listed, and most of them that are kept.
 MOST_IDEALS, MOST_CUTS = 200_000, 3_000
@@ -51,7 +51,7 @@ def find_group_cuts(view: VariantView, zobrist: Words, top: float) -> GroupCuts 
     scratch = new_scratch(a, zobrist, LINE_COLUMNS)
     words = scratch.words.shape[0]
     store = new_store(view.code_count, 1 << 10, 1, words << 10)
-    limits, trial = view.shape.limits(Limits(top, top, top)), np.zeros(len(view.shape.limit))
+    limits, trial = view.shape.limits(LoadLimits(top, top, top)), np.zeros(len(view.shape.limit))
     fits = np.zeros(store.ideal_hash.shape[0], dtype=np.int8)
     stop = np.zeros(1, dtype=np.int64)
     while find_cuts(a, view.lines, tally, store, scratch, limits, trial, fits, stop) == GROW:

@@ -8,7 +8,7 @@ from typing import Any
 from partita.kernels.throughput.arrays import Longs, Words
 from partita.kernels.throughput.search_memory import enlarged, new_scratch, stages_found
 from partita.kernels.throughput.search_state import GROW, NODES, STATES, Store, Until
-from partita.problems.throughput.solvers.view import Placed, Split, View
+from partita.problems.throughput.solvers.view import Placed, SearchView, Split
 
 #: Status of a decision that ran out of memory for its states; the others are those of the kernels.
 FULL = 9
@@ -29,7 +29,7 @@ class IdealsDecision(ABC):
         Most memory of the store.
     """
 
-    def __init__(self, view: View, store: Store, zobrist: Words, columns: int, max_bytes: float) -> None:
+    def __init__(self, view: SearchView, store: Store, zobrist: Words, columns: int, max_bytes: float) -> None:
         self.view, self.store, self.max_bytes = view, store, max_bytes
         self.scratch = new_scratch(view.arrays, zobrist, columns)
 

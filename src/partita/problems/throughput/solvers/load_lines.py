@@ -13,9 +13,9 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.view import Limits
+from partita.problems.throughput.solvers.view import LoadLimits
 
-#: Which limit a line has: T, a or b, as places in ``Limits``.
+#: Which limit a line has: T, a or b, as places in ``LoadLimits``.
 BOTH, FORWARD, BACKWARD = 0, 1, 2
 
 #: Terms of a load: coefficients of work, transfers in, transfers out.
@@ -33,7 +33,7 @@ class LoadLines:
     Attributes
     ----------
     limit
-        (L,) BOTH, FORWARD or BACKWARD of each line, places in ``Limits``; line 0 holds all work of the item.
+        (L,) BOTH, FORWARD or BACKWARD of each line, places in ``LoadLimits``; line 0 holds all work of the item.
     coefficients
         (L, 6) of forward work, in, out, then backward work, in, out.
     with_reload, with_sync
@@ -50,7 +50,7 @@ class LoadLines:
         """Whether forward and backward have their own limits."""
         return len(set(self.limit)) > 1
 
-    def limits(self, limits: Limits) -> Floats:
+    def limits(self, limits: LoadLimits) -> Floats:
         """Limit of each line, and of synchronisation."""
         return np.array([*(limits[place] for place in self.limit), limits.backward if self.gpipe else limits.both])
 

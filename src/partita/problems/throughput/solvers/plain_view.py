@@ -14,12 +14,12 @@ from partita.problems.throughput.contraction.instance import Instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.view import (
     Effort,
-    Limits,
+    LoadLimits,
     Rule,
+    SearchView,
     Split,
+    SplitValue,
     Table,
-    Value,
-    View,
     count_codes,
     find_pools,
     search_arrays,
@@ -30,8 +30,8 @@ MOST_COUNTS = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class PlainView(View):
-    """See ``View``.
+class PlainView(SearchView):
+    """See ``SearchView``.
 
     Attributes
     ----------
@@ -66,14 +66,14 @@ class PlainView(View):
         """Segments as long as a stage, for every code."""
         return self.items * max(1.0, self.items / max(1, self.device_count)) * (2 + 0.2 * self.code_count)
 
-    def value(self, split: Split) -> Value:
+    def value(self, split: Split) -> SplitValue:
         """The largest load."""
         from partita.kernels.throughput.slicing import segment_loads
 
         loads = np.zeros(len(split))
         pools = np.array([placed.pool for placed in split], dtype=np.int32)
         segment_loads(self.arrays, self.label(split), pools, loads)
-        return Value(*(float(loads.max()),) * 3)
+        return SplitValue(*(float(loads.max()),) * 3)
 
     @property
     def least_bytes(self) -> Floats:
@@ -92,8 +92,8 @@ class PlainView(View):
         a = self.arrays
         return [Rule(a.work, a.net_cost, 0, np.zeros(len(a.memory)), self.least_bytes, a.memory)]
 
-    def slice(self, order: Ints, limits: Limits, table: Table, stop: Longs) -> bool:
-        """See ``View``."""
+    def slice(self, order: Ints, limits: LoadLimits, table: Table, stop: Longs) -> bool:
+        """See ``SearchView``."""
         from partita.kernels.throughput.slicing import slice_order
 
         return bool(

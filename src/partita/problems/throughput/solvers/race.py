@@ -30,7 +30,7 @@ from partita.problems.throughput.solvers.plain_view import PlainView
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.variant_decision import VariantDecision, VariantSearcher
 from partita.problems.throughput.solvers.variant_view import VariantView
-from partita.problems.throughput.solvers.view import Found, Limits, View
+from partita.problems.throughput.solvers.view import LoadLimits, SearchView, ViewedSplit
 from partita.units import TOLERANCE
 
 AnySearcher = Searcher | VariantSearcher
@@ -45,7 +45,7 @@ LONGEST = 1 << 26
 MET = 5e-10
 
 
-def searcher_of(view: View, top: float, charged: ChargedItems | None = None) -> AnySearcher:
+def searcher_of(view: SearchView, top: float, charged: ChargedItems | None = None) -> AnySearcher:
     """The search of a view for targets up to ``top``; ``charged`` as in ``Searcher``, for plain ones only."""
     if isinstance(view, PlainView):
         return Searcher(view, top, max_bytes=MAX_BYTES, charged=charged)
@@ -53,7 +53,7 @@ def searcher_of(view: View, top: float, charged: ChargedItems | None = None) -> 
     return VariantSearcher(view, top, MAX_BYTES)
 
 
-def _decision_of(searcher: AnySearcher, limits: Limits) -> IdealsDecision:
+def _decision_of(searcher: AnySearcher, limits: LoadLimits) -> IdealsDecision:
     if isinstance(searcher, Searcher):
         return Decision(searcher, limits.both)
     return VariantDecision(searcher, limits)
@@ -110,8 +110,8 @@ class Target:
         orders = range(len(searchers)) if last >= first else ()
         self.boxes = [_Box(order, first, last, self.effort.leg) for order in orders]
         self.nodes = 0
-        self.found: Found | None = None
-        self.near: Found | None = None
+        self.found: ViewedSplit | None = None
+        self.near: ViewedSplit | None = None
 
     @property
     def full(self) -> bool:
@@ -146,8 +146,8 @@ class Target:
                 return FOUND
         return REFUTED
 
-    def _limits(self, box: _Box) -> Limits:
-        return Limits(self.value, box.high, self.value - box.low)
+    def _limits(self, box: _Box) -> LoadLimits:
+        return LoadLimits(self.value, box.high, self.value - box.low)
 
     def _leg(self, decisions: list[IdealsDecision], leg: int) -> tuple[int, IdealsDecision | None]:
         """One leg of each direction: status, and who found a split.
@@ -195,7 +195,7 @@ class Target:
 
     def _take(self, box: _Box, winner: IdealsDecision) -> bool:
         """Use a found split: it meets the target, or cuts the interval of its box."""
-        found = Found(winner.view, winner.split())
+        found = ViewedSplit(winner.view, winner.split())
         objective, forward, backward = judged(found, self._limits(box))
         if not self.gpipe or objective <= self.value * (1 + MET):
             self.found = found
@@ -212,7 +212,7 @@ class Target:
         return False
 
 
-def judged(found: Found, limits: Limits) -> tuple[float, float, float]:
+def judged(found: ViewedSplit, limits: LoadLimits) -> tuple[float, float, float]:
     """The value of a split, if it is what the search promised.
 
     Raises

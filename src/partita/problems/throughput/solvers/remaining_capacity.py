@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Longs
-from partita.problems.throughput.solvers.view import Limits, Rule, View
+from partita.problems.throughput.solvers.view import LoadLimits, Rule, SearchView
 
 #: Most rows of weights of one rule.
 MOST_ROWS = 24
@@ -56,7 +56,7 @@ class Capacity:
     first_scale, first_bonus
         The same of the devices in the group that is filled first.
     limit
-        (rules,) place in ``Limits``, None where there is no scale.
+        (rules,) place in ``LoadLimits``, None where there is no scale.
     memory
         (codes,) memory of the devices together.
     radix
@@ -74,7 +74,7 @@ class Capacity:
     memory: Floats
     radix: Longs
 
-    def budget(self, limits: Limits, slack: float, *, first: bool = False) -> Floats:
+    def budget(self, limits: LoadLimits, slack: float, *, first: bool = False) -> Floats:
         """(rules, codes) budgets, of all devices or of the first group's."""
         limit = np.array([0.0 if place is None else limits[place] for place in self.limit])
         scale, bonus = (self.first_scale, self.first_bonus) if first else (self.scale, self.bonus)
@@ -155,7 +155,7 @@ def _trades(rule: Rule, members: list[int]) -> list[_Choice]:
     return [_Choice((~limited).astype(np.float64), np.where(limited, ratio[place], 0.0)) for place in places]
 
 
-def lower_bounds(view: View) -> LowerBounds:
+def lower_bounds(view: SearchView) -> LowerBounds:
     """Bounds from the division of work, and from the largest item on as many replicas as allowed."""
     devices = view.arrays.devices.astype(np.float64)
     pools = list(range(len(devices)))
@@ -179,7 +179,7 @@ def lower_bounds(view: View) -> LowerBounds:
     return LowerBounds(max(both, forward + backward) * safe, forward * safe, backward * safe)
 
 
-def capacity(view: View, top: float) -> Capacity:
+def capacity(view: SearchView, top: float) -> Capacity:
     """Rules for every remaining-count code, valid for limits up to ``top``."""
     a, rules = view.arrays, view.rules()
     count = [int(c) for c in a.devices]

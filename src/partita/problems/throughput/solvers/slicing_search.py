@@ -16,7 +16,7 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
-from partita.problems.throughput.solvers.view import Found, Limits, Placed, Split, Table, View
+from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split, Table, ViewedSplit
 from partita.run.incumbent import Incumbent
 
 #: Decisions that an order may take.
@@ -43,7 +43,7 @@ class Slicer:
         Part of the objective that the forward phase is expected to take, for GPipe's.
     """
 
-    def __init__(self, view: View, low: LowerBounds, stop: Longs) -> None:
+    def __init__(self, view: SearchView, low: LowerBounds, stop: Longs) -> None:
         self.view, self.low, self.stop = view, low, stop
         self.share = low.forward / max(low.forward + low.backward, 1e-300)
         shape = (view.items + 1, view.code_count)
@@ -52,7 +52,7 @@ class Slicer:
 
     def decide(self, order: Ints, target: float) -> Split | None:
         """Stages of objective at most ``target`` along the order, None if none are found (or the run stops)."""
-        split = self._slice(order, Limits(target))
+        split = self._slice(order, LoadLimits(target))
         if split is None or not self.view.gpipe:
             return split
         # What is best for the sum of both loads is often best here; if not, it shows which share to try.
@@ -61,12 +61,12 @@ class Slicer:
             return split
         for share in (first / objective, *(self.share * factor for factor in SHARES)):
             forward = min(max(target * share, self.low.forward), target - self.low.backward)
-            split = self._slice(order, Limits(target, forward, target - forward)) if forward >= 0 else None
+            split = self._slice(order, LoadLimits(target, forward, target - forward)) if forward >= 0 else None
             if split is not None:
                 return split
         return None
 
-    def _slice(self, order: Ints, limits: Limits) -> Split | None:
+    def _slice(self, order: Ints, limits: LoadLimits) -> Split | None:
         view, table = self.view, self.table
         if not view.slice(order, limits, table, self.stop):
             return None
@@ -142,7 +142,9 @@ class SlicingSearch:
         Who is said to have found the splits.
     """
 
-    def __init__(self, views: Sequence[View], low: LowerBounds, seed: int, incumbent: Incumbent[Found]) -> None:
+    def __init__(
+        self, views: Sequence[SearchView], low: LowerBounds, seed: int, incumbent: Incumbent[ViewedSplit]
+    ) -> None:
         self.views, self.low, self.incumbent = views, low, incumbent
         self.random = np.random.default_rng(seed)
         self.slicers = [Slicer(view, low, incumbent.stop) for view in views]
@@ -156,17 +158,17 @@ class SlicingSearch:
         """Whether nothing better can exist, or the run stops."""
         return self.incumbent.value <= self.low.both * (1 + 1e-9) or bool(self.incumbent.stop[0] != 0)
 
-    def offer(self, view: View, split: Split) -> bool:
+    def offer(self, view: SearchView, split: Split) -> bool:
         """Keep a split of one of the views if it is better."""
         value = view.value(split)
-        if not self.incumbent.offer(value.objective, Found(view, split), self.by):
+        if not self.incumbent.offer(value.objective, ViewedSplit(view, split), self.by):
             return False
         if value.objective > 0:
             for slicer in self.slicers:
                 slicer.share = value.forward / value.objective
         return True
 
-    def order(self, view: View, mode: int, stage: Longs | None = None) -> Ints:
+    def order(self, view: SearchView, mode: int, stage: Longs | None = None) -> Ints:
         """A random topological order; see ``partita.kernels.throughput.slicing.linearise``."""
         from partita.kernels.throughput.slicing import linearise
 

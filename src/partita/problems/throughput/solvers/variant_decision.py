@@ -36,7 +36,7 @@ from partita.problems.throughput.solvers.group_cuts import find_group_cuts
 from partita.problems.throughput.solvers.ideals_decision import IdealsDecision
 from partita.problems.throughput.solvers.remaining_capacity import capacity
 from partita.problems.throughput.solvers.variant_view import SLACK, VariantView
-from partita.problems.throughput.solvers.view import Limits
+from partita.problems.throughput.solvers.view import LoadLimits
 
 
 class VariantSearcher:
@@ -73,7 +73,7 @@ class VariantDecision(IdealsDecision):
         Of the load, of forward loads and of backward loads; the last two matter for GPipe's objective only.
     """
 
-    def __init__(self, searcher: VariantSearcher, limits: Limits) -> None:
+    def __init__(self, searcher: VariantSearcher, limits: LoadLimits) -> None:
         from partita.kernels.throughput.variant_stage import FIT_NODES
         from partita.kernels.throughput.working_memory import peak_scratch
 

@@ -18,12 +18,12 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.load_lines import BOTH, LoadLines, load_lines
 from partita.problems.throughput.solvers.view import (
     Effort,
-    Limits,
+    LoadLimits,
     Rule,
+    SearchView,
     Split,
+    SplitValue,
     Table,
-    Value,
-    View,
     count_codes,
     find_pools,
     search_arrays,
@@ -35,8 +35,8 @@ SLACK = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
-class VariantView(View):
-    """See ``View``.
+class VariantView(SearchView):
+    """See ``SearchView``.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class VariantView(View):
                 space[number] = self.peaks.order(places, places.tolist()).peak
         return space
 
-    def value(self, split: Split) -> Value:
+    def value(self, split: Split) -> SplitValue:
         """Objective, largest forward load and largest backward load of a split."""
         from partita.kernels.throughput.variant_slicing import stage_values
 
@@ -144,7 +144,7 @@ class VariantView(View):
         none = np.zeros(2)
         loads = np.concatenate([loads, self.shape.loads(links, none, none, np.ones(2))])
         top = loads.max(axis=0)
-        return Value(float(top[1] + top[2]) if self.gpipe else float(top[0]), float(top[1]), float(top[2]))
+        return SplitValue(float(top[1] + top[2]) if self.gpipe else float(top[0]), float(top[1]), float(top[2]))
 
     def rules(self) -> list[Rule]:
         """One for each line with work; see ``remaining_capacity``."""
@@ -165,8 +165,8 @@ class VariantView(View):
             rules.append(Rule(item, np.zeros((len(a.memory), a.net_entering.shape[0])), None, a.memory))
         return rules
 
-    def slice(self, order: Ints, limits: Limits, table: Table, stop: Longs) -> bool:
-        """See ``View``."""
+    def slice(self, order: Ints, limits: LoadLimits, table: Table, stop: Longs) -> bool:
+        """See ``SearchView``."""
         from partita.kernels.throughput.variant_slicing import slice_variant
 
         return bool(

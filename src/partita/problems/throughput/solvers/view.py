@@ -34,14 +34,14 @@ class Placed(NamedTuple):
 Split = list[Placed]
 
 
-class Found(NamedTuple):
+class ViewedSplit(NamedTuple):
     """A split and the view that its numbers are of."""
 
-    view: View
+    view: SearchView
     split: Split
 
 
-class Value(NamedTuple):
+class SplitValue(NamedTuple):
     """Objective, largest forward load and largest backward load; all the same unless phases peak apart (GPipe)."""
 
     objective: float
@@ -49,7 +49,7 @@ class Value(NamedTuple):
     backward: float
 
 
-class Limits(NamedTuple):
+class LoadLimits(NamedTuple):
     """What loads, forward loads and backward loads must not exceed; the last two matter for GPipe's objective only."""
 
     both: float
@@ -87,7 +87,7 @@ class Rule:
     item, net
         (K, n) and (K, m) weights of items (infinite where one cannot run) and of nets that cross, by pool.
     limit
-        Place in ``Limits`` of what a device of weight 1 takes; None if it takes no more than its bonus.
+        Place in ``LoadLimits`` of what a device of weight 1 takes; None if it takes no more than its bonus.
     bonus
         (K,) what a device takes beside.
     bytes, memory
@@ -122,7 +122,7 @@ class Pool:
 
 
 @dataclass(frozen=True, eq=False)
-class View(ABC):
+class SearchView(ABC):
     """A problem ready to be searched.
 
     Attributes
@@ -199,7 +199,7 @@ class View(ABC):
         """Pairs (left, right) that a decision about one order costs."""
 
     @abstractmethod
-    def value(self, split: Split) -> Value:
+    def value(self, split: Split) -> SplitValue:
         """What a split costs."""
 
     @abstractmethod
@@ -207,7 +207,7 @@ class View(ABC):
         """What bounds the work of the devices that remain."""
 
     @abstractmethod
-    def slice(self, order: Ints, limits: Limits, table: Table, stop: Longs) -> bool:
+    def slice(self, order: Ints, limits: LoadLimits, table: Table, stop: Longs) -> bool:
         """Whether an order can be cut into stages within the limits; the cuts are left in the table."""
 
     def annealable(self, stages: int) -> bool:
@@ -240,7 +240,7 @@ class View(ABC):
         place[self.original] = self.label(split)
         return operators_at(self.problem, self.instance.group, place, len(split))
 
-    def adopt(self, found: Found) -> Split:
+    def adopt(self, found: ViewedSplit) -> Split:
         """A split found in another view of the same items, in the numbers and the direction of this one."""
         other = found.view
         if other is self:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.plain_view import PlainView, plain_view
 from partita.problems.throughput.solvers.variant_view import VariantView, variant_view
-from partita.problems.throughput.solvers.view import View
+from partita.problems.throughput.solvers.view import SearchView
 from partita.problems.throughput.variants import variants_of
 from partita.problems.throughput.working_memory import PeakTable
 
 
-def views_of(problem: ThroughputProblem) -> list[View]:
+def views_of(problem: ThroughputProblem) -> list[SearchView]:
     """The views of a problem in the direction that memory needs: one for each order of its groups."""
     if not variants_of(problem):
         return [plain_view(problem)]
@@ -18,7 +18,7 @@ def views_of(problem: ThroughputProblem) -> list[View]:
     return [variant_view(problem, first=first, peaks=peaks) for first in _first_groups(problem)]
 
 
-def turned(view: View) -> View:
+def turned(view: SearchView) -> SearchView:
     """The view of the same problem in the other direction."""
     back = not view.backwards
     if isinstance(view, PlainView):
