@@ -34,16 +34,8 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     report = lazy("partita.problems.hybrid.report.report:HybridReport")
     sweep = lazy("partita.problems.hybrid.sweep:HybridSweep")
     samples = lazy("partita.problems.hybrid.samples:SAMPLES")
-
-    def change(self, problem: HybridProblem, changes: Changes) -> HybridProblem:
-        """See ``Changes``."""
-        return change(problem, changes)
-
-    def evaluate(self, problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
-        """The slowest stage or link."""
-        from partita.problems.hybrid.evaluate import evaluate
-
-        return evaluate(problem, plan)
+    change = staticmethod(change)
+    evaluate = lazy("partita.problems.hybrid.evaluate:evaluate")
 
     def scope(self, options: Options) -> str:
         """Stages are always in a row."""

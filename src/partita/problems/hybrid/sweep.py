@@ -19,10 +19,7 @@ from partita.units import format_time
 class HybridSweep(Sweep[HybridProblem, HybridPlan]):
     """Devices, their memory, and factors on every bandwidth; no point relaxes another."""
 
-    @property
-    def axes(self) -> Sequence[Axis]:
-        """Devices, memory, bandwidth."""
-        return common_axes()
+    axes: Sequence[Axis] = common_axes()
 
     def at(self, problem: HybridProblem, point: Mapping[str, Any]) -> HybridProblem:
         """With the point's devices and memory, and its bandwidth on every link."""

@@ -36,28 +36,15 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     generators = lazy("partita.problems.throughput.generators.settings:GENERATORS")
     converter = lazy("partita.problems.throughput.generators.settings:CONVERTER")
     samples = lazy("partita.problems.throughput.samples:SAMPLES")
-
-    def change(self, problem: ThroughputProblem, changes: Changes) -> ThroughputProblem:
-        """See ``Changes``."""
-        return change(problem, changes)
+    change = staticmethod(change)
+    evaluate = lazy("partita.problems.throughput.evaluate:evaluate")
+    complete = lazy("partita.problems.throughput.working_memory:ordered_plan")
 
     def default_solver(self, problem: ThroughputProblem, options: Options) -> str:
         """One for each contiguity."""
         from partita.problems.throughput.components import DEFAULT_FOR
 
         return DEFAULT_FOR[options.contiguity]
-
-    def evaluate(self, problem: ThroughputProblem, plan: Plan) -> Evaluation:
-        """The largest load."""
-        from partita.problems.throughput.evaluate import evaluate
-
-        return evaluate(problem, plan)
-
-    def complete(self, problem: ThroughputProblem, plan: Plan) -> Plan:
-        """The order in which operators run, where memory depends on it."""
-        from partita.problems.throughput.working_memory import ordered_plan
-
-        return ordered_plan(problem, plan)
 
     def keeps(self, problem: ThroughputProblem, evaluation: Evaluation, options: Options) -> str | None:
         """Contiguity."""

@@ -29,10 +29,7 @@ from partita.units import format_time
 class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
     """Accelerators, their memory, and factors on every bandwidth."""
 
-    @property
-    def axes(self) -> Sequence[Axis]:
-        """Devices, memory, bandwidth."""
-        return common_axes()
+    axes: Sequence[Axis] = common_axes()
 
     def at(self, problem: ThroughputProblem, point: Mapping[str, Any]) -> ThroughputProblem:
         """With the point's devices and memory, and its bandwidth on every link."""
