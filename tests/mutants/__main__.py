@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 import pytest
 from hypothesis import Phase, settings
@@ -42,10 +42,13 @@ _ADDRESS_SPACE_BYTES = 24 << 30
 class _FewExamples:
     """Properties are tried on a third of the usual examples, and a failure need not be made small."""
 
+    usual: ClassVar[settings | None] = None
+
     def pytest_configure(self) -> None:
-        current = settings()
-        phases = [phase for phase in current.phases if phase not in (Phase.shrink, Phase.explain)]
-        settings.register_profile("mutants", current, phases=phases, max_examples=current.max_examples // 3)
+        # Tests are collected once for every module, in one process: a third is always of what was there at first.
+        usual = _FewExamples.usual = _FewExamples.usual or settings()
+        phases = [phase for phase in usual.phases if phase not in (Phase.shrink, Phase.explain)]
+        settings.register_profile("mutants", usual, phases=phases, max_examples=usual.max_examples // 3)
         settings.load_profile("mutants")
 
 
