@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from partita.cli.common import emit_json, json_option, show
-from partita.cli.flags import GroupedCommand, grouped, positive, take_flags
-from partita.cli.options import file_options, settings_of_files, take_reading
+from partita.cli.flags import GroupedCommand, grouped, positive
+from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def command() -> click.Command:
         from partita.conductor.bound import proof
         from partita.units import format_time
 
-        reading = take_reading(parameters)
-        stated = read_file(file, *reading, take_flags(parameters))
+        stated = read_file(file, parameters)
         problem, report = stated.problem, stated.kind.report
         proven = proof(problem, method, time_limit_s=time_limit)
         found = proven.best

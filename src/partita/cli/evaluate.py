@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from partita.cli.common import emit_json, json_option, show
-from partita.cli.flags import GroupedCommand, take_flags
-from partita.cli.options import file_options, settings_of_files, take_reading
+from partita.cli.flags import GroupedCommand
+from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file
 
 
@@ -26,8 +26,7 @@ def command() -> click.Command:
         from partita.conductor.documents import evaluation_document
         from partita.tables.summary import verdict_lines
 
-        reading = take_reading(parameters)
-        stated = read_file(file, *reading, take_flags(parameters))
+        stated = read_file(file, parameters)
         problem, report = stated.problem, stated.kind.report
         plan = stated.kind.files.read_plan(plan_file, problem)
         evaluation = stated.kind.evaluate(problem, plan)

@@ -183,9 +183,10 @@ def _flag(name: str, prefix: str) -> str:
     return "--" + name.removeprefix(prefix).replace("_", "-")
 
 
-def take_flags(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Take the settings that were given out of a command's parameters: texts, or True for switches, by flag."""
-    values = {_flag(name, PREFIX): parameters.pop(name) for name in list(parameters) if name.startswith(PREFIX)}
+def take_flags(parameters: dict[str, Any], only: Collection[str] | None = None) -> dict[str, Any]:
+    """Take settings that were given out of a command's parameters: texts, or True for switches, by flag."""
+    names = [name for name in parameters if name.startswith(PREFIX) and (only is None or _flag(name, PREFIX) in only)]
+    values = {_flag(name, PREFIX): parameters.pop(name) for name in names}
     return {flag: value for flag, value in values.items() if value not in (None, False)}
 
 

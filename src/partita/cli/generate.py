@@ -65,17 +65,18 @@ def convert() -> click.Command:
         With --memory, what exceeds it is streamed. The backward part of training is left out (docs/instances.md).
         """
         check_writable(output)
-        given, reading = take_flags(parameters), take_reading(parameters)
-        own = {flag: given.pop(flag) for flag in list(given) if flag in _own_flags()}
+        own = take_flags(parameters, _own_flags())
         if is_model(what):
             first = next(kind for kind in kinds() if kind.converter is not None and kind.model is not None)
             assert first.model is not None
+            scale = take_reading(parameters)[2]
+            given = take_flags(parameters)
             source = read_model(what, cluster, first.model.objective, given, parameters, solver=None)
-            if reading[2] == 0:
+            if scale == 0:
                 raise InputError("--scale-communication 0 makes a model's transfers free; use a small factor instead")
-            kind, problem = source.kind, source.at({"bandwidth": 1.0 / reading[2]}).problem
+            kind, problem = source.kind, source.at({"bandwidth": 1.0 / scale}).problem
         else:
-            stated = read_file(what, *reading, given)
+            stated = read_file(what, parameters)
             kind, problem = stated.kind, stated.problem
         if kind.converter is None:
             raise UnsupportedError(f"{what}: {kind.name} problems have no simpler form")

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
-from partita.cli.flags import GroupedCommand, grouped, take_flags
-from partita.cli.options import file_options, settings_of_files, take_reading
+from partita.cli.flags import GroupedCommand, grouped
+from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file
 from partita.errors import InputError
 from partita.problems import kinds
@@ -41,8 +41,7 @@ def command() -> click.Command:
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
         output, search = Output.take(parameters, *asked.values()), Search.take(parameters)
-        reading = take_reading(parameters)
-        stated = read_file(file, *reading, take_flags(parameters))
+        stated = read_file(file, parameters)
         kind, problem, report = stated.kind, stated.problem, stated.kind.report
         own = {writer.flag: writer for writer in kind.files.writers}
         for flag in asked:

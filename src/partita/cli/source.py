@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +36,11 @@ def read_source(
     InputError
         If options do not fit what it is.
     """
-    given, reading = take_flags(parameters), take_reading(parameters)
     if not is_model(what):
         _refuse_model_options(what)
-        return read_file(what, *reading, given)
-    found = read_model(what, cluster, objective, given, parameters, solver=solver)
+        return read_file(what, parameters)
+    take_reading(parameters)
+    found = read_model(what, cluster, objective, take_flags(parameters), parameters, solver=solver)
     for note in found.notes:
         warn(f"note: {note}")
     return found
@@ -87,24 +87,16 @@ class FileSource:
         return self.kind.sweep.at(self.problem, point)
 
 
-def read_file(
-    path: str, file_format: str | None, problem_kind: str | None, scale_communication: float, given: Mapping[str, Any]
-) -> FileSource:
-    """The problem of a file, with the settings that were given."""
+def read_file(path: str, parameters: dict[str, Any]) -> FileSource:
+    """The problem of a file, from what a command with the options of files was given."""
     from partita.problems.importers import open_problem
     from partita.problems.settings import read_settings
 
-    opened = open_problem(path, file_format, problem_kind, scale_communication=scale_communication)
+    (file_format, problem_kind, scale), given = take_reading(parameters), take_flags(parameters)
+    opened = open_problem(path, file_format, problem_kind, scale_communication=scale)
     kind = kind_of(opened.problem)
-    others: dict[str, Iterable[type[msgspec.Struct]]] = {}
-    options, changes = read_flags(
-        kind,
-        given,
-        (kind.options, kind.changes),
-        others,
-        what=f"{path}, which states a {kind.name} problem",
-        model=False,
-    )
+    what = f"{path}, which states a {kind.name} problem"
+    options, changes = read_flags(kind, given, (kind.options, kind.changes), {}, what=what, model=False)
     for name, value in changes.items():
         if (name, value) in opened.refusals:
             raise UnsupportedError(f"{path} {opened.refusals[name, value]}")

@@ -107,10 +107,6 @@ def price_all(
     return model.price(graph, cluster, settings, lambda problem: kind.change(problem, wanted))
 
 
-def _first_of_models() -> AnyKind:
-    return next(kind for kind in kinds() if kind.model is not None)
-
-
 def price(graph: Graph, cluster: Cluster, *, objective: str | None = None, **settings: Any) -> Any:
     """The problem of a model on a cluster, in seconds and bytes.
 
@@ -129,7 +125,10 @@ def price(graph: Graph, cluster: Cluster, *, objective: str | None = None, **set
     InputError
         If a setting is unknown or out of range, or does not fit the model or the cluster.
     """
-    kind = _first_of_models() if objective is None else choose_problem(objective, cluster, graph.training)[0]
+    if objective is None:
+        kind = next(kind for kind in kinds() if kind.model is not None)
+    else:
+        kind, _ = choose_problem(objective, cluster, graph.training)
     options, pricing, changes = sort_settings(kind, settings)
     if options:
         raise InputError(f"{next(iter(options))} is an option of the search; give it to solve")

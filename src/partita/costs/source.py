@@ -20,8 +20,6 @@ class CostSource(Protocol):
         InputError
             If the source cannot tell.
         """
-        ...
 
     def notes(self) -> Sequence[str]:
         """What a reader should know about these times, one sentence each."""
-        ...

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from partita.problems.facets.sweep import Sweep
 
 
+#: A memory this full may have shaped the plan.
+NEARLY_FULL = 0.8
+
+
 class Stated(Protocol):
     """A problem: a frozen, validated value that can be written as JSON.
 
@@ -39,17 +43,14 @@ class Stated(Protocol):
     @property
     def name(self) -> str:
         """For people and result files."""
-        ...
 
     @property
     def unit(self) -> str:
         """Time unit of the objective."""
-        ...
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know about how it was made."""
-        ...
 
 
 P = TypeVar("P", bound=Any)
@@ -110,20 +111,16 @@ class Solver(Protocol[ContraP, CoL, ContraO]):
     @property
     def name(self) -> str:
         """Name on the command line."""
-        ...
 
     @property
     def summary(self) -> str:
         """One line: what it does and what it ignores."""
-        ...
 
     def supports(self, problem: ContraP, options: ContraO) -> str | None:
         """None if it can work on this, otherwise what does not fit and what to use instead."""
-        ...
 
     def solve(self, problem: ContraP, options: ContraO, monitor: Monitor) -> Outcome[CoL]:
         """Run until done, or until ``monitor.stopping``."""
-        ...
 
 
 class BoundMethod(Protocol[ContraP]):
@@ -132,25 +129,20 @@ class BoundMethod(Protocol[ContraP]):
     @property
     def name(self) -> str:
         """Name on the command line."""
-        ...
 
     @property
     def summary(self) -> str:
         """One line: what it uses and what it ignores."""
-        ...
 
     @property
     def scope(self) -> str:
         """The plans it holds for, in the words of the problem; empty for all."""
-        ...
 
     def supports(self, problem: ContraP) -> str | None:
         """None if it applies, otherwise what does not fit."""
-        ...
 
     def bound(self, problem: ContraP, monitor: Monitor) -> Bound:
         """The bound on the original problem; infinite only if the problem is proven infeasible."""
-        ...
 
 
 @dataclass(frozen=True)

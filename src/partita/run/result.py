@@ -96,17 +96,14 @@ class HasObjective(Protocol):
     @property
     def objective(self) -> float:
         """The value that is minimised."""
-        ...
 
     @property
     def feasible(self) -> bool:
         """Whether the plan satisfies every constraint."""
-        ...
 
     @property
     def violations(self) -> Sequence[str]:
         """What of them it does not satisfy, each as a sentence."""
-        ...
 
 
 ProblemT = TypeVar("ProblemT")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from partita.catalogue.specs import DeviceSpec
-from partita.cluster import Cluster, DeviceGroup, LinkPath
+from partita.cluster import Cluster, LinkPath
 from partita.cluster_paths import inside_paths
 from partita.errors import InputError, UnsupportedError
 
@@ -72,18 +72,18 @@ def find_machines(cluster: Cluster) -> Machines:
     UnsupportedError
         If there are several kinds of accelerators, or several machines with different numbers of them.
     """
-    group = _group(cluster)
+    wrong = uneven(cluster)
+    if wrong is not None:
+        raise UnsupportedError(
+            f"cluster {cluster.name} {wrong}; menus of layers need devices and machines that are alike"
+        )
+    (group,) = cluster.workers()
     counts = cluster.per_machine(group)
     sample = _sample(cluster)
-    members = _group(sample)
+    (members,) = sample.workers()
     (inside,), outside = inside_paths(sample, [members]), sample.slowest_path(members)
     between = None
     if len(counts) > 1 and inside is not None and outside is not None:
-        if len(set(counts)) > 1:
-            raise UnsupportedError(
-                f"machines of cluster {cluster.name} have {min(counts)} to {max(counts)} {group.spec.name}; menus of "
-                "layers need machines that are alike"
-            )
         between = outside.bandwidth_bytes_per_s
     path = inside or outside
     # A single device never transfers; its own link keeps the problem meaningful when the count is raised.
@@ -99,15 +99,16 @@ def find_machines(cluster: Cluster) -> Machines:
     )
 
 
-def _group(cluster: Cluster) -> DeviceGroup:
-    """The devices to train on: accelerators, where there are any."""
-    usable = cluster.workers()
-    if len(usable) > 1:
-        kinds = ", ".join(group.spec.name for group in usable)
-        raise UnsupportedError(
-            f"cluster {cluster.name} has several kinds of devices ({kinds}); menus of layers need devices of one kind"
-        )
-    return usable[0]
+def uneven(cluster: Cluster) -> str | None:
+    """What keeps the devices to train on from being alike, as the rest of a sentence; None if they are.
+
+    They are the accelerators, where there are any.
+    """
+    groups = cluster.workers()
+    if len(groups) > 1:
+        return f"has several kinds of devices ({', '.join(group.spec.name for group in groups)})"
+    counts = cluster.per_machine(groups[0])
+    return f"has machines of {min(counts)} to {max(counts)} devices" if len(set(counts)) > 1 else None
 
 
 def _sample(cluster: Cluster) -> Cluster:

@@ -21,6 +21,23 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=Any)
 
 
+class DeviceChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be changed of a stated problem over devices; a problem adds its own fields."""
+
+    devices: Annotated[
+        int | None, setting("Number of accelerators.", metavar="N", least=0, group="problem", stated=True)
+    ] = None
+    memory: Annotated[
+        float | None, setting("Bytes per accelerator, or inf.", metavar="BYTES", least=0, group="problem")
+    ] = None
+    microbatches: Annotated[
+        int | None, setting("Microbatches of the batch.", metavar="N", least=1, group="problem", stated=True)
+    ] = None
+    weight_sync_per_batch: Annotated[
+        bool, setting("Replicas synchronise weights once per batch, not per microbatch.", group="problem")
+    ] = False
+
+
 class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every pricing of a model may be asked for; a problem adds its own fields.
 

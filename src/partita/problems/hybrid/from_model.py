@@ -35,16 +35,10 @@ class HybridFromModel(FromModel[HybridProblem]):
 
     def refusal(self, cluster: Cluster) -> str | None:
         """Several kinds of devices, or machines that differ."""
-        groups = cluster.workers()
-        if len(groups) > 1:
-            names = ", ".join(group.spec.name for group in groups)
-            return f"has several kinds of devices ({names}), and hybrid plans need one kind"
-        counts = cluster.per_machine(groups[0])
-        if len(set(counts)) > 1:
-            return (
-                f"has machines of {min(counts)} to {max(counts)} devices, and hybrid plans need machines that are alike"
-            )
-        return None
+        from partita.costs.menus.machines import uneven
+
+        wrong = uneven(cluster)
+        return None if wrong is None else f"{wrong}, and hybrid plans need one kind in machines that are alike"
 
     def suits(self, training: bool) -> bool:
         """Training."""

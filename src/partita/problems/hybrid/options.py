@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
-
-from partita.problems.facets.model import Pricing
+from partita.problems.facets.model import DeviceChanges, Pricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
@@ -26,24 +24,6 @@ class Options(SearchOptions, frozen=True, kw_only=True):
     """
 
     machine_devices: int | None = None
-
-
-class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be changed of a stated problem."""
-
-    devices: Annotated[
-        int | None, setting("Number of accelerators.", metavar="N", least=1, group="problem", stated=True)
-    ] = None
-    memory: Annotated[
-        float | None, setting("Bytes per accelerator, or inf.", metavar="BYTES", least=0, group="problem")
-    ] = None
-    microbatches: Annotated[
-        int | None, setting("Microbatches of the batch.", metavar="N", least=1, group="problem", stated=True)
-    ] = None
-    weight_sync_per_batch: Annotated[
-        bool,
-        setting("Replicas synchronise weights once per batch, not per microbatch.", group="problem", stated=True),
-    ] = False
 
 
 class HybridPricing(Pricing, frozen=True, kw_only=True):
@@ -81,7 +61,7 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     offload: Any = None
 
 
-def change(problem: HybridProblem, changes: Changes) -> HybridProblem:
+def change(problem: HybridProblem, changes: DeviceChanges) -> HybridProblem:
     """The problem with the changes that are stated.
 
     Raises

@@ -75,16 +75,7 @@ def distinct_pairs(pairs: Ints) -> Ints:
 def order_edges(problem: ThroughputProblem, classes: Ints) -> Ints:
     """Edges (source class, target class), distinct and without loops, that the stage order must respect.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    classes
-        Class of every operator, as ``colocation_classes`` gives it.
-
-    Returns
-    -------
-    array of shape (edges, 2)
+    Parameters are those of ``order_pairs``; the shape is (edges, 2).
     """
     edges = classes[order_pairs(problem, classes)].astype(np.int64)
     return distinct_pairs(edges[edges[:, 0] != edges[:, 1]])

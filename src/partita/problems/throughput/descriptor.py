@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import Kind, Proof, Solver, lazy
+from partita.problems.kind import NEARLY_FULL, Kind, Proof, Solver, lazy
 from partita.problems.throughput.options import Changes, Options, change
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
@@ -12,9 +12,6 @@ from partita.run.monitor import Monitor
 
 if TYPE_CHECKING:
     from partita.problems.throughput.evaluation import Evaluation
-
-#: A stage whose memory is this full may owe its cut to the limit.
-NEARLY_FULL = 0.8
 
 
 class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):

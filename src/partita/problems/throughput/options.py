@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from partita.problems.facets.model import Pricing
+from partita.problems.facets.model import DeviceChanges, Pricing
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
 from partita.problems.throughput.plan import Contiguity
@@ -22,19 +22,10 @@ class Options(SearchOptions, frozen=True, kw_only=True):
     )
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Changes(DeviceChanges, frozen=True, kw_only=True):
     """What may be changed of a stated problem, and, but for what a cluster says, of one made from a model."""
 
-    devices: Annotated[
-        int | None, setting("Number of accelerators.", metavar="N", least=0, group="problem", stated=True)
-    ] = None
     cpus: Annotated[int | None, setting("Number of CPUs.", metavar="L", least=0, group="problem", stated=True)] = None
-    memory: Annotated[
-        float | None, setting("Bytes per accelerator, or inf.", metavar="BYTES", least=0, group="problem")
-    ] = None
-    microbatches: Annotated[
-        int | None, setting("Microbatches of the batch.", metavar="N", least=1, group="problem", stated=True)
-    ] = None
     schedule: Annotated[
         Literal["1f1b", "gpipe"] | None,
         setting("gpipe adds the largest forward and the largest backward load.", group="problem", stated=True),
@@ -43,9 +34,6 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Communication | None, setting("work + transfers, max(work, transfers), or max(work, in, out).")
     ] = None
     max_replicas: Annotated[int | None, setting("Most devices that share a stage.", metavar="R", least=1)] = None
-    weight_sync_per_batch: Annotated[
-        bool, setting("Replicas synchronise weights once per batch, not per microbatch.", group="problem")
-    ] = False
     groups: Annotated[int | None, setting("Devices in G groups behind slower links.", metavar="G", least=1)] = None
     group_bandwidth: Annotated[
         float,
