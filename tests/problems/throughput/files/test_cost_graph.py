@@ -68,6 +68,26 @@ def test_scale_and_devices() -> None:
     problem = read_cost_graph(GRAPH.encode(), "graph.pbtxt", devices=3, scale_communication=0.5)
     assert problem.kinds[0].count == 3
     assert problem.kinds[0].transfer_time_per_unit == 0.5
+    assert problem.kinds[0].sync_time_per_byte == problem.kinds[0].reload_time_per_byte == 0.5
+    assert "states no devices and no bandwidth; 3 devices and 0.5 µs" in problem.notes[0]
+    usual = read_cost_graph(GRAPH.encode(), "graph.pbtxt")
+    assert usual.kinds[0].transfer_time_per_unit == 1.0
+    assert (
+        read_cost_graph(GRAPH.encode(), "graph.pbtxt", scale_communication=0.0).kinds[0].transfer_time_per_unit == 0.0
+    )
+
+
+@pytest.mark.parametrize("scale", [-1.0, float("inf"), float("nan")])
+def test_scales_without_a_meaning(scale: float) -> None:
+    with pytest.raises(pt.InputError, match=f"the communication scale is {scale}"):
+        read_cost_graph(GRAPH.encode(), "graph.pbtxt", scale_communication=scale)
+
+
+def test_what_is_no_text_or_has_no_nodes() -> None:
+    with pytest.raises(FormatError, match="graph.pbtxt is not text"):
+        read_cost_graph(b"node { name: '\xff' }", "graph.pbtxt")
+    with pytest.raises(FormatError, match="graph.pbtxt has no nodes"):
+        read_cost_graph(b"# nothing", "graph.pbtxt")
 
 
 @pytest.mark.parametrize(
@@ -87,6 +107,9 @@ def test_scale_and_devices() -> None:
         ("node {\n id: 1 @ }", "line 2: '@ }' is not protobuf text"),
         ("node { }\nnodes { }", "line 2: the cost graph has no field 'nodes'"),
         ("node { control_input: [1,\n x] }", "line 2: field 'control_input' has x"),
+        ("node {\n : }", "line 2: ':' is where a field of node should start"),
+        ("node {\n output_info 3 }", "line 2: output_info should start with '{', not '3'"),
+        ("node { output_info {\n shape: } } }", "line 2: field 'shape' needs a value, not '}'"),
     ],
 )
 def test_mistakes(text: str, words: str) -> None:
