@@ -84,9 +84,9 @@ def test_scales_without_a_meaning(scale: float) -> None:
 
 
 def test_what_is_no_text_or_has_no_nodes() -> None:
-    with pytest.raises(FormatError, match="graph.pbtxt is not text"):
+    with pytest.raises(FormatError, match=r"graph\.pbtxt is not text"):
         read_cost_graph(b"node { name: '\xff' }", "graph.pbtxt")
-    with pytest.raises(FormatError, match="graph.pbtxt has no nodes"):
+    with pytest.raises(FormatError, match=r"graph\.pbtxt has no nodes"):
         read_cost_graph(b"# nothing", "graph.pbtxt")
 
 
