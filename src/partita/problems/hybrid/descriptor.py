@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from partita.problems.facets.model import DeviceChanges
-from partita.problems.hybrid.options import Options, change
+from partita.problems.hybrid.options import Changes, Options, change
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
@@ -23,7 +22,7 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     problem = HybridProblem
     plan = HybridPlan
     options = Options
-    changes = DeviceChanges
+    changes = Changes
     baseline_time_s = 15.0
     solvers = lazy("partita.problems.hybrid.solvers:DEFAULT_HYBRID_SOLVERS")
     baselines = lazy("partita.problems.hybrid.baselines:DEFAULT_BASELINES")

@@ -26,6 +26,18 @@ class Options(SearchOptions, frozen=True, kw_only=True):
     machine_devices: int | None = None
 
 
+class Changes(DeviceChanges, frozen=True, kw_only=True):
+    """What may be changed of a stated problem; it has at least one accelerator."""
+
+    devices: Annotated[
+        int | None, setting("Number of accelerators.", metavar="N", least=1, group="problem", stated=True)
+    ] = None
+    weight_sync_per_batch: Annotated[
+        bool,
+        setting("Replicas synchronise weights once per batch, not per microbatch.", group="problem", stated=True),
+    ] = False
+
+
 class HybridPricing(Pricing, frozen=True, kw_only=True):
     """How a model on a cluster becomes a problem; ``pricing.hybrid_problem`` says what each means.
 
@@ -61,7 +73,7 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     offload: Any = None
 
 
-def change(problem: HybridProblem, changes: DeviceChanges) -> HybridProblem:
+def change(problem: HybridProblem, changes: Changes) -> HybridProblem:
     """The problem with the changes that are stated.
 
     Raises
