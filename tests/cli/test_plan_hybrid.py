@@ -144,6 +144,7 @@ def test_throughput_stays_there(partita: Callable[..., Any], small: Path) -> Non
         (("--contiguity", "free"), "objective hybrid; add --objective throughput, or leave it out"),
         (("--recompute",), "--recompute means nothing for a plan with objective hybrid; add --objective throughput"),
         (("--max-replicas", "2"), "--objective throughput"),
+        (("--weight-sync-per-batch",), "--weight-sync-per-batch changes a stated problem"),
         (("--solver", "free"), "(it is one for throughput problems)"),
         (
             ("--objective", "throughput", "--minimise", "step"),

@@ -14,31 +14,13 @@ from partita.problems.hybrid.solvers import exact, stage_memory
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.run.monitor import Monitor
 from problems.hybrid.brute_force import best_objective
+from problems.hybrid.check_exact import check_exact
 from problems.hybrid.independent_evaluator import judge
 from problems.hybrid.strategies import hybrid_problems
 
-#: Plan and bound may differ by this much when the search calls the plan optimal.
-EQUAL = 1e-6
-
 
 def check_against_everything(problem: HybridProblem) -> None:
-    outcome = exact.HybridExact().solve(problem, Options(), Monitor(600.0))
-    expected = best_objective(problem)
-    if expected is None:
-        assert outcome.plan is None
-        assert outcome.infeasible
-        return
-    assert outcome.plan is not None
-    assert not outcome.infeasible
-    value, broken = judge(problem, outcome.plan)
-    assert broken == []
-    found = evaluate(problem, outcome.plan)
-    assert found.feasible, found.violations
-    assert found.objective == pytest.approx(value, rel=1e-9, abs=1e-12)
-    assert value == pytest.approx(expected, rel=EQUAL, abs=1e-9)
-    bound = outcome.bound or 0.0
-    assert bound <= expected * (1 + 1e-9)
-    assert bound >= expected * (1 - EQUAL) - 1e-12
+    check_exact(problem, best_objective(problem))
 
 
 @given(hybrid_problems())
