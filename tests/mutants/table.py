@@ -18,7 +18,6 @@ _EVALUATE = (
 #: The module, and the tests that are run on its mutants, quick ones first.
 MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.throughput.evaluate": _EVALUATE,
-    "partita.problems.throughput.load": _EVALUATE,
     "partita.problems.throughput.contiguity": _EVALUATE,
     "partita.problems.hybrid.evaluate": (f"{_HYBRID}/test_problem.py",),
     "partita.run.incumbent": ("tests/run/test_incumbent_claims.py", "tests/run/test_incumbent.py"),

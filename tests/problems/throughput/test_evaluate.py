@@ -6,7 +6,7 @@ import pytest
 
 from partita.errors import InputError
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.load import Transfers
+from partita.problems.throughput.evaluation import Transfers
 from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import (
     DeviceGroup,

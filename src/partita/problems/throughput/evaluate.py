@@ -1,7 +1,9 @@
 """The objective and the feasibility of a throughput plan: the only place where they are defined.
 
-Source: Tarnawski et al., NeurIPS 2020, §3 and Appendix C (load), Narayanan et al., SOSP 2019 (in-flight microbatches).
-How the parts of a load combine is in ``partita.problems.throughput.load``.
+Sources: Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators" (NeurIPS 2020), §3 and
+Appendix C (load), Appendix H.1 (overlap), H.2 (replicas) and §5.3 (GPipe's objective); Narayanan et al., SOSP 2019
+(in-flight microbatches); "Pipelined inference" (ICML 2024), eq. 2 and 3 (reloading); Tarnawski et al., "Piper" (NeurIPS
+2021), Appendix E (groups). ``docs/variants.md`` gives the definitions in one place.
 """
 
 from __future__ import annotations
@@ -17,10 +19,16 @@ from partita.errors import InputError
 from partita.problems.assignment import stage_of_each
 from partita.problems.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
 from partita.problems.throughput.devices import DeviceGroup, DeviceKind
-from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, Memory, StageEvaluation
-from partita.problems.throughput.load import Transfers, device_load, group_load, synchronisation
+from partita.problems.throughput.evaluation import (
+    Evaluation,
+    GroupEvaluation,
+    Load,
+    Memory,
+    StageEvaluation,
+    Transfers,
+)
 from partita.problems.throughput.plan import Plan
-from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.problem import Communication, ThroughputProblem
 from partita.problems.throughput.working_memory import order_violation, peak_of_order
 from partita.units import format_bytes, leq
 
@@ -74,24 +82,22 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
     if problem.working_memory == "peak":
         memories, wrong = _with_peaks(problem, plan, memories)
         violations += wrong
+    batch = problem.schedule.microbatches if problem.weight_sync_per_batch else 1
     stages = []
-    for i, entry in enumerate(plan.stages):
-        kind = problem.kinds[kind_of[i]]
-        room = memories[i].limit
-        over = 0.0 if room is None else max(0.0, memories[i].total - room)
+    for i, (entry, memory) in enumerate(zip(plan.stages, memories, strict=True)):
+        kind, over = problem.kinds[kind_of[i]], 0.0
+        if memory.limit is not None:
+            over = max(0.0, memory.total - memory.limit)
+            if not problem.streaming and not leq(memory.total, memory.limit):
+                violations.append(
+                    f"stage {i} on {entry.device} needs {format_bytes(memory.total)}, "
+                    f"{format_bytes(over)} more than its {format_bytes(memory.limit)}"
+                )
         reload = over * kind.reload_time_per_byte if problem.streaming else 0.0
-        # Gradients, or what an instance file states as the operators' sizes.
-        weights = memories[i].gradients if problem.parameters else memories[i].operators
-        synchronised = synchronisation(problem, kind, weights, replicas[i])
-        load = device_load(
-            problem,
-            forward=forward[i],
-            backward=backward[i],
-            transfers=transfers[i],
-            reload=reload,
-            synchronisation=synchronised,
-            replicas=replicas[i],
-        )
+        # Gradients, or what an instance file states as the operators' sizes: (r − 1)/r · bytes · time per byte.
+        weights = memory.gradients if problem.parameters else memory.operators
+        synchronisation = (replicas[i] - 1) * weights * kind.sync_time_per_byte / (replicas[i] * batch)
+        load = _load(problem, forward[i], backward[i], transfers[i], reload, synchronisation, replicas[i])
         stages.append(
             StageEvaluation(
                 device=entry.device,
@@ -99,27 +105,17 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
                 compute_forward=forward[i],
                 compute_backward=backward[i],
                 transfers=transfers[i],
-                load=load.total,
-                forward_load=load.forward,
-                backward_load=load.backward,
-                memory=memories[i],
+                memory=memory,
                 in_flight=in_flight[i],
                 replicas=replicas[i],
-                synchronisation=synchronised,
+                synchronisation=synchronisation,
                 reload=reload,
+                **msgspec.structs.asdict(load),
             )
         )
-    for i, result in enumerate(stages):
-        limit = result.memory.limit
-        if limit is not None and not problem.streaming and not leq(result.memory.total, limit):
-            missing = format_bytes(result.memory.total - limit)
-            violations.append(
-                f"stage {i} on {result.device} needs {format_bytes(result.memory.total)}, "
-                f"{missing} more than its {format_bytes(limit)}"
-            )
     links = _groups(problem, stage_of, groups)
     return Evaluation(
-        objective=_objective(problem, stages, links),
+        objective=_objective(problem, [*stages, *links]),
         feasible=not violations,
         violations=tuple(violations),
         acyclic=acyclic,
@@ -140,8 +136,46 @@ def _with_peaks(problem: ThroughputProblem, plan: Plan, memories: list[Memory]) 
     return found, wrong
 
 
-def _objective(problem: ThroughputProblem, stages: list[StageEvaluation], links: list[GroupEvaluation]) -> float:
-    loaded: list[StageEvaluation | GroupEvaluation] = [*stages, *links]
+def _combined(communication: Communication, work: float, incoming: float, outgoing: float) -> float:
+    """Time for work and transfers: their sum, or the largest of what happens at once."""
+    if communication == "sum":
+        return work + (incoming + outgoing)
+    if communication == "overlap":
+        return max(work, incoming + outgoing)
+    return max(work, incoming, outgoing)
+
+
+def _load(
+    problem: ThroughputProblem,
+    forward: float,
+    backward: float,
+    transfers: Transfers,
+    reload: float = 0.0,
+    synchronisation: float = 0.0,
+    replicas: int = 1,
+) -> Load:
+    """Load of each of the replicas of a stage, which take turns, or of a group's link.
+
+    Reloading delays work, and cannot overlap with it; with GPipe's objective it belongs to the backward phase, where
+    weights and activations are all needed. Synchronisation is of the backward phase: added where transfers add to work,
+    otherwise at once.
+    """
+
+    def shared(time: float, synchronised: float) -> float:
+        each = time / replicas
+        return each + synchronised if problem.communication == "sum" else max(each, synchronised)
+
+    t = transfers
+    if not problem.gpipe:
+        time = _combined(problem.communication, forward + backward, t.incoming, t.outgoing) + reload
+        total = shared(time, synchronisation)
+        return Load(load=total, forward_load=total, backward_load=total)
+    first = shared(_combined(problem.communication, forward, t.forward_in, t.forward_out), 0.0)
+    second = shared(_combined(problem.communication, backward, t.backward_in, t.backward_out) + reload, synchronisation)
+    return Load(load=first + second, forward_load=first, backward_load=second)
+
+
+def _objective(problem: ThroughputProblem, loaded: list[Load]) -> float:
     if problem.gpipe:
         return max(entry.forward_load for entry in loaded) + max(entry.backward_load for entry in loaded)
     return max(entry.load for entry in loaded)
@@ -266,51 +300,38 @@ def _groups(problem: ThroughputProblem, stage_of: Ints, groups: list[int]) -> li
     if not problem.groups:
         return []
     transfers, _ = _communication(problem, np.array(groups, dtype=np.int64)[stage_of], problem.groups)
-    loads = [group_load(problem, entry) for entry in transfers]
     return [
-        GroupEvaluation(
-            name=group.name, transfers=entry, load=load.total, forward_load=load.forward, backward_load=load.backward
-        )
-        for group, entry, load in zip(problem.groups, transfers, loads, strict=True)
+        GroupEvaluation(name=group.name, transfers=entry, **msgspec.structs.asdict(_load(problem, 0.0, 0.0, entry)))
+        for group, entry in zip(problem.groups, transfers, strict=True)
     ]
 
 
 def _memories(
     problem: ThroughputProblem, stage_of: Ints, kind_of: list[int], in_flight: list[int], entering: list[float]
 ) -> list[Memory]:
-    count = len(kind_of)
     place_of = {op.id: place for place, op in enumerate(problem.operators)}
-    operators, workspace = [0.0] * count, [0.0] * count
-    weights, gradients, optimizer, saved = [0.0] * count, [0.0] * count, [0.0] * count, [0.0] * count
+    held = [Memory().parts for _ in kind_of]
+
+    def holders(users: Sequence[int]) -> list[dict[str, float]]:
+        return [held[stage] for stage in {int(stage_of[place_of[user]]) for user in users}]
+
     for place, op in enumerate(problem.operators):
-        stage = int(stage_of[place])
-        operators[stage] += op.memory_bytes
-        workspace[stage] = max(workspace[stage], op.workspace_bytes)
+        parts = held[stage_of[place]]
+        parts["operators"] += op.memory_bytes
+        parts["workspace"] = max(parts["workspace"], op.workspace_bytes)
     for parameter in problem.parameters:
-        for stage in {int(stage_of[place_of[user]]) for user in parameter.users}:
-            weights[stage] += parameter.weight_bytes
-            gradients[stage] += parameter.gradient_bytes
-            optimizer[stage] += parameter.optimizer_bytes
+        for parts in holders(parameter.users):
+            parts["weights"] += parameter.weight_bytes
+            parts["gradients"] += parameter.gradient_bytes
+            parts["optimizer"] += parameter.optimizer_bytes
     for kept in problem.saved:
-        for stage in {int(stage_of[place_of[user]]) for user in kept.users}:
-            saved[stage] += kept.bytes
-    recompute = problem.schedule.recompute and problem.training
-    result = []
-    for i in range(count):
-        if recompute:
+        for parts in holders(kept.users):
+            parts["activations"] += kept.bytes
+    for i, parts in enumerate(held):
+        saved = parts["activations"]
+        if problem.schedule.recompute and problem.training:
             # Only what enters is kept for every microbatch; one microbatch at a time has all its activations again.
-            activations, scratch = in_flight[i] * entering[i], saved[i] + workspace[i]
+            parts["activations"], parts["workspace"] = in_flight[i] * entering[i], saved + parts["workspace"]
         else:
-            activations, scratch = in_flight[i] * saved[i], workspace[i]
-        result.append(
-            Memory(
-                operators=operators[i],
-                weights=weights[i],
-                gradients=gradients[i],
-                optimizer=optimizer[i],
-                activations=activations,
-                workspace=scratch,
-                limit=problem.kinds[kind_of[i]].memory_bytes,
-            )
-        )
-    return result
+            parts["activations"] = in_flight[i] * saved
+    return [Memory(limit=problem.kinds[kind].memory_bytes, **parts) for kind, parts in zip(kind_of, held, strict=True)]

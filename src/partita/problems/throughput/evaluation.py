@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from partita.problems.throughput.load import Transfers
+
+class Transfers(msgspec.Struct, frozen=True, kw_only=True):
+    """Transfer times of distinct tensors that cross a boundary, by direction.
+
+    ``forward_in`` and ``forward_out`` are of tensors made by forward operators, the other two of those made by backward
+    operators.
+    """
+
+    forward_in: float = 0.0
+    forward_out: float = 0.0
+    backward_in: float = 0.0
+    backward_out: float = 0.0
+
+    @property
+    def incoming(self) -> float:
+        """All that enters."""
+        return self.forward_in + self.backward_in
+
+    @property
+    def outgoing(self) -> float:
+        """All that leaves."""
+        return self.forward_out + self.backward_out
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """Time per sample that a device or link is busy, in the problem's time unit.
+
+    ``forward_load`` and ``backward_load`` are the parts of the load that GPipe's objective maximises one by one;
+    otherwise both are the load.
+    """
+
+    load: float
+    forward_load: float
+    backward_load: float
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,13 +57,20 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     limit: float | None = None
 
     @property
+    def parts(self) -> dict[str, float]:
+        """What it is for, by name."""
+        parts: dict[str, Any] = msgspec.structs.asdict(self)
+        del parts["limit"]
+        return parts
+
+    @property
     def total(self) -> float:
         """The sum of all parts."""
         return self.operators + self.weights + self.gradients + self.optimizer + self.activations + self.workspace
 
 
-class StageEvaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """One stage, in the problem's time unit and bytes.
+class StageEvaluation(Load, frozen=True, kw_only=True):
+    """One stage, in the problem's time unit and bytes; the load is that of each of its devices.
 
     Attributes
     ----------
@@ -38,10 +80,6 @@ class StageEvaluation(msgspec.Struct, frozen=True, kw_only=True):
         Work per sample; recomputation is part of the backward work.
     transfers
         Transfer times of distinct tensors that enter and leave.
-    load
-        Time per sample that each of its devices is busy.
-    forward_load, backward_load
-        The parts of the load that GPipe's objective maximises one by one; otherwise both are the load.
     memory
         What each device must hold.
     in_flight
@@ -59,9 +97,6 @@ class StageEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     compute_forward: float
     compute_backward: float
     transfers: Transfers
-    load: float
-    forward_load: float
-    backward_load: float
     memory: Memory
     in_flight: int = 1
     replicas: int = 1
@@ -89,14 +124,11 @@ class StageEvaluation(msgspec.Struct, frozen=True, kw_only=True):
         return self.communication_in + self.communication_out
 
 
-class GroupEvaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """One group of devices, in the problem's time unit; its load is that of its link to the others."""
+class GroupEvaluation(Load, frozen=True, kw_only=True):
+    """One group of devices; its load is that of its link to the others."""
 
     name: str
     transfers: Transfers
-    load: float
-    forward_load: float
-    backward_load: float
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
