@@ -17,33 +17,15 @@ Ints = npt.NDArray[np.int64]
 
 def colocation_classes(problem: ThroughputProblem) -> Ints:
     """Class number of every operator, 0, 1, … in order of first appearance; operators without a tie are their own."""
-    numbers: dict[int, int] = {}
-    result = np.empty(len(problem.operators), dtype=np.int64)
-    count = 0
-    for place, op in enumerate(problem.operators):
-        known = numbers.get(op.colocation) if op.colocation is not None else None
-        if known is None:
-            known = count
-            count += 1
-            if op.colocation is not None:
-                numbers[op.colocation] = known
-        result[place] = known
-    return result
+    numbers: dict[tuple[str, int], int] = {}
+    ties = [("own", v) if op.colocation is None else ("tie", op.colocation) for v, op in enumerate(problem.operators)]
+    return np.array([numbers.setdefault(tie, len(numbers)) for tie in ties], dtype=np.int64)
 
 
 def order_pairs(problem: ThroughputProblem, classes: Ints) -> Ints:
-    """Pairs (earlier operator, later operator) of places in the problem, distinct, that the stage order must respect.
+    """(pairs, 2) pairs (earlier, later) of operators' places, distinct, that the stage order must respect.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    classes
-        Class of every operator, as ``colocation_classes`` gives it.
-
-    Returns
-    -------
-    array of shape (pairs, 2)
+    ``classes`` are those of ``colocation_classes``.
     """
     index = {op.id: place for place, op in enumerate(problem.operators)}
     backward = np.array([op.backward for op in problem.operators], dtype=bool)
@@ -73,9 +55,6 @@ def distinct_pairs(pairs: Ints) -> Ints:
 
 
 def order_edges(problem: ThroughputProblem, classes: Ints) -> Ints:
-    """Edges (source class, target class), distinct and without loops, that the stage order must respect.
-
-    Parameters are those of ``order_pairs``; the shape is (edges, 2).
-    """
+    """(edges, 2) edges (source class, target class), distinct and without loops, that the stage order must respect."""
     edges = classes[order_pairs(problem, classes)].astype(np.int64)
     return distinct_pairs(edges[edges[:, 0] != edges[:, 1]])

@@ -54,8 +54,8 @@ def sizes(solver: Solver, problem: ThroughputProblem) -> list[int]:
 def test_blocks_have_what_comes_before_and_after_them() -> None:
     """Embedding, four blocks, norm and head together."""
     row = find_blocks(transformer(4, 2))
-    assert (row.before, row.count, row.after) == (1, 4, 1)
-    assert row.layers.layer_of.tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert (row.before, row.blocks, row.after) == (1, 4, 1)
+    assert row.layer_of.tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 
 
 def test_megatron_divides_evenly_or_refuses() -> None:

@@ -12,12 +12,11 @@ from partita.run.monitor import Monitor
 
 
 class AnyProblem:
-    """Works on every problem."""
+    """Works on every problem; a contiguous answer is a valid free one too."""
 
     name: ClassVar[str]
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Every problem; a contiguous answer is a valid free one too."""
         return None
 
 
@@ -25,7 +24,6 @@ class FreeSplits(AnyProblem):
     """Knows nothing of contiguity."""
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Free splits only."""
         if options.contiguity != "free":
             return f"{self.name} gives free splits only; ask for them with --contiguity free"
         return None
@@ -45,6 +43,5 @@ class LayerBaseline(AnyProblem, ABC):
         """First layer of every device after the first, ascending."""
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Cut once."""
         layers, devices = self.row(problem), len(accelerator_devices(problem))
         return Outcome(plan=plan_from_cuts(problem, layers, self.cuts(problem, layers, devices)[: devices - 1]))

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.problems.throughput.baselines.base import LayerBaseline
-from partita.problems.throughput.baselines.blocks import find_blocks
+from partita.kernels.throughput.arrays import Floats
+from partita.problems.throughput.baselines.blocks import BlockRow
 from partita.problems.throughput.baselines.layers import Layers
 from partita.problems.throughput.problem import ThroughputProblem
-
-Floats = npt.NDArray[np.float64]
 
 
 def partition_uniform(items: int, parts: int) -> list[int]:
@@ -60,38 +56,21 @@ def partition_balanced(weights: Sequence[float] | Floats, parts: int) -> list[in
     return bounds[::-1]
 
 
-class _PipelineModule(LayerBaseline):
-    """A row that begins with the embedding and ends with norm and head as layers of their own, as users write it."""
+class DeepSpeed(BlockRow):
+    """``partition_method='parameters'``, the default: a tied parameter counts in every layer that reads it."""
 
-    def row(self, problem: ThroughputProblem) -> Layers:
-        """Embedding, blocks, head."""
-        return find_blocks(problem).layers
-
-
-class DeepSpeed(_PipelineModule):
-    """``partition_method='parameters'``, the default. A tied parameter counts in every layer that reads it."""
-
-    name: ClassVar[str] = "deepspeed"
-    summary: ClassVar[str] = "DeepSpeed's 'parameters': evens parameter bytes; ignores compute, activations, transfers"
+    name = "deepspeed"
+    summary = "DeepSpeed's 'parameters': evens parameter bytes; ignores compute, activations, transfers"
 
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
-        """Cuts by parameter bytes; instance files have the operators' memory instead."""
-        group = layers.instance.group
-        place_of = {op.id: place for place, op in enumerate(problem.operators)}
-        stored = np.zeros(layers.count)
-        for parameter in problem.parameters:
-            for layer in {int(layers.layer_of[group[place_of[user]]]) for user in parameter.users}:
-                stored[layer] += parameter.weight_bytes
-        np.add.at(stored, layers.layer_of[group], np.array([op.memory_bytes for op in problem.operators]))
-        return partition_balanced(stored, devices)[1:-1]
+        return partition_balanced(layers.stored(problem, copies=True), devices)[1:-1]
 
 
-class DeepSpeedUniform(_PipelineModule):
+class DeepSpeedUniform(BlockRow):
     """``partition_method='uniform'``."""
 
-    name: ClassVar[str] = "deepspeed-uniform"
-    summary: ClassVar[str] = "DeepSpeed's 'uniform': layers evenly, embedding and head among them; ignores all costs"
+    name = "deepspeed-uniform"
+    summary = "DeepSpeed's 'uniform': layers evenly, embedding and head among them; ignores all costs"
 
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
-        """Even division, the remainder to the first devices."""
         return partition_uniform(layers.count, devices)[1:-1]

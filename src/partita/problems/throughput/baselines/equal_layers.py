@@ -1,8 +1,4 @@
-"""The same number of layers on every device."""
-
 from __future__ import annotations
-
-from typing import ClassVar
 
 from partita.problems.throughput.baselines.base import LayerBaseline
 from partita.problems.throughput.baselines.layers import Layers
@@ -12,9 +8,8 @@ from partita.problems.throughput.problem import ThroughputProblem
 class EqualLayers(LayerBaseline):
     """Device i of d takes layers ⌊i·n/d⌋ up to ⌊(i+1)·n/d⌋."""
 
-    name: ClassVar[str] = "equal-layers"
-    summary: ClassVar[str] = "equal number of layers per device; ignores their cost, memory and communication"
+    name = "equal-layers"
+    summary = "equal number of layers per device; ignores their cost, memory and communication"
 
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
-        """Even division."""
         return sorted({i * layers.count // devices for i in range(1, devices)} - {0})

@@ -1,8 +1,4 @@
-"""Fill devices with operators in topological order."""
-
 from __future__ import annotations
-
-from typing import ClassVar
 
 import numpy as np
 
@@ -21,11 +17,10 @@ class GreedyTopological(AnyProblem):
     the time on the first accelerator kind. The list-scheduling splits of hand-written placers do this.
     """
 
-    name: ClassVar[str] = "greedy-topological"
-    summary: ClassVar[str] = "operators in topological order up to total/k work per device; ignores memory, transfers"
+    name = "greedy-topological"
+    summary = "operators in topological order up to total/k work per device; ignores memory, transfers"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Fill once."""
         instance = build_instance(problem)
         devices = accelerator_devices(problem)
         work = first_kind_work(problem, instance)

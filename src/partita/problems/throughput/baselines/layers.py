@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 
-Floats = npt.NDArray[np.float64]
 _NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.|$)")
 
 
@@ -34,16 +34,40 @@ class Layers:
         (items,) layer of every item, monotone along the order's edges.
     count
         Number of layers.
+    before, after
+        1 if the first layer is an input part, or the last an output part, neither of which is a repeated block.
     """
 
     instance: Instance
     layer_of: npt.NDArray[np.int64]
     count: int
+    before: int = 0
+    after: int = 0
+
+    @property
+    def blocks(self) -> int:
+        """Number of repeated blocks."""
+        return self.count - self.before - self.after
 
     def total(self, values: Floats) -> Floats:
         """Sum of an item property over each layer."""
         result = np.zeros(self.count)
         np.add.at(result, self.layer_of, values)
+        return result
+
+    def stored(self, problem: ThroughputProblem, *, copies: bool) -> Floats:
+        """Bytes of parameters, and the operators' own, in each layer.
+
+        A shared parameter counts in every layer that reads it with ``copies``, otherwise where its first item is.
+        """
+        group = self.instance.group
+        place_of = {op.id: place for place, op in enumerate(problem.operators)}
+        result = np.zeros(self.count)
+        np.add.at(result, self.layer_of[group], [op.memory_bytes for op in problem.operators])
+        for parameter in problem.parameters:
+            items = sorted({int(group[place_of[user]]) for user in parameter.users})
+            for layer in set(self.layer_of[items if copies else items[:1]].tolist()):
+                result[layer] += parameter.weight_bytes
         return result
 
 
@@ -68,13 +92,11 @@ def item_layers(problem: ThroughputProblem, instance: Instance) -> list[str]:
         if len({name for name in names if name}) >= devices:
             break
     # An item is where its first forward operator is.
-    found = [""] * instance.items
-    named = [False] * instance.items
-    for place, op in enumerate(problem.operators):
-        item = int(instance.group[place])
-        if not named[item] and not op.backward:
-            found[item], named[item] = names[place], True
-    return found
+    found: dict[int, str] = {}
+    for op, item, name in zip(problem.operators, instance.group.tolist(), names, strict=True):
+        if not op.backward:
+            found.setdefault(item, name)
+    return [found.get(item, "") for item in range(instance.items)]
 
 
 def find_layers(problem: ThroughputProblem) -> Layers:
@@ -89,8 +111,7 @@ def find_layers(problem: ThroughputProblem) -> Layers:
         if name:
             number.setdefault(name, len(number))
         before = instance.pred[instance.pred_ptr[item] : instance.pred_ptr[item + 1]]
-        floor = int(layer_of[before].max()) if before.size else 0
-        layer_of[item] = max(floor, number[name] if name else (floor if before.size else 0))
+        layer_of[item] = layer_of[before].max(initial=number.get(name, 0))
     return Layers(instance, layer_of, max(1, len(number)))
 
 
@@ -107,15 +128,8 @@ def first_kind_work(problem: ThroughputProblem, instance: Instance) -> Floats:
     return np.where(np.isfinite(work), work, 0.0)
 
 
-def balanced_boundaries(weights: Sequence[float] | Floats, parts: int) -> list[int]:
-    """Cut a row of weights into at most ``parts`` runs with the smallest largest sum.
-
-    Returns
-    -------
-    list of int
-        First index of every run after the first, ascending.
-    """
-    values = np.asarray(weights, dtype=np.float64)
+def balanced_boundaries(values: Floats, parts: int) -> list[int]:
+    """First index of every run after the first, for at most ``parts`` runs with the smallest largest sum of values."""
     low, high = float(values.max(initial=0.0)), float(values.sum())
 
     def cuts(limit: float) -> list[int]:

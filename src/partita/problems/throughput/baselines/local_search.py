@@ -1,8 +1,4 @@
-"""Local search from random splits."""
-
 from __future__ import annotations
-
-from typing import ClassVar
 
 import numpy as np
 
@@ -27,11 +23,10 @@ class LocalSearch(FreeSplits):
     Operators of a colocation class move together, accelerators only, and memory is not looked at.
     """
 
-    name: ClassVar[str] = "local-search"
-    summary: ClassVar[str] = "best single moves from random splits, 10 restarts; ignores memory, CPUs and contiguity"
+    name = "local-search"
+    summary = "best single moves from random splits, 10 restarts; ignores memory, CPUs and contiguity"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Restart until the tenth local optimum or until ``monitor.stopping``; the best split so far."""
         from partita.kernels.throughput.local_search import descend
 
         instance = build_instance(problem, free=True)

@@ -1,8 +1,4 @@
-"""Megatron-LM's layout."""
-
 from __future__ import annotations
-
-from typing import ClassVar
 
 from partita.problems.throughput.baselines.blocks import BlockLayout
 
@@ -14,15 +10,13 @@ class Megatron(BlockLayout):
     interleaving and with the defaults for embedding and loss (neither counts as a layer). It asserts divisibility.
     """
 
-    name: ClassVar[str] = "megatron"
-    summary: ClassVar[str] = "Megatron-LM: layers / devices each, embedding first, head last; ignores all costs"
+    name = "megatron"
+    summary = "Megatron-LM: layers / devices each, embedding first, head last; ignores all costs"
 
     def refusal(self, blocks: int, devices: int) -> str | None:
-        """Megatron-LM stops when layers are no multiple of stages."""
         if blocks % devices:
             return f"Megatron-LM needs a multiple of the {devices} devices, and there are {blocks} layers"
         return None
 
     def counts(self, blocks: int, devices: int) -> list[int]:
-        """The same for all."""
         return [blocks // devices] * devices

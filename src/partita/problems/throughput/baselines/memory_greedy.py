@@ -1,8 +1,4 @@
-"""Fill one device after the other."""
-
 from __future__ import annotations
-
-from typing import ClassVar
 
 import numpy as np
 
@@ -12,17 +8,16 @@ from partita.problems.throughput.problem import ThroughputProblem
 
 
 class MemoryGreedy(LayerBaseline):
-    """Put layers on a device until the next does not fit, then go on with the next device.
+    """Put layers on a device until the next does not fit, then go on with the next device; the last has what is left.
 
     This is what accelerate's sequential device map does with the capacity of each device. The fit is judged by what is
     stored once (weights, gradients, optimizer states) and one microbatch's activations.
     """
 
-    name: ClassVar[str] = "memory-greedy"
-    summary: ClassVar[str] = "fills each device's memory before the next; ignores time and communication"
+    name = "memory-greedy"
+    summary = "fills each device's memory before the next; ignores time and communication"
 
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
-        """Greedy runs of layers by memory; what is left over goes to the last device."""
         instance = layers.instance
         size = layers.total(instance.fixed + instance.active)
         for cover in range(len(instance.cover_fixed)):

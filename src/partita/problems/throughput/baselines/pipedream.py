@@ -7,8 +7,6 @@ to single nodes.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +25,14 @@ class PipeDream(AnyProblem):
     A branching is a biconnected component of the undirected graph: all its operators but the one where its branches
     meet again become one node. Sources that take no time (model inputs) are left out of this, as the planner does with
     input layers; otherwise one attention mask read by every layer would make the whole model one node. The dynamic
-    program minimises the largest work plus communication and respects memory, like the published comparison. It may
-    use CPUs where a problem has them.
+    program minimises the largest work plus communication and respects memory, like the published comparison; there is
+    no plan if no cut fits. It may use CPUs where a problem has them.
     """
 
-    name: ClassVar[str] = "pipedream"
-    summary: ClassVar[str] = "PipeDream's planner: best cuts of a path; contracts branches, ignores replication"
+    name = "pipedream"
+    summary = "PipeDream's planner: best cuts of a path; contracts branches, ignores replication"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Contract and cut; no plan if the path has no cut that fits in memory."""
         from partita.problems.throughput.solvers.dpl import best_cut
         from partita.problems.throughput.solvers.plain_view import plain_view
         from partita.problems.throughput.solvers.remaining_capacity import lower_bounds

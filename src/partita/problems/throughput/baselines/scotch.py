@@ -1,13 +1,11 @@
-"""Graph partitioning, as the Scotch baseline of the literature."""
-
 from __future__ import annotations
 
 import importlib.util
-from typing import ClassVar
 
 import numpy as np
 
 from partita.errors import MissingExtraError
+from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.baselines.base import FreeSplits
 from partita.problems.throughput.baselines.layers import accelerator_devices, first_kind_work, plan_from_labels
 from partita.problems.throughput.contraction.instance import Instance, build_instance
@@ -28,18 +26,16 @@ class Scotch(FreeSplits):
     largest load, and acyclicity is nobody's concern.
     """
 
-    name: ClassVar[str] = "scotch"
-    summary: ClassVar[str] = "graph partitioning (by METIS): even work, small total cut; ignores direction and memory"
+    name = "scotch"
+    summary = "graph partitioning (by METIS): even work, small total cut; ignores direction and memory"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Free splits, with the extra installed."""
         refusal = super().supports(problem, options)
         if refusal is None and importlib.util.find_spec("pymetis") is None:
             return str(MissingExtraError("pymetis", "baselines"))
         return refusal
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Partition once; the seed is the partitioner's."""
         import pymetis
 
         instance = build_instance(problem, free=True)
@@ -60,15 +56,13 @@ class Scotch(FreeSplits):
         return Outcome(plan=plan_from_labels(problem, instance, np.array(part), "free"))
 
 
-def _integers(values: np.ndarray[tuple[int], np.dtype[np.float64]], least: int) -> list[int]:
+def _integers(values: Floats, least: int) -> list[int]:
     total = float(values.sum())
     scaled = np.rint(values * (_TOTAL / total)) if total > 0 else np.ones(len(values))
     return [max(least, int(value)) for value in scaled]
 
 
-def _edges(
-    problem: ThroughputProblem, instance: Instance, kind: int
-) -> tuple[list[int], list[int], np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def _edges(problem: ThroughputProblem, instance: Instance, kind: int) -> tuple[list[int], list[int], Floats]:
     """Adjacency of the undirected graph with both directions of every edge, and the weight of each entry."""
     place_of = {op.id: place for place, op in enumerate(problem.operators)}
     device = problem.kinds[kind]
@@ -83,4 +77,4 @@ def _edges(
     for row in between:
         pointer.append(pointer[-1] + len(row))
     ends = [v for row in between for v in row]
-    return pointer, ends, np.array([time for row in between for time in row.values()], dtype=np.float64)
+    return pointer, ends, np.array([time for row in between for time in row.values()])

@@ -1,8 +1,4 @@
-"""torchtitan's layout."""
-
 from __future__ import annotations
-
-from typing import ClassVar
 
 from partita.problems.throughput.baselines.blocks import BlockLayout
 
@@ -19,18 +15,16 @@ class TorchTitan(BlockLayout):
     stage per device.
     """
 
-    name: ClassVar[str] = "torchtitan"
-    summary: ClassVar[str] = "torchtitan: even, embedding and head count as a layer each; ignores all costs"
+    name = "torchtitan"
+    summary = "torchtitan: even, embedding and head count as a layer each; ignores all costs"
 
     def refusal(self, blocks: int, devices: int) -> str | None:
-        """torchtitan stops when a stage would be empty or the embedding would overfill one."""
         effective = blocks + INPUT_WEIGHT + OUTPUT_WEIGHT
         if devices > 1 and effective // devices < max(INPUT_WEIGHT, OUTPUT_WEIGHT):
             return f"torchtitan leaves no stage empty, and {blocks} layers are too few for {devices} devices"
         return None
 
     def counts(self, blocks: int, devices: int) -> list[int]:
-        """Even over blocks, embedding and head; then the latter two are taken off the first and the last stage."""
         if devices == 1:
             return [blocks]
         each, extra = divmod(blocks + INPUT_WEIGHT + OUTPUT_WEIGHT, devices)

@@ -1,8 +1,4 @@
-"""vLLM's layout."""
-
 from __future__ import annotations
-
-from typing import ClassVar
 
 from partita.problems.throughput.baselines.blocks import BlockLayout
 from partita.problems.throughput.problem import ThroughputProblem
@@ -17,23 +13,20 @@ class Vllm(BlockLayout):
     ``VLLM_PP_LAYER_PARTITION``.
     """
 
-    name: ClassVar[str] = "vllm"
-    summary: ClassVar[str] = "vLLM: even, the remainder from the last device but one backwards; ignores all costs"
+    name = "vllm"
+    summary = "vLLM: even, the remainder from the last device but one backwards; ignores all costs"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Inference only."""
         if problem.training:
             return "vLLM serves models and trains none; megatron and torchtitan are the layouts for training"
         return super().supports(problem, options)
 
     def refusal(self, blocks: int, devices: int) -> str | None:
-        """A device without a layer makes no sense to vLLM."""
         if blocks < devices:
             return f"vLLM has at least a layer per device, and there are {blocks} layers for {devices} devices"
         return None
 
     def counts(self, blocks: int, devices: int) -> list[int]:
-        """Even, and one more for the devices before the last, from the back."""
         each, rest = divmod(blocks, devices)
         counts = [each] * devices
         for back in range(2, rest + 2):
