@@ -35,7 +35,9 @@ class Importer:
         As in ``--format``.
     makes
         By problem the function that reads it (``module:function``), the default first: called with the file's bytes,
-        its path and ``scale_communication``.
+        its path for messages, and ``scale_communication``, a factor on every transfer time. It raises ``FormatError``
+        if the file is malformed, naming the file, the object and the value, and ``InputError`` if the problem is
+        invalid.
     keys
         Whether a JSON object with these keys is of this format; None for formats that are not JSON.
     text

@@ -51,22 +51,9 @@ class _Document(msgspec.Struct):
 
 
 def read_piper(data: bytes, path: str | Path, *, scale_communication: float = 1.0) -> HybridProblem:
-    """Read a hybrid workload. Keys beside the known ones are ignored.
+    """Read a hybrid workload. Keys beside the known ones are ignored; the bandwidth is divided by the scale.
 
-    Parameters
-    ----------
-    data, path
-        The JSON file's content, and its name for messages.
-    scale_communication
-        Factor on every transfer time: the bandwidth is divided by it. A file with times in milliseconds and a bandwidth
-        in bytes per second needs 1000.
-
-    Raises
-    ------
-    FormatError
-        If the file is malformed; the message names the file, the object and the value.
-    InputError
-        If the problem is invalid.
+    A file with times in milliseconds and a bandwidth in bytes per second needs a scale of 1000.
     """
     document = decode(data, _Document, path)
     microbatches = document.mbsInBatch if document.mbsInBatch is not None else document.maxBatchSize

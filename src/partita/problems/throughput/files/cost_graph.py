@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _STARTS = re.compile(rb"\A(?:\s|#[^\n]*\n)*node\s*:?\s*[{<]")
-_CLOSING = {"{": "}", "<": ">"}
+_CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
 @dataclass(frozen=True)
@@ -38,23 +38,26 @@ class _Token:
     line: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Node:
-    """One node as the file states it; every field has the format's default."""
+    """One node as the file states it; inputs are node, port and line, controls node and line."""
 
     line: int
-    name: str = ""
-    id: int = 0
-    inputs: list[tuple[int, int, int]] = field(default_factory=list)
-    outputs: list[float] = field(default_factory=list)
-    controls: list[tuple[int, int]] = field(default_factory=list)
-    temporary: float = 0.0
-    persistent: float = 0.0
-    cost: float = 0.0
+    name: str
+    id: int
+    inputs: list[tuple[int, int, int]]
+    outputs: list[float]
+    controls: list[tuple[int, int]]
+    temporary: float
+    persistent: float
+    cost: float
 
 
-#: What reads each field of a message: it is given the field's name, and the token with it.
-_Fields = Mapping[str, Callable[[str, _Token], None]]
+#: Name, line and value of a field of a message.
+_Field = tuple[str, int, Any]
+
+#: What reads the value of each field of a message, given the field's name.
+_Readers = Mapping[str, Callable[[str], Any]]
 
 
 def looks_like_cost_graph(data: bytes) -> bool:
@@ -78,43 +81,44 @@ class _Reader:
                 self.tokens.append(_Token(kind, match.group(), line))
             line += match.group().count("\n")
             at = match.end()
-        self.end = _Token("end", "the end of the file", line)
+        self.tokens.append(_Token("end", "the end of the file", line))
 
     def error(self, line: int, message: str) -> FormatError:
         return FormatError(f"{self.path}: line {line}: {message}")
 
-    def peek(self) -> _Token:
-        return self.tokens[self.place] if self.place < len(self.tokens) else self.end
+    def peek(self, ahead: int = 0) -> _Token:
+        return self.tokens[min(self.place + ahead, len(self.tokens) - 1)]
 
     def next(self) -> _Token:
         token = self.peek()
         self.place += 1
         return token
 
-    def message(self, owner: str, fields: _Fields, closing: str | None = None) -> None:
-        """Read fields up to the closing bracket, each by its reader."""
-        while True:
-            token = self.next()
-            if token.kind == "end":
-                if closing is None:
-                    return
-                raise self.error(token.line, f"the file ends inside {owner}; {closing!r} is missing")
-            if token.text == closing:
-                return
+    def message(self, owner: str, readers: _Readers, closing: str | None = None) -> list[_Field]:
+        """Read fields up to the closing bracket."""
+        found: list[_Field] = []
+        while (token := self.next()).kind != "end" and token.text != closing:
             if token.kind != "name":
                 raise self.error(token.line, f"{token.text!r} is where a field of {owner} should start")
-            if token.text not in fields:
+            if token.text not in readers:
                 raise self.error(token.line, f"{owner} has no field {token.text!r}")
-            fields[token.text](token.text, token)
+            found.append((token.text, token.line, readers[token.text](token.text)))
+        if token.kind == "end" and closing is not None:
+            raise self.error(token.line, f"the file ends inside {owner}; {closing!r} is missing")
+        return found
 
-    def block(self, owner: str, fields: _Fields) -> None:
-        """Read a message in braces."""
+    def after_colon(self) -> _Token:
+        """The next token, without the colon that may be before it."""
         if self.peek().text == ":":
             self.next()
-        token = self.next()
-        if token.text not in _CLOSING:
+        return self.next()
+
+    def block(self, owner: str, readers: _Readers) -> list[_Field]:
+        """Read a message in braces."""
+        token = self.after_colon()
+        if token.text not in ("{", "<"):
             raise self.error(token.line, f"{owner} should start with '{{', not {token.text!r}")
-        self.message(owner, fields, _CLOSING[token.text])
+        return self.message(owner, readers, _CLOSING[token.text])
 
     def scalar(self, name: str) -> _Token:
         """Read ``: value``."""
@@ -135,10 +139,12 @@ class _Reader:
             raise self.error(token.line, f"field {name!r} is {value}; it must be at least {low}")
         return value
 
+    def natural(self, name: str) -> int:
+        return self.integer(name, 0)
+
     def integers(self, name: str) -> list[tuple[int, int]]:
         """Read ``: value`` or ``: [value, …]``, each with its line."""
-        opening = self.tokens[self.place + 1] if self.place + 1 < len(self.tokens) else self.end
-        if self.peek().text != ":" or opening.text != "[":
+        if self.peek().text != ":" or self.peek(1).text != "[":
             line = self.peek().line
             return [(self.integer(name), line)]
         self.place += 2
@@ -149,26 +155,24 @@ class _Reader:
             found.append((int(token.text), token.line))
         return found
 
-    def skip(self, name: str, token: _Token) -> None:
+    def skip(self, name: str) -> None:
         """Read over a value of any shape."""
-        if self.peek().text == ":":
-            self.next()
-        token = self.next()
-        closing = {**_CLOSING, "[": "]"}.get(token.text)
-        if closing is None:
-            if token.kind not in ("name", "number", "text"):
-                raise self.error(token.line, f"field {name!r} needs a value, not {token.text!r}")
-            return
-        depth = [closing]
-        while depth:
+        token = self.after_colon()
+        if token.text not in _CLOSING and token.kind not in ("name", "number", "text"):
+            raise self.error(token.line, f"field {name!r} needs a value, not {token.text!r}")
+        open_brackets = [_CLOSING[token.text]] if token.text in _CLOSING else []
+        while open_brackets:
             token = self.next()
             if token.kind == "end":
-                raise self.error(token.line, f"the file ends inside {name!r}; {depth[-1]!r} is missing")
-            if token.text == depth[-1]:
-                depth.pop()
-            elif token.text in "{<[":
-                depth.append({**_CLOSING, "[": "]"}[token.text])
+                raise self.error(token.line, f"the file ends inside {name!r}; {open_brackets[-1]!r} is missing")
+            if token.text == open_brackets[-1]:
+                open_brackets.pop()
+            elif token.text in _CLOSING:
+                open_brackets.append(_CLOSING[token.text])
 
+
+#: Both names of what stays in memory.
+_PERSISTENT = ("persistent_memory_size", "device_persistent_memory_size")
 
 #: Fields that say nothing about a split, of this and of earlier versions of the format.
 _IGNORED = frozenset(
@@ -177,52 +181,45 @@ _IGNORED = frozenset(
 )
 
 
-def _read_node(reader: _Reader, line: int) -> _Node:
-    node = _Node(line)
+def _read_nodes(reader: _Reader) -> list[_Node]:
+    inputs: _Readers = {"preceding_node": reader.integer, "preceding_port": reader.natural}
+    outputs: dict[str, Callable[[str], Any]] = dict.fromkeys(("alias_input_port", "shape", "dtype"), reader.skip)
+    # Sizes that TensorFlow does not know are -1.
+    outputs["size"] = lambda name: max(0, reader.integer(name, -1))
+    node: _Readers = {
+        "name": lambda name: reader.scalar(name).text.strip("\"'"),
+        "id": reader.integer,
+        "input_info": lambda name: reader.block(name, inputs),
+        "output_info": lambda name: reader.block(name, outputs),
+        "control_input": reader.integers,
+        **dict.fromkeys(("compute_cost", "temporary_memory_size", *_PERSISTENT), reader.natural),
+        **dict.fromkeys(_IGNORED, reader.skip),
+    }
+    graph = {"node": lambda name: reader.block(name, node), "cost": reader.skip}
+    return [_node(line, fields) for name, line, fields in reader.message("the cost graph", graph) if name == "node"]
 
-    def take(field: str, value: Any) -> None:
-        setattr(node, field, value)
 
-    def cost(field: str) -> Callable[[str, _Token], None]:
-        return lambda name, token: take(field, float(reader.integer(name, 0)))
-
-    reader.block(
-        "node",
-        {
-            "name": lambda name, token: take(name, reader.scalar(name).text.strip("\"'")),
-            "id": lambda name, token: take(name, reader.integer(name)),
-            "input_info": lambda name, token: node.inputs.append(_read_input(reader, token.line)),
-            "output_info": lambda name, token: node.outputs.append(_read_output(reader)),
-            "control_input": lambda name, token: node.controls.extend(reader.integers(name)),
-            "compute_cost": cost("cost"),
-            "temporary_memory_size": cost("temporary"),
-            "persistent_memory_size": cost("persistent"),
-            "device_persistent_memory_size": cost("persistent"),
-            **dict.fromkeys(_IGNORED, reader.skip),
-        },
+def _node(line: int, fields: list[_Field]) -> _Node:
+    return _Node(
+        line,
+        name=_last(fields, "name", default=""),
+        id=_last(fields, "id"),
+        inputs=[
+            (_last(ends, "preceding_node"), _last(ends, "preceding_port"), at)
+            for name, at, ends in fields
+            if name == "input_info"
+        ],
+        outputs=[float(_last(output, "size")) for name, _, output in fields if name == "output_info"],
+        controls=[control for name, _, listed in fields if name == "control_input" for control in listed],
+        temporary=float(_last(fields, "temporary_memory_size")),
+        persistent=float(_last(fields, *_PERSISTENT)),
+        cost=float(_last(fields, "compute_cost")),
     )
-    return node
 
 
-def _read_input(reader: _Reader, line: int) -> tuple[int, int, int]:
-    found = {"preceding_node": 0, "preceding_port": 0}
-
-    def take(name: str, token: _Token) -> None:
-        found[name] = reader.integer(name, None if name == "preceding_node" else 0)
-
-    reader.block("input_info", dict.fromkeys(found, take))
-    return found["preceding_node"], found["preceding_port"], line
-
-
-def _read_output(reader: _Reader) -> float:
-    size = [0]
-
-    def take(name: str, token: _Token) -> None:
-        # Sizes that TensorFlow does not know are -1.
-        size[0] = max(0, reader.integer(name, -1))
-
-    reader.block("output_info", {"size": take, **dict.fromkeys(("alias_input_port", "shape", "dtype"), reader.skip)})
-    return float(size[0])
+def _last(fields: list[_Field], *names: str, default: Any = 0) -> Any:
+    """The value that counts where a field is given more than once."""
+    return next((value for name, _, value in reversed(fields) if name in names), default)
 
 
 def read_cost_graph(
@@ -231,25 +228,9 @@ def read_cost_graph(
     """Read a CostGraphDef as a throughput problem on identical devices without memory limit.
 
     Every output of a node is a tensor, every control input one of size 0. Compute costs are taken as microseconds, and
-    a byte takes ``scale_communication`` microseconds to move. Nodes that cost nothing and that only begin or end the
+    a byte takes ``scale_communication`` microseconds to move into or out of a device: 1 suits synthetic data, whose
+    costs and sizes are in the same unit; 1e-4 is 10 GB/s. Nodes that cost nothing and that only begin or end the
     graph's control order (``_SOURCE``, ``_SINK``) are left out.
-
-    Parameters
-    ----------
-    data, path
-        The file's content, and its name for messages.
-    devices
-        Number of devices, which the format does not state.
-    scale_communication
-        Microseconds for each byte moved into or out of a device: 1 suits synthetic data, whose costs and sizes are in
-        the same unit; 1e-4 is 10 GB/s.
-
-    Raises
-    ------
-    FormatError
-        If the file is malformed; the message names the line and the field.
-    InputError
-        If the problem is invalid.
     """
     if not 0 <= scale_communication < float("inf"):
         raise InputError(f"the communication scale is {scale_communication}; it must be finite and not negative")
@@ -260,12 +241,7 @@ def read_cost_graph(
             f"{path} is not text: {error.reason} at byte {error.start}; convert it to text form"
         ) from None
     reader = _Reader(text, path)
-    nodes: list[_Node] = []
-
-    def take(name: str, token: _Token) -> None:
-        nodes.append(_read_node(reader, token.line))
-
-    reader.message("the cost graph", {"node": take, "cost": reader.skip})
+    nodes = _read_nodes(reader)
     if not nodes:
         raise FormatError(f"{path} has no nodes; a cost graph starts with 'node {{'")
     tensors = _tensors(reader, nodes)
@@ -312,13 +288,20 @@ def _tensors(reader: _Reader, nodes: list[_Node]) -> dict[tuple[int, str], tuple
                 node.line, f"node id {node.id} appears twice (first in line {known[node.id].line}); ids must be unique"
             )
         known[node.id] = node
-    tensors: dict[tuple[int, str], tuple[float, set[int]]] = {}
-    for node in nodes:
-        for port, size in enumerate(node.outputs):
-            tensors[node.id, f"{node.name}:{port}"] = (size, set())
+
+    def maker_of(node: _Node, source: int, line: int, name: str) -> _Node:
+        if source not in known:
+            raise reader.error(line, f"node {node.id}: field {name!r} is {source}, and there is no such node")
+        if source == node.id:
+            raise reader.error(line, f"node {node.id}: field {name!r} is the node itself; nodes must form a DAG")
+        return known[source]
+
+    tensors: dict[tuple[int, str], tuple[float, set[int]]] = {
+        (node.id, f"{node.name}:{port}"): (size, set()) for node in nodes for port, size in enumerate(node.outputs)
+    }
     for node in nodes:
         for source, port, line in node.inputs:
-            maker = _maker(reader, known, node, source, line, "preceding_node")
+            maker = maker_of(node, source, line, "preceding_node")
             if port >= len(maker.outputs):
                 raise reader.error(
                     line,
@@ -327,17 +310,9 @@ def _tensors(reader: _Reader, nodes: list[_Node]) -> dict[tuple[int, str], tuple
                 )
             tensors[source, f"{maker.name}:{port}"][1].add(node.id)
         for source, line in node.controls:
-            maker = _maker(reader, known, node, source, line, "control_input")
+            maker = maker_of(node, source, line, "control_input")
             tensors.setdefault((source, f"{maker.name}:control"), (0.0, set()))[1].add(node.id)
     return tensors
-
-
-def _maker(reader: _Reader, known: dict[int, _Node], node: _Node, source: int, line: int, name: str) -> _Node:
-    if source not in known:
-        raise reader.error(line, f"node {node.id}: field {name!r} is {source}, and there is no such node")
-    if source == node.id:
-        raise reader.error(line, f"node {node.id}: field {name!r} is the node itself; nodes must form a DAG")
-    return known[source]
 
 
 def _without_ends(nodes: list[_Node], tensors: dict[Any, tuple[float, set[int]]]) -> list[_Node]:

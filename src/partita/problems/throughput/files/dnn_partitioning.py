@@ -63,22 +63,7 @@ class _Split(msgspec.Struct):
 
 
 def read_throughput(data: bytes, path: str | Path, *, scale_communication: float = 1.0) -> ThroughputProblem:
-    """Read a throughput workload.
-
-    Parameters
-    ----------
-    data, path
-        The JSON file's content, and its name for messages.
-    scale_communication
-        Factor on every transfer time. The published layer files give seconds where milliseconds are meant: 1000 there.
-
-    Raises
-    ------
-    FormatError
-        If the file is malformed; the message names the file, the object and the value.
-    InputError
-        If the problem is invalid.
-    """
+    """Read a throughput workload. The published layer files give seconds for milliseconds: a scale of 1000 there."""
     document = decode(data, _Document, path)
     if not (math.isfinite(scale_communication) and scale_communication >= 0):
         raise InputError(f"the communication scale is {scale_communication}; it must be finite and not negative")
@@ -90,10 +75,7 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
     operators = tuple(
         Operator(
             id=node.id,
-            times=(
-                node.fpgaLatency if _flag(path, node, "supportedOnFpga") else None,
-                node.cpuLatency,
-            ),
+            times=(node.fpgaLatency if _flag(path, node, "supportedOnFpga") else None, node.cpuLatency),
             name=node.name,
             backward=_flag(path, node, "isBackwardNode"),
             colocation=node.colorClass,
@@ -110,8 +92,7 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
                 raise FormatError(f"{owner} names node {end}, which does not exist")
         if edge.sourceId == edge.destId:
             raise FormatError(f"{owner} is a cycle of one node; operators must form a DAG")
-        if not (math.isfinite(edge.cost) and edge.cost >= 0):
-            raise FormatError(f"{owner}: cost is {edge.cost}; it must be finite and not negative")
+        _check(owner, "cost", edge.cost)
         known = cost.setdefault(edge.sourceId, edge.cost)
         if abs(known - edge.cost) > COST_TOLERANCE * max(known, edge.cost):
             raise FormatError(
@@ -119,6 +100,7 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
                 "all edges out of a node carry the same tensor"
             )
         consumers.setdefault(edge.sourceId, set()).add(edge.destId)
+    _check(path, "maxSizePerFPGA", document.maxSizePerFPGA)
     per_byte = _time_per_byte(document) * scale_communication
     problem = ThroughputProblem(
         name=Path(path).stem,
@@ -127,7 +109,7 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
             DeviceKind(
                 name="accelerator",
                 count=document.maxFPGAs,
-                memory_bytes=_limit(path, document),
+                memory_bytes=document.maxSizePerFPGA,
                 sync_time_per_byte=per_byte,
                 reload_time_per_byte=per_byte,
             ),
@@ -163,11 +145,9 @@ def _flag(path: str | Path, node: _Node, field: str) -> bool:
     return bool(value)
 
 
-def _limit(path: str | Path, document: _Document) -> float:
-    limit = document.maxSizePerFPGA
-    if not (math.isfinite(limit) and limit >= 0):
-        raise FormatError(f"{path}: maxSizePerFPGA is {limit}; it must be finite and not negative")
-    return limit
+def _check(owner: str | Path, field: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise FormatError(f"{owner}: {field} is {value}; it must be finite and not negative")
 
 
 def _plausibility(problem: ThroughputProblem) -> tuple[str, ...]:
@@ -194,11 +174,10 @@ def read_split(data: bytes, path: str | Path, problem: ThroughputProblem) -> Pla
         If the split has more devices than the problem, or does not cover its operators.
     """
     split = decode(data, _Split, path)
-    groups = ((True, split.fpgas), (False, split.cpus))
     operators = {op.id: op for op in problem.operators}
-    device_of: dict[int, str] = {}
-    stages: list[tuple[str, str, list[int]]] = []
-    for accelerator, devices in groups:
+    row_of: dict[int, list[int]] = {}
+    rows: list[tuple[str, int, list[int]]] = []
+    for accelerator, devices in ((True, split.fpgas), (False, split.cpus)):
         held = [device for device in devices if device.nodes]
         kinds = [kind for kind in problem.kinds if kind.accelerator is accelerator]
         role = "accelerators" if accelerator else "CPUs"
@@ -209,23 +188,20 @@ def read_split(data: bytes, path: str | Path, problem: ThroughputProblem) -> Pla
         if len(held) > kinds[0].count:
             raise InputError(f"{path}: it uses {len(held)} {role}, problem {problem.name!r} has {kinds[0].count}")
         for number, device in enumerate(held):
-            name = f"{kinds[0].name}:{number}"
-            stages.append((name, kinds[0].name, list(device.nodes)))
+            row = list(device.nodes)
+            rows.append((kinds[0].name, number, row))
             for identity in device.nodes:
                 if identity not in operators:
                     raise InputError(f"{path}: node {identity} does not exist in problem {problem.name!r}")
-                if identity in device_of:
+                if identity in row_of:
                     raise InputError(f"{path}: node {identity} is placed twice")
-                device_of[identity] = name
-    home = {operators[v].colocation: name for v, name in device_of.items() if operators[v].colocation is not None}
-    rows = {name: held_ids for name, _, held_ids in stages}
+                row_of[identity] = row
+    home = {operators[v].colocation: row for v, row in row_of.items() if operators[v].colocation is not None}
     for op in problem.operators:
-        if op.id not in device_of and op.backward and op.colocation in home:
-            rows[home[op.colocation]].append(op.id)
-    return Plan(
-        stages=tuple(Stage(device=name, kind=kind, operators=tuple(ids)) for name, kind, ids in stages),
-        contiguity="free",
-    )
+        if op.id not in row_of and op.backward and op.colocation in home:
+            home[op.colocation].append(op.id)
+    stages = (Stage(device=f"{kind}:{number}", kind=kind, operators=tuple(row)) for kind, number, row in rows)
+    return Plan(stages=tuple(stages), contiguity="free")
 
 
 def split_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:

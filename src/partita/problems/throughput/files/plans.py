@@ -55,6 +55,10 @@ def read_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
     return Plan(stages=tuple(stages), contiguity=document.contiguity)
 
 
+#: What a stage is worth, under the same names in files.
+_FIGURES = ("load", "compute_forward", "compute_backward", "communication_in", "communication_out", "in_flight")
+
+
 def _stage_document(problem: ThroughputProblem, entry: Stage, stage: StageEvaluation) -> dict[str, Any]:
     accelerator = next(kind.accelerator for kind in problem.kinds if kind.name == entry.kind)
     return {
@@ -62,46 +66,12 @@ def _stage_document(problem: ThroughputProblem, entry: Stage, stage: StageEvalua
         "kind": "accelerator" if accelerator else "cpu",
         "device_kind": entry.kind,
         "operators": list(entry.operators),
-        "load": stage.load,
-        "compute_forward": stage.compute_forward,
-        "compute_backward": stage.compute_backward,
-        "communication_in": stage.communication_in,
-        "communication_out": stage.communication_out,
-        "in_flight": stage.in_flight,
+        **{name: getattr(stage, name) for name in _FIGURES},
         "replicas": stage.replicas,
         "replica_devices": list(entry.devices),
         "synchronisation": stage.synchronisation,
         "reload": stage.reload,
-        "memory_bytes": {
-            "operators": stage.memory.operators,
-            "weights": stage.memory.weights,
-            "gradients": stage.memory.gradients,
-            "optimizer": stage.memory.optimizer,
-            "activations": stage.memory.activations,
-            "workspace": stage.memory.workspace,
-            "total": stage.memory.total,
-            "limit": stage.memory.limit,
-        },
-    }
-
-
-def plan_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:
-    """A plan for a result file: one entry per device in use, in pipeline order, and how it runs as a pipeline."""
-    return {
-        "contiguity": plan.contiguity,
-        "pipeline": msgspec.structs.asdict(pipeline_of(problem, plan, evaluation)),
-        "devices": [
-            _stage_document(problem, entry, stage) for entry, stage in zip(plan.stages, evaluation.stages, strict=True)
-        ],
-        "groups": [
-            {
-                "name": group.name,
-                "load": group.load,
-                "communication_in": group.transfers.incoming,
-                "communication_out": group.transfers.outgoing,
-            }
-            for group in evaluation.groups
-        ],
+        "memory_bytes": {**stage.memory.parts, "total": stage.memory.total, "limit": stage.memory.limit},
     }
 
 
@@ -115,8 +85,22 @@ class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
     writers = (PlanWriter("--split-output", "SPLIT.json", "Write the published split format.", _write_split),)
 
     def plan_document(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:
-        """One entry per device in use, in pipeline order."""
-        return plan_document(problem, plan, evaluation)
+        """One entry per device in use, in pipeline order, and how it runs as a pipeline."""
+        stages = zip(plan.stages, evaluation.stages, strict=True)
+        return {
+            "contiguity": plan.contiguity,
+            "pipeline": msgspec.structs.asdict(pipeline_of(problem, plan, evaluation)),
+            "devices": [_stage_document(problem, entry, stage) for entry, stage in stages],
+            "groups": [
+                {
+                    "name": group.name,
+                    "load": group.load,
+                    "communication_in": group.transfers.incoming,
+                    "communication_out": group.transfers.outgoing,
+                }
+                for group in evaluation.groups
+            ],
+        }
 
     def read_plan(self, path: str | Path, problem: ThroughputProblem) -> Plan:
         """Of a result file or a split file."""
