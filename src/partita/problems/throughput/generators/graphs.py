@@ -97,9 +97,6 @@ def _series_parallel(rng: np.random.Generator, nodes: int) -> Edges:
     return sorted({(int(rank[u]), int(rank[v])) for u, v in edges})
 
 
-#: The base graphs that REGAL names: undirected, a random order directs them.
-REGAL_FAMILIES: tuple[str, ...] = ("erdos-renyi", "barabasi-albert", "watts-strogatz", "stochastic-block")
-
 _UNDIRECTED: dict[str, Callable[[np.random.Generator, int], Edges]] = {
     "erdos-renyi": _erdos_renyi,
     "barabasi-albert": _barabasi_albert,
@@ -111,21 +108,17 @@ _DIRECTED: dict[str, Callable[[np.random.Generator, int], Edges]] = {
     "series-parallel": _series_parallel,
 }
 
+#: The base graphs that REGAL names: undirected, a random order directs them.
+REGAL_FAMILIES: tuple[str, ...] = tuple(_UNDIRECTED)
+
 #: Every family that ``random_dag`` knows.
 FAMILIES: tuple[str, ...] = (*_UNDIRECTED, *_DIRECTED)
 
 
 def random_dag(rng: np.random.Generator, family: str, nodes: int) -> Edges:
-    """Distinct edges of a random DAG of a family, sorted; operators are numbered along the order.
+    """Distinct edges of a random DAG of one of ``FAMILIES``, sorted; operators are numbered along the order.
 
-    Parameters
-    ----------
-    rng
-        Where randomness comes from; a generator in the same state gives the same graph.
-    family
-        One of ``FAMILIES``.
-    nodes
-        Number of operators, at least 1. Families of small graphs are what is left of their definition.
+    There is at least one node. Families of small graphs are what is left of their definition.
     """
     if family in _DIRECTED:
         return _DIRECTED[family](rng, nodes)

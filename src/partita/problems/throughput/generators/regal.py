@@ -6,15 +6,14 @@ Paliwal et al., "REGAL" (ICLR 2020), Appendix A.1.4. ``docs/instances.md`` says 
 
 from __future__ import annotations
 
-import math
 from typing import Literal, get_args
 
 import numpy as np
 
+from partita.checks import check_at_least, check_number
 from partita.errors import InputError
-from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.devices import DeviceKind
-from partita.problems.throughput.generators.graphs import FAMILIES, REGAL_FAMILIES, Edges, random_dag
+from partita.problems.throughput.generators.graphs import FAMILIES, REGAL_FAMILIES, random_dag
 from partita.problems.throughput.problem import Operator, Parameter, Tensor, ThroughputProblem, WorkingMemory
 from partita.problems.throughput.working_memory import best_order
 
@@ -83,20 +82,34 @@ def regal_problem(
         raise InputError(f"there is no graph family {family!r}; known are {', '.join(FAMILIES)}")
     if noise not in get_args(Noise):
         raise InputError(f"noise is {noise!r}; it must be one of {', '.join(get_args(Noise))}")
-    if seed < 0:
-        raise InputError(f"the seed is {seed}; it must not be negative")
-    if nodes is not None and nodes < 1:
-        raise InputError(f"nodes is {nodes}; a problem needs at least one operator")
-    if devices < 1:
-        raise InputError(f"devices is {devices}; a problem needs at least one")
-    if not (math.isfinite(parameter_bytes) and parameter_bytes >= 0):
-        raise InputError(f"parameter_bytes is {parameter_bytes}; it must be finite and not negative")
+    check_at_least("the seed", seed, 0)
+    check_at_least("nodes", 1 if nodes is None else nodes)
+    check_at_least("devices", devices)
+    check_number("a random problem", "parameter_bytes", parameter_bytes)
     if not 0 <= hard < 1:
         raise InputError(f"hard is {hard}; it must be at least 0 and less than 1")
 
     for attempt in range(ATTEMPTS):
         rng = np.random.default_rng([seed, attempt] if attempt else seed)
-        problem = _draw(rng, seed, family, nodes, devices, noise, parameter_bytes, memory_bytes, working_memory)
+        # Both are drawn in any case, so that naming what a seed draws anyway changes nothing.
+        drawn_family = REGAL_FAMILIES[int(rng.integers(len(REGAL_FAMILIES)))]
+        drawn_nodes = int(rng.integers(NODES[0], NODES[1] + 1))
+        shape, count = family or drawn_family, nodes or drawn_nodes
+        operators, tensors, parameters = _draw(rng, shape, count, noise, parameter_bytes)
+        problem = ThroughputProblem(
+            name=f"regal {shape} n={count} seed={seed}",
+            unit="units",
+            kinds=(DeviceKind(name="device", count=devices, memory_bytes=memory_bytes, reload_time_per_byte=1.0),),
+            operators=operators,
+            tensors=tensors,
+            parameters=parameters,
+            streaming=memory_bytes is not None,
+            working_memory=working_memory,
+            notes=(
+                f"made by `partita generate regal`: family {shape}, {count} operators, seed {seed}, "
+                f"noise of the {noise}",
+            ),
+        )
         if hard == 0 or _hardness(problem) >= hard:
             return problem
     raise InputError(f"none of {ATTEMPTS} graphs of seed {seed} is hard enough; ask for less than {hard} (--hard)")
@@ -110,52 +123,22 @@ def _hardness(problem: ThroughputProblem) -> float:
 
 
 def _draw(
-    rng: np.random.Generator,
-    seed: int,
-    family: str | None,
-    nodes: int | None,
-    devices: int,
-    noise: Noise,
-    parameter_bytes: float,
-    memory_bytes: float | None,
-    working_memory: WorkingMemory,
-) -> ThroughputProblem:
-    # Both are drawn in any case, so that naming what a seed draws anyway changes nothing.
-    drawn_family = REGAL_FAMILIES[int(rng.integers(len(REGAL_FAMILIES)))]
-    drawn_nodes = int(rng.integers(NODES[0], NODES[1] + 1))
-    family, nodes = family or drawn_family, nodes or drawn_nodes
+    rng: np.random.Generator, family: str, nodes: int, noise: Noise, parameter_bytes: float
+) -> tuple[tuple[Operator, ...], tuple[Tensor, ...], tuple[Parameter, ...]]:
     edges = random_dag(rng, family, nodes)
     sizes = np.maximum(1.0, np.round(rng.normal(SIZE_MEAN, SIZE_DEVIATION, nodes)))
-    work = _work(rng, edges, sizes, noise)
-    weights = np.maximum(0.0, np.round(rng.normal(parameter_bytes, PARAMETER_DEVIATION * parameter_bytes, nodes)))
+    own = sizes.copy()
     consumers: list[list[int]] = [[] for _ in range(nodes)]
     for u, v in edges:
-        consumers[u].append(v)
-    return ThroughputProblem(
-        name=f"regal {family} n={nodes} seed={seed}",
-        unit="units",
-        kinds=(DeviceKind(name="device", count=devices, memory_bytes=memory_bytes, reload_time_per_byte=1.0),),
-        operators=tuple(Operator(id=i, times=(float(work[i]),)) for i in range(nodes)),
-        tensors=tuple(
-            Tensor(producer=i, consumers=tuple(sorted(consumers[i])), size=float(sizes[i])) for i in range(nodes)
-        ),
-        parameters=tuple(
-            Parameter(name=f"parameter:{i}", users=(i,), weight_bytes=float(weights[i]))
-            for i in range(nodes)
-            if parameter_bytes > 0
-        ),
-        streaming=memory_bytes is not None,
-        working_memory=working_memory,
-        notes=(
-            f"made by `partita generate regal`: family {family}, {nodes} operators, seed {seed}, noise of the {noise}",
-        ),
-    )
-
-
-def _work(rng: np.random.Generator, edges: Edges, sizes: Floats, noise: Noise) -> Floats:
-    own = sizes.copy()
-    for u, v in edges:
         own[v] += sizes[u]
-    fraction = rng.normal(0.0, NOISE_DEVIATION, sizes.shape[0])
+        consumers[u].append(v)
+    fraction = rng.normal(0.0, NOISE_DEVIATION, nodes)
     added = np.abs(fraction) * sizes.sum() if noise == "graph" else fraction * own
-    return np.maximum(0.0, np.round(own + added))
+    work = np.maximum(0.0, np.round(own + added))
+    weights = np.maximum(0.0, np.round(rng.normal(parameter_bytes, PARAMETER_DEVIATION * parameter_bytes, nodes)))
+    held = enumerate(weights.tolist() if parameter_bytes > 0 else ())
+    return (
+        tuple(Operator(id=i, times=(time,)) for i, time in enumerate(work.tolist())),
+        tuple(Tensor(producer=i, consumers=tuple(sorted(consumers[i])), size=float(sizes[i])) for i in range(nodes)),
+        tuple(Parameter(name=f"parameter:{i}", users=(i,), weight_bytes=weight) for i, weight in held),
+    )

@@ -21,7 +21,9 @@ class _Regal(msgspec.Struct, frozen=True, kw_only=True):
     devices: Annotated[int, setting("Identical devices.", metavar="N", least=1)] = 8
     noise: Annotated[Noise, setting("Random work as a fraction of all tensors, or of the operator's own.")] = "graph"
     parameter_bytes: Annotated[float, setting("Mean parameter size; none if 0.", metavar="BYTES", least=0)] = 0.0
-    memory: Annotated[float | None, setting("Bytes per device; more is streamed.", metavar="BYTES", least=0)] = None
+    memory_bytes: Annotated[
+        float | None, setting("Bytes per device; more is streamed.", flag="--memory", metavar="BYTES", least=0)
+    ] = None
     hard: Annotated[
         float,
         setting("Draw until searching for an order with little memory gains this fraction.", metavar="X", least=0),
@@ -29,11 +31,6 @@ class _Regal(msgspec.Struct, frozen=True, kw_only=True):
     working_memory: Annotated[
         WorkingMemory, setting("With --memory: peak adds the tensors of the operators that run.")
     ] = "largest"
-
-
-def _regal(settings: _Regal) -> ThroughputProblem:
-    given = msgspec.structs.asdict(settings)
-    return regal_problem(given.pop("seed"), memory_bytes=given.pop("memory"), **given)
 
 
 class _Plain(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +64,7 @@ GENERATORS = (
         "regal",
         "A graph like the synthetic ones of REGAL, with work and tensors of the same unit (docs/instances.md).",
         _Regal,
-        _regal,
+        lambda settings: regal_problem(**msgspec.structs.asdict(settings)),
     ),
 )
 
