@@ -18,9 +18,9 @@ from cli.conftest import Run, workload
 from partita.conductor.solve import run_solver
 from partita.conductor.sweep import Point, grid, sweep
 from partita.errors import InputError
+from partita.problems import find_kind
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.sweep import relaxes
 from partita.problems.throughput.variants import scale_bandwidth
 from partita.run.result import StopReason
 from strategies import examples, plans, throughput_problems
@@ -194,7 +194,7 @@ def test_relaxing_is_what_it_claims(data: st.DataObject, problem: ThroughputProb
         for kind in problem.kinds
     )
     easier = scale_bandwidth(problem.replace(kinds=kinds), data.draw(st.sampled_from([1.0, 2.0])))
-    assert relaxes(easier, problem)
+    assert find_kind("throughput").sweep.relaxes(easier, problem)
     plan = data.draw(plans(problem))
     before, after = evaluate(problem, plan), evaluate(easier, plan)
     assert after.feasible or not before.feasible
@@ -228,9 +228,9 @@ def test_gpipe_with_more_microbatches_is_not_relaxed(chain: Path) -> None:
         schedule = msgspec.structs.replace(base.schedule, name=name, microbatches=microbatches)
         return base.replace(accelerators=devices, schedule=schedule)
 
-    assert not relaxes(variant(3, "gpipe", 12), variant(2, "gpipe", 8))
-    assert relaxes(variant(3, "1f1b", 12), variant(2, "1f1b", 8))
-    assert not relaxes(variant(3, "1f1b", 12), variant(2, "1f1b", 1))
+    assert not find_kind("throughput").sweep.relaxes(variant(3, "gpipe", 12), variant(2, "gpipe", 8))
+    assert find_kind("throughput").sweep.relaxes(variant(3, "1f1b", 12), variant(2, "1f1b", 8))
+    assert not find_kind("throughput").sweep.relaxes(variant(3, "1f1b", 12), variant(2, "1f1b", 1))
     with pytest.raises(InputError):
         base.replace(accelerators=-1)
 

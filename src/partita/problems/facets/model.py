@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Any)
 
+#: Microbatches per device that are usual for small pipeline bubbles.
+PER_DEVICE = 4
+
 
 class DeviceChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be changed of a stated problem over devices; a problem adds its own fields."""

@@ -41,7 +41,6 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     def explain_infeasible(
         self, problem: HybridProblem, solver: Solver[HybridProblem, HybridPlan, Options], options: Options
     ) -> str:
-        """The smallest device count or memory that would do."""
         from partita.problems.hybrid.explain import explain_infeasible
 
         return explain_infeasible(problem)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.errors import InputError
-from partita.problems.facets.model import FromModel, Priced, Refinement
+from partita.problems.facets.model import PER_DEVICE, FromModel, Priced, Refinement
 from partita.problems.hybrid.options import HybridPricing, Options
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step_time import step_time
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 Change = Callable[[HybridProblem], HybridProblem]
 Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Any, Any]]
-
-#: Microbatches per device that are usual for small pipeline bubbles.
-PER_DEVICE = 4
 
 
 class HybridFromModel(FromModel[HybridProblem]):

@@ -38,25 +38,21 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     complete = lazy("partita.problems.throughput.working_memory:ordered_plan")
 
     def default_solver(self, problem: ThroughputProblem, options: Options) -> str:
-        """One for each contiguity."""
         from partita.problems.throughput.components import DEFAULT_FOR
 
         return DEFAULT_FOR[options.contiguity]
 
     def keeps(self, problem: ThroughputProblem, evaluation: Evaluation, options: Options) -> str | None:
-        """Contiguity."""
         if options.contiguity == "acyclic" and not evaluation.acyclic:
             return "the split is not contiguous"
         return None
 
     def asked(self, plan: Plan, options: Options) -> Plan:
-        """A plan of the contiguity asked for."""
         import msgspec
 
         return msgspec.structs.replace(plan, contiguity=options.contiguity)
 
     def scope(self, options: Options) -> str:
-        """The contiguity asked for."""
         return options.contiguity
 
     def covers(self, scope: str, options: Options) -> bool:
@@ -66,7 +62,6 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     def explain_infeasible(
         self, problem: ThroughputProblem, solver: Solver[ThroughputProblem, Plan, Options], options: Options
     ) -> str:
-        """The smallest device count or memory that would do."""
         from partita.problems.throughput.explain import explain_infeasible
 
         def probe(changed: ThroughputProblem, time_s: float) -> Plan | bool | None:

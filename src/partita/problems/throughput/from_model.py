@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.problems.facets.model import FromModel, Priced
+from partita.problems.facets.model import PER_DEVICE, FromModel, Priced
 from partita.problems.throughput.options import ThroughputPricing
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 Change = Callable[[ThroughputProblem], ThroughputProblem]
 
-#: Microbatches per device that are usual for small pipeline bubbles.
-PER_DEVICE = 4
-
 
 class ThroughputFromModel(FromModel[ThroughputProblem]):
     """Every model on every cluster is one problem."""
@@ -28,17 +25,14 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
     pricing = ThroughputPricing
 
     def preferred(self, training: bool) -> bool:
-        """Inference."""
         return not training
 
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
-        """Some microbatches for every device, for training."""
         return {"microbatches": PER_DEVICE * cluster.device_count} if graph.training else {}
 
     def price(
         self, graph: Graph, cluster: Cluster, settings: ThroughputPricing, change: Change | None = None
     ) -> Sequence[Priced[ThroughputProblem]]:
-        """One problem."""
         from partita.costs.table import cost_source
         from partita.problems.throughput.pricing import price
 

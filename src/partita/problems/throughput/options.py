@@ -73,13 +73,7 @@ class ThroughputPricing(Pricing, frozen=True, kw_only=True):
 
 
 def change(problem: ThroughputProblem, changes: Changes) -> ThroughputProblem:
-    """The problem with the changes that are stated.
-
-    Raises
-    ------
-    InputError
-        If the problem cannot be changed so.
-    """
+    """The problem with the changes that are stated."""
     fields: dict[str, Any] = {
         name: value
         for name in ("communication", "max_replicas", "working_memory")

@@ -26,13 +26,16 @@ from partita.run.result import Result
 from partita.units import format_time
 
 
+#: Fields of a problem that decide what a plan is and costs.
+_RULES = ("communication", "streaming", "working_memory", "weight_sync_per_batch")
+
+
 class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
     """Accelerators, their memory, and factors on every bandwidth."""
 
     axes: Sequence[Axis] = common_axes()
 
     def at(self, problem: ThroughputProblem, point: Mapping[str, Any]) -> ThroughputProblem:
-        """With the point's devices and memory, and its bandwidth on every link."""
         devices, memory = point.get("devices"), point.get("memory")
         if devices is not None or memory is not None:
             problem = problem.replace(accelerators=devices, memory_bytes=memory)
@@ -48,12 +51,48 @@ class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
         }
 
     def relaxes(self, easier: ThroughputProblem, harder: ThroughputProblem) -> bool:
-        """See the module."""
-        return relaxes(easier, harder)
+        """By what the module says."""
+        a, b = easier, harder
+        if any(getattr(a, rule) != getattr(b, rule) for rule in _RULES):
+            return False
+        if a.max_replicas < b.max_replicas or len(a.kinds) != len(b.kinds) or len(a.groups) != len(b.groups):
+            return False
+        for mine, other in zip(a.kinds, b.kinds, strict=True):
+            if (mine.name, mine.accelerator) != (other.name, other.accelerator) or mine.count < other.count:
+                return False
+            if mine.memory_bytes is not None and (other.memory_bytes is None or mine.memory_bytes < other.memory_bytes):
+                return False
+            if any(getattr(mine, field) > getattr(other, field) for field in TRANSFER_TIMES):
+                return False
+        for group, same in zip(a.groups, b.groups, strict=True):
+            # Devices of a group cannot stand in for those of another one.
+            if group.counts != same.counts or group.transfer_time_per_unit > same.transfer_time_per_unit:
+                return False
+            if group.transfer_latency > same.transfer_latency:
+                return False
+        return _schedule_relaxes(a, b) and all(
+            getattr(a, field) is getattr(b, field) or getattr(a, field) == getattr(b, field)
+            for field in ("operators", "tensors", "parameters", "saved")
+        )
 
     def transfer(self, plan: Plan, problem: ThroughputProblem) -> Plan | None:
-        """On the problem's own devices."""
-        return transfer(plan, problem)
+        """On the problem's own devices, kind by kind in the same order; None if there are too few."""
+        names: dict[str, list[str]] = {}
+        for name, kind in problem.device_names():
+            names.setdefault(problem.kinds[kind].name, []).append(name)
+        present = {name for row in names.values() for name in row}
+        if all(device in present for stage in plan.stages for device in stage.devices):
+            return plan
+        if problem.groups:
+            return None
+        stages: list[Stage] = []
+        for stage in plan.stages:
+            free = names.get(stage.kind, [])
+            if len(free) < len(stage.devices):
+                return None
+            device, *replicas = [free.pop(0) for _ in stage.devices]
+            stages.append(msgspec.structs.replace(stage, device=device, replicas=tuple(replicas)))
+        return msgspec.structs.replace(plan, stages=tuple(stages))
 
     def figures(
         self, points: Any, results: Sequence[Result[ThroughputProblem, Plan, Any]], answers: Any
@@ -61,51 +100,15 @@ class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
         """Depth of the pipeline, and the time of one sample through it."""
         found: list[dict[str, Any]] = []
         for result in results:
-            pipeline = None
+            entry: dict[str, Any] = {"depth": None, "latency": None}
             if result.plan is not None and result.evaluation is not None:
                 pipeline = pipeline_of(result.problem, result.plan, result.evaluation)
-            found.append(
-                {
-                    "depth": None if pipeline is None else pipeline.depth,
-                    "latency": None if pipeline is None else pipeline.latency,
-                }
-            )
+                entry = {"depth": pipeline.depth, "latency": pipeline.latency}
+            found.append(entry)
         return found
 
     def columns(self) -> Mapping[str, tuple[str, Callable[[Any, str], str]]]:
-        """The latency."""
         return {"latency": ("latency", format_time)}
-
-
-def relaxes(easier: ThroughputProblem, harder: ThroughputProblem) -> bool:
-    """Whether every plan of ``harder`` is one of ``easier`` that is no worse, by what the module says."""
-    a, b = easier, harder
-    if (a.communication, a.streaming, a.working_memory, a.weight_sync_per_batch) != (
-        b.communication,
-        b.streaming,
-        b.working_memory,
-        b.weight_sync_per_batch,
-    ):
-        return False
-    if a.max_replicas < b.max_replicas or len(a.kinds) != len(b.kinds) or len(a.groups) != len(b.groups):
-        return False
-    for mine, other in zip(a.kinds, b.kinds, strict=True):
-        if (mine.name, mine.accelerator) != (other.name, other.accelerator) or mine.count < other.count:
-            return False
-        if mine.memory_bytes is not None and (other.memory_bytes is None or mine.memory_bytes < other.memory_bytes):
-            return False
-        if any(getattr(mine, field) > getattr(other, field) for field in TRANSFER_TIMES):
-            return False
-    for group, same in zip(a.groups, b.groups, strict=True):
-        # Devices of a group cannot stand in for those of another one.
-        if group.counts != same.counts or group.transfer_time_per_unit > same.transfer_time_per_unit:
-            return False
-        if group.transfer_latency > same.transfer_latency:
-            return False
-    return _schedule_relaxes(a, b) and all(
-        getattr(a, field) is getattr(b, field) or getattr(a, field) == getattr(b, field)
-        for field in ("operators", "tensors", "parameters", "saved")
-    )
 
 
 def _schedule_relaxes(a: ThroughputProblem, b: ThroughputProblem) -> bool:
@@ -119,23 +122,3 @@ def _schedule_relaxes(a: ThroughputProblem, b: ThroughputProblem) -> bool:
         for replicas in range(1, b.max_replicas + 1)
         for left in range(replicas, b.device_count + 1)
     )
-
-
-def transfer(plan: Plan, problem: ThroughputProblem) -> Plan | None:
-    """The plan on another problem's devices, kind by kind in the same order; None if there are too few."""
-    names: dict[str, list[str]] = {}
-    for name, kind in problem.device_names():
-        names.setdefault(problem.kinds[kind].name, []).append(name)
-    present = {name for row in names.values() for name in row}
-    if all(device in present for stage in plan.stages for device in stage.devices):
-        return plan
-    if problem.groups:
-        return None
-    stages: list[Stage] = []
-    for stage in plan.stages:
-        free = names.get(stage.kind, [])
-        if len(free) < len(stage.devices):
-            return None
-        device, *replicas = [free.pop(0) for _ in stage.devices]
-        stages.append(msgspec.structs.replace(stage, device=device, replicas=tuple(replicas)))
-    return msgspec.structs.replace(plan, stages=tuple(stages))
