@@ -8,16 +8,27 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from partita.run.result import Result, Row
+from partita.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from partita.graph import Graph
     from partita.problems.facets.model import Answer
     from partita.problems.kind import AnyKind
 
 P = TypeVar("P", bound=Any)
 L = TypeVar("L", bound=Any)
 E = TypeVar("E", bound=Any)
+
+
+def model_sentence(graph: Graph, cut: str = "") -> str:
+    """A model for people; ``cut`` says what its operators are in."""
+    kind = "training (forward and backward)" if graph.training else "inference"
+    return (
+        f"{graph.name}: {len(graph.operators)} operators{cut}, {format_count(graph.parameter_count)} parameters "
+        f"({format_bytes(graph.parameter_bytes)}), {format_count(graph.flops)}FLOP per microbatch, {kind}"
+    )
 
 
 class Report(Generic[P, L, E]):

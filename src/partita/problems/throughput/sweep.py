@@ -25,7 +25,6 @@ from partita.problems.throughput.variants import scale_bandwidth
 from partita.run.result import Result
 from partita.units import format_time
 
-
 #: Fields of a problem that decide what a plan is and costs.
 _RULES = ("communication", "streaming", "working_memory", "weight_sync_per_batch")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from partita.problems.facets.report import Report
+from partita.problems.facets.report import Report, model_sentence
 from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
@@ -23,7 +23,7 @@ from partita.problems.hybrid.step_time import step_time
 from partita.run.result import Result, Row
 from partita.tables.comparison import row_documents
 from partita.tables.text import paragraphs
-from partita.units import format_bytes, format_count, format_time
+from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -139,12 +139,8 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
 
     def answer_tables(self, answer: Answer[HybridProblem]) -> Sequence[RenderableType]:
         """The model, the stages, the step, and what limits the plan."""
-        graph, problem, result = answer.graph, answer.problem, answer.result
-        shown: list[RenderableType] = [
-            f"{graph.name}: {len(graph.operators)} operators in {len(problem.layers)} layers, "
-            f"{format_count(graph.parameter_count)} parameters ({format_bytes(graph.parameter_bytes)}), "
-            f"{format_count(graph.flops)}FLOP per microbatch, training (forward and backward)"
-        ]
+        problem, result = answer.problem, answer.result
+        shown: list[RenderableType] = [model_sentence(answer.graph, f" in {len(problem.layers)} layers")]
         if result.plan is not None and result.evaluation is not None:
             shown.append(hybrid_stage_table(problem, result.plan, result.evaluation))
             links = link_table(problem, result.plan, result.evaluation)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
+import math
+from typing import Any
 
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
@@ -14,34 +13,21 @@ from partita.units import format_bytes, format_time
 MEMORY_FULL = 0.95
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What binds.
-
-    Attributes
-    ----------
-    stage
-        Index of the bottleneck stage.
-    binding
-        ``work``, ``communication`` or ``memory``.
-    sentences
-        The reasons in words, most important first.
-    """
-
-    stage: int
-    binding: str
-    sentences: tuple[str, ...]
-
-
-def limits(problem: ThroughputProblem, evaluation: Evaluation, without_memory: float | None = None) -> Limits:
-    """Say which stage is the bottleneck and whether work, communication or memory binds.
+def limits(problem: ThroughputProblem, evaluation: Evaluation, without_memory: float | None = None) -> dict[str, Any]:
+    """What binds, as plain values.
 
     Parameters
     ----------
     problem, evaluation
-        The problem and its plan's evaluation.
+        A plan's.
     without_memory
-        Objective of a plan for the same problem without memory limits, if it was computed.
+        Objective of a plan without memory limits, if one was looked for.
+
+    Returns
+    -------
+    dict
+        ``stage``: index of the bottleneck stage; ``binding``: ``work``, ``communication`` or ``memory``; ``sentences``:
+        the reasons in words, most important first.
     """
     number = evaluation.bottleneck
     stage = evaluation.stages[number]
@@ -61,7 +47,7 @@ def limits(problem: ThroughputProblem, evaluation: Evaluation, without_memory: f
         f"{1 - share:.1%} is work and {share:.1%} communication; {binding} binds"
     ]
     balance = _perfect_balance(problem)
-    if balance is not None and balance > 0:
+    if balance is not None:
         above = evaluation.objective / balance - 1
         sentences.append(
             f"perfectly divisible work without communication would take {format_time(balance, unit)} per device; "
@@ -77,21 +63,15 @@ def limits(problem: ThroughputProblem, evaluation: Evaluation, without_memory: f
         elif fullest < MEMORY_FULL:
             sentence += f" ({fullest:.0%}), so memory does not bind"
         sentences.append(sentence)
-    return Limits(number, binding, tuple(sentences))
+    return {"stage": number, "binding": binding, "sentences": sentences}
 
 
 def _perfect_balance(problem: ThroughputProblem) -> float | None:
     """Total work over the accelerators' joint speed; only where every operator keeps its speed ratio is it exact."""
-    kinds = [(i, kind) for i, kind in enumerate(problem.kinds) if kind.accelerator and kind.count > 0]
-    if not kinds or any(kind.count > 0 and not kind.accelerator for kind in problem.kinds):
+    (place, kind), *others = [(place, kind) for place, kind in enumerate(problem.kinds) if kind.count > 0]
+    if others or not kind.accelerator:
         return None
-    times = np.array(
-        [[op.times[i] if op.times[i] is not None else np.inf for i, _ in kinds] for op in problem.operators]
-    )
-    totals = times.sum(axis=0)
-    if problem.schedule.recompute and problem.training:
-        forward = np.array([not op.backward for op in problem.operators])
-        totals = totals + times[forward].sum(axis=0)
-    if not np.isfinite(totals).all() or (totals <= 0).any() or len(kinds) > 1:
-        return None
-    return float(totals[0]) / kinds[0][1].count
+    again = problem.schedule.recompute and problem.training
+    times = [(op.times[place], 1 + (again and not op.backward)) for op in problem.operators]
+    work = sum(math.inf if time is None else time * runs for time, runs in times)
+    return work / kind.count if 0 < work < math.inf else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.problems.facets.report import Report
+from partita.problems.facets.report import Report, model_sentence
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
@@ -17,7 +17,7 @@ from partita.problems.throughput.report.tables import memory_table, stage_table
 from partita.problems.throughput.sample_latency import pipeline_of
 from partita.run.result import Result, Row
 from partita.tables.text import paragraphs
-from partita.units import format_bytes, format_count, format_time
+from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,7 +34,6 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
     per = " per sample"
 
     def scope(self, scope: str) -> str:
-        """Acyclic or free splits."""
         return f"{scope} split"
 
     def sentences(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[str]:
@@ -50,7 +49,6 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
         ]
 
     def verdict(self, evaluation: Evaluation) -> dict[str, Any]:
-        """Contiguity."""
         return {"acyclic": evaluation.acyclic}
 
     def tables(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[RenderableType]:
@@ -75,16 +73,11 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
     def answer_document(self, answer: Answer[ThroughputProblem], document: dict[str, Any]) -> None:
         """Modules of every stage, the schedule, and what limits the plan."""
         problem, result = answer.problem, answer.result
-        document["schedule"] = {
-            "name": problem.schedule.name,
-            "microbatches": problem.schedule.microbatches,
-            "recompute": problem.schedule.recompute,
-        }
+        document["schedule"] = msgspec.structs.asdict(problem.schedule)
         document["limits"] = None
         if result.plan is None or result.evaluation is None:
             return
-        found = limits(problem, result.evaluation, answer.without_limit)
-        document["limits"] = {"stage": found.stage, "binding": found.binding, "sentences": list(found.sentences)}
+        document["limits"] = limits(problem, result.evaluation, answer.without_limit)
         plan = document["plan"]
         plan["stages"] = [
             {**device, "modules": list(entry.complete), "partial_modules": list(entry.partial)}
@@ -93,14 +86,10 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
 
     def answer_tables(self, answer: Answer[ThroughputProblem]) -> Sequence[RenderableType]:
         """The model, the stages, their memory, and what limits the plan."""
-        graph, problem, result = answer.graph, answer.problem, answer.result
-        kind = "training (forward and backward)" if graph.training else "inference"
-        shown: list[RenderableType] = [
-            f"{graph.name}: {len(graph.operators)} operators, {format_count(graph.parameter_count)} parameters "
-            f"({format_bytes(graph.parameter_bytes)}), {format_count(graph.flops)}FLOP per microbatch, {kind}"
-        ]
+        problem, result = answer.problem, answer.result
+        shown: list[RenderableType] = [model_sentence(answer.graph)]
         if result.plan is not None and result.evaluation is not None:
             shown += self.tables(problem, result.plan, result.evaluation)
             found = limits(problem, result.evaluation, answer.without_limit)
-            shown.append(paragraphs("What limits the plan", found.sentences))
+            shown.append(paragraphs("What limits the plan", found["sentences"]))
         return shown

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from partita.problems.throughput.evaluation import Evaluation
+from partita.problems.throughput.evaluation import Evaluation, Memory
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.report.modules import StageModules, shortened
 from partita.tables.text import new_table
@@ -43,8 +43,7 @@ def stage_table(
 
 def memory_table(evaluation: Evaluation) -> Table:
     """One row per stage: where its memory goes, and the limit."""
-    parts = ("operators", "weights", "gradients", "optimizer", "activations", "workspace")
-    shown = [part for part in parts if any(getattr(stage.memory, part) for stage in evaluation.stages)]
+    shown = [part for part in Memory().parts if any(stage.memory.parts[part] for stage in evaluation.stages)]
     table = new_table("Memory per device")
     table.add_column("#", justify="right")
     table.add_column("device", no_wrap=True)
