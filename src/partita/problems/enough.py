@@ -1,4 +1,8 @@
-"""What would be enough where a problem has no plan: the smallest count, or size of memory, for which one is found."""
+"""What would be enough where a problem has no plan: the smallest count, or size of memory, for which one is found.
+
+Both are sentences, empty where nothing is found that is enough. What is asked whether something has a plan may take as
+many seconds as it is told; the clock is the time for all of it.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +19,9 @@ _LEAST_S = 0.05
 def smallest_count(
     fits: Callable[[int, float], bool | None], present: int, most: int, noun: str, clock: Monitor
 ) -> str:
-    """The smallest count with a plan, as a sentence: double it until there is one, then bisect.
+    """The smallest count with a plan: double it until there is one, then bisect while there is a third of the time.
 
-    Parameters
-    ----------
-    fits
-        Whether a count has a plan, None if unknown; it may take as many seconds as it is told.
-    present, most
-        A count that is not enough, and the largest to try.
-    noun
-        What is counted.
-    clock
-        Time for all of it; the last third is not begun for bisection.
-
-    Returns
-    -------
-    str
-        Empty if no count was found that is enough.
+    ``fits`` says whether a count has a plan, None if unknown; ``present`` is not enough, ``most`` the largest to try.
     """
     exact = True
 
@@ -64,28 +54,11 @@ def smallest_memory(
     precision: float,
     probe_s: float = math.inf,
 ) -> str:
-    """The smallest memory of a device with a plan, as a sentence: first without limit, then by bisection.
+    """The smallest memory of a device with a plan: first without limit, then by bisection.
 
-    Parameters
-    ----------
-    used
-        For a limit, the memory that the fullest device of a plan needs; False if it is proven that there is none, None
-        if unknown. It may take as many seconds as it is told.
-    present
-        A limit that is not enough.
-    clock
-        Time for all of it.
-    enough
-        A limit that is known to be enough.
-    precision
-        Stop when the bracket is this tight, relative.
-    probe_s
-        Most time for one limit, after the first look without any.
-
-    Returns
-    -------
-    str
-        Empty if no size was found that is enough.
+    ``used`` says for a limit what the fullest device of a plan needs, False if it is proven that there is none, None if
+    unknown. ``present`` is not enough, ``enough`` is. It ends when the bracket is as tight as ``precision``, relative;
+    a limit gets at most ``probe_s`` after the first look without any.
     """
     low, high, exact = present, enough, True
     size = math.inf

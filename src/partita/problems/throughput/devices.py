@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -74,19 +75,12 @@ class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.transfer_latency + size * self.transfer_time_per_unit
 
 
-def check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
-    """Check the kinds of a problem.
+Named = TypeVar("Named", DeviceKind, DeviceGroup)
 
-    Raises
-    ------
-    InputError
-        If a name repeats, a number is negative or not finite, or there is no device.
-    """
-    names = [kind.name for kind in kinds]
-    for kind in kinds:
-        owner = f"{where}: device kind {kind.name!r}"
-        if names.count(kind.name) > 1:
-            raise InputError(f"{owner} appears twice; give each kind its own name")
+
+def check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
+    """Check the kinds of a problem: their names, their numbers, and that there is a device."""
+    for owner, kind in _named(f"{where}: device kind", "kind", kinds):
         if kind.count < 0:
             raise InputError(f"{owner}: count is {kind.count}; it must not be negative")
         check_fields(owner, kind, "memory_bytes", *TRANSFER_TIMES)
@@ -95,20 +89,10 @@ def check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
 
 
 def check_groups(where: str, kinds: Sequence[DeviceKind], groups: Sequence[DeviceGroup]) -> None:
-    """Check that the groups hold each device once.
-
-    Raises
-    ------
-    InputError
-        If a name repeats, a number is negative or not finite, or the counts do not add up to those of the kinds.
-    """
+    """Check the groups' names and numbers, and that they hold each device once."""
     if not groups:
         return
-    names = [group.name for group in groups]
-    for group in groups:
-        owner = f"{where}: group {group.name!r}"
-        if names.count(group.name) > 1:
-            raise InputError(f"{owner} appears twice; give each group its own name")
+    for owner, group in _named(f"{where}: group", "group", groups):
         if len(group.counts) != len(kinds):
             raise InputError(f"{owner} has {len(group.counts)} counts; give one for each of the {len(kinds)} kinds")
         if min(group.counts, default=0) < 0:
@@ -121,3 +105,13 @@ def check_groups(where: str, kinds: Sequence[DeviceKind], groups: Sequence[Devic
                 f"{where}: the groups hold {held} devices of kind {kind.name!r}, the kind has {kind.count}; "
                 "each device belongs to one group"
             )
+
+
+def _named(what: str, noun: str, values: Sequence[Named]) -> Iterator[tuple[str, Named]]:
+    """Each value with its name for messages, which is no other one's."""
+    names = [value.name for value in values]
+    for value in values:
+        owner = f"{what} {value.name!r}"
+        if names.count(value.name) > 1:
+            raise InputError(f"{owner} appears twice; give each {noun} its own name")
+        yield owner, value

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from partita.problems.enough import smallest_count, smallest_memory
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.plan import Plan, Stage
-from partita.problems.throughput.problem import Operator, ThroughputProblem
+from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.units import format_bytes
 
@@ -21,23 +21,15 @@ _MOST_DEVICES = 1 << 14
 
 
 def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: float = 20.0) -> str:
-    """Say what is missing and the smallest device count or memory that would do.
+    """Say what a problem without a plan is missing, and the smallest device count or memory that would do.
 
-    Parameters
-    ----------
-    problem
-        A problem without a plan.
-    probe
-        Looks for any plan of a changed problem within a time.
-    time_limit_s
-        Wall time for the search for what would be enough.
+    ``probe`` looks for any plan of a changed problem; the time is for the search for what would be enough.
     """
-    nowhere = [op for op in problem.operators if not _runs_somewhere(problem, op)]
-    if nowhere:
-        return (
-            f"{nowhere[0].label} cannot run on any of the devices "
-            f"({', '.join(kind.name for kind in problem.kinds if kind.count)}); add a device kind that supports it"
-        )
+    present = [place for place, kind in enumerate(problem.kinds) if kind.count > 0]
+    for op in problem.operators:
+        if all(op.times[place] is None for place in present):
+            names = ", ".join(problem.kinds[place].name for place in present)
+            return f"{op.label} cannot run on any of the devices ({names}); add a device kind that supports it"
     clock = Monitor(time_limit_s)
     parts = [_what_is_missing(problem)]
     accelerators = [kind for kind in problem.kinds if kind.accelerator and kind.count > 0]
@@ -51,18 +43,14 @@ def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: f
     return "; ".join(part for part in parts if part)
 
 
-def _runs_somewhere(problem: ThroughputProblem, op: Operator) -> bool:
-    return any(time is not None and kind.count > 0 for kind, time in zip(problem.kinds, op.times, strict=True))
-
-
-def _smallest_footprint(instance: Instance, item: int) -> float:
+def _smallest_footprint(instance: Instance, item: int, share: int) -> float:
     """Memory of a stage that holds one item and is the last of the pipeline: no stage with it can need less.
 
-    What recomputation lets enter is left out, since more items on the stage may make it smaller.
+    What recomputation lets enter is left out, since more items on the stage may make it smaller; ``share`` microbatches
+    are held.
     """
     covers = instance.item_covers[instance.item_cover_ptr[item] : instance.item_cover_ptr[item + 1]]
     active = instance.active[item] + instance.cover_active[covers].sum()
-    share = 1 if instance.recompute else int(instance.in_flight[min(1, len(instance.in_flight) - 1)])
     fixed = instance.fixed[item] + instance.cover_fixed[covers].sum()
     return float(fixed + share * active + instance.workspace[item])
 
@@ -70,8 +58,9 @@ def _smallest_footprint(instance: Instance, item: int) -> float:
 def _what_is_missing(problem: ThroughputProblem) -> str:
     instance = build_instance(problem)
     kinds = [k for k in range(instance.kinds) if instance.count[k] > 0]
+    share = 1 if instance.recompute else int(instance.in_flight[min(1, len(instance.in_flight) - 1)])
     for item in range(instance.items):
-        need = _smallest_footprint(instance, item)
+        need = _smallest_footprint(instance, item, share)
         usable = [k for k in kinds if math.isfinite(instance.work[item, k])]
         largest = max((float(instance.memory[k]) for k in usable), default=0.0)
         if need > largest:
@@ -83,7 +72,6 @@ def _what_is_missing(problem: ThroughputProblem) -> str:
                 return f"{need_text}, and the devices left do not all support its operators"
             return f"{need_text}, {format_bytes(need - largest)} more than the largest device has"
     total = float(instance.fixed.sum() + instance.cover_fixed.sum())
-    share = 1 if instance.recompute else int(instance.in_flight[min(1, len(instance.in_flight) - 1)])
     total += share * float(instance.active.sum() + instance.cover_active.sum())
     capacity = sum(float(instance.memory[k]) * int(instance.count[k]) for k in kinds)
     if total > capacity:

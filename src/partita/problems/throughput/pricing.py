@@ -40,7 +40,7 @@ def price(
     cluster: Cluster,
     *,
     microbatches: int = 1,
-    schedule: str = "1f1b",
+    schedule: Literal["1f1b", "gpipe"] = "1f1b",
     optimizer: str = "adam",
     optimizer_dtype: str = "float32",
     master_weights: bool | None = None,
@@ -94,7 +94,14 @@ def price(
         number format the graph computes in.
     """
     training = any(op.phase == "backward" for op in graph.operators)
-    _check_options(schedule, optimizer, optimizer_dtype, tied, microbatches, recompute and not training)
+    if schedule not in ("1f1b", "gpipe"):
+        raise InputError(f"schedule is {schedule!r}; it must be 1f1b or gpipe")
+    check_optimizer(optimizer, optimizer_dtype)
+    if tied not in ("copy", "together"):
+        raise InputError(f"tied is {tied!r}; it must be copy or together")
+    check_at_least("microbatches", microbatches)
+    if recompute and not training:
+        raise InputError("recompute needs a graph with a backward part; trace the model for training, or leave it out")
     source: CostSource = Roofline() if costs is None else costs
     groups = cluster.groups()
     paths = inside_paths(cluster, groups) if hierarchy else [cluster.slowest_path(group) for group in groups]
@@ -106,54 +113,32 @@ def price(
     saved = saved_readers(graph) if training else {}
     spans = lives(graph, roots, saved, accumulates=training and microbatches > 1)
     parameters, parameter_notes = _parameters(graph, training, optimizer, optimizer_dtype, master_weights)
-    plan_schedule = (
-        Schedule(name="gpipe" if schedule == "gpipe" else "1f1b", microbatches=microbatches, recompute=recompute)
-        if training
-        else Schedule(name="inference", microbatches=microbatches)
-    )
     notes = [
         *graph.notes,
         *source.notes(),
         *_link_notes(cluster, groups, paths, hierarchy),
         *_memory_notes(training, microbatches),
+        *parameter_notes,
+        *(_tied_notes(graph, roots, paths) if training else ()),
     ]
-    notes += parameter_notes
-    if training:
-        notes += _tied_notes(graph, roots, paths)
-    tensors = _tensors(graph, roots)
-    workspace = workspace_bytes(graph, spans).tolist()
-    if working_memory == "peak":
-        workspace = own_bytes(graph).tolist()
+    workspace = own_bytes(graph) if working_memory == "peak" else workspace_bytes(graph, spans)
     return ThroughputProblem(
         name=name if name is not None else f"{graph.name} on {cluster.name}",
         kinds=kinds,
-        operators=_operators(graph, groups, source, roots, workspace),
-        tensors=tensors,
+        operators=_operators(graph, groups, source, roots, workspace.tolist()),
+        tensors=_tensors(graph, roots),
         parameters=parameters,
         saved=tuple(
             SavedTensor(name=graph.tensors[place].name, users=readers, bytes=float(graph.tensors[place].bytes))
             for place, readers in saved.items()
         ),
-        schedule=plan_schedule,
+        schedule=Schedule(name=schedule if training else "inference", microbatches=microbatches, recompute=recompute),
         groups=machine_groups(cluster, groups) if hierarchy else (),
         unit="s",
         notes=tuple(notes),
         streaming=working_memory == "peak",
         working_memory=working_memory,
     )
-
-
-def _check_options(
-    schedule: str, optimizer: str, optimizer_dtype: str, tied: str, microbatches: int, idle_recompute: bool
-) -> None:
-    if schedule not in ("1f1b", "gpipe"):
-        raise InputError(f"schedule is {schedule!r}; it must be 1f1b or gpipe")
-    check_optimizer(optimizer, optimizer_dtype)
-    if tied not in ("copy", "together"):
-        raise InputError(f"tied is {tied!r}; it must be copy or together")
-    check_at_least("microbatches", microbatches)
-    if idle_recompute:
-        raise InputError("recompute needs a graph with a backward part; trace the model for training, or leave it out")
 
 
 def _kind(cluster: Cluster, group: DeviceGroup, path: LinkPath | None) -> DeviceKind:

@@ -165,13 +165,6 @@ def read_split(data: bytes, path: str | Path, problem: ThroughputProblem) -> Pla
     """Read a split of a problem with one kind of accelerators and at most one of CPUs.
 
     A backward operator that is missing goes with its colocation class, as the published program does.
-
-    Raises
-    ------
-    FormatError
-        If the file is malformed.
-    InputError
-        If the split has more devices than the problem, or does not cover its operators.
     """
     split = decode(data, _Split, path)
     operators = {op.id: op for op in problem.operators}
@@ -207,11 +200,7 @@ def read_split(data: bytes, path: str | Path, problem: ThroughputProblem) -> Pla
 def split_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:
     """A plan in the published split format, one entry per device of the problem.
 
-    Raises
-    ------
-    InputError
-        If the problem has more than one kind of accelerators or of CPUs, or a stage has replicas: the format cannot say
-        these.
+    The format cannot say several kinds of accelerators or of CPUs, nor replicas.
     """
     if any(stage.replicas for stage in plan.stages):
         raise InputError("the split format knows no replicas; write the result file instead")

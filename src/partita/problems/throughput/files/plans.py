@@ -32,15 +32,7 @@ class _PlanDocument(msgspec.Struct):
 
 
 def read_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
-    """The plan of a result file, as a plan of a problem; empty devices are dropped.
-
-    Raises
-    ------
-    FormatError
-        If the file is not a result file with a throughput plan.
-    InputError
-        If the plan does not name devices of the problem.
-    """
+    """The plan of a result file, as a plan of a problem; empty devices are dropped."""
     document = decode(read_plan_bytes(path), _PlanDocument, f"{path}: plan")
     kind_of = {name: problem.kinds[kind].name for name, kind in problem.device_names()}
     stages = []
