@@ -34,9 +34,6 @@ SOLVERS: tuple[Solver, ...] = (
     *BACKENDS,
 )
 
-#: The solver that is used for a contiguity when none is named.
-DEFAULT_FOR: dict[str, str] = {"acyclic": "exact", "free": "free"}
-
 #: Cheapest first. Those that others of the hierarchy prove more than in less time are there to be asked for.
 BOUNDS: tuple[BoundMethod, ...] = (
     CapacityBound(),

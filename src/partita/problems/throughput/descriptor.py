@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from partita.problems.kind import NEARLY_FULL, Kind, Proof, Solver, lazy
 from partita.problems.throughput.options import Changes, Options, change
 from partita.problems.throughput.plan import Plan
@@ -38,9 +40,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     complete = lazy("partita.problems.throughput.working_memory:ordered_plan")
 
     def default_solver(self, problem: ThroughputProblem, options: Options) -> str:
-        from partita.problems.throughput.components import DEFAULT_FOR
-
-        return DEFAULT_FOR[options.contiguity]
+        return {"acyclic": "exact", "free": "free"}[options.contiguity]
 
     def keeps(self, problem: ThroughputProblem, evaluation: Evaluation, options: Options) -> str | None:
         if options.contiguity == "acyclic" and not evaluation.acyclic:
@@ -48,8 +48,6 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
         return None
 
     def asked(self, plan: Plan, options: Options) -> Plan:
-        import msgspec
-
         return msgspec.structs.replace(plan, contiguity=options.contiguity)
 
     def scope(self, options: Options) -> str:

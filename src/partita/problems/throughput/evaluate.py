@@ -19,14 +19,7 @@ from partita.errors import InputError
 from partita.problems.assignment import stage_of_each
 from partita.problems.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
 from partita.problems.throughput.devices import DeviceGroup, DeviceKind
-from partita.problems.throughput.evaluation import (
-    Evaluation,
-    GroupEvaluation,
-    Load,
-    Memory,
-    StageEvaluation,
-    Transfers,
-)
+from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, Load, Memory, StageEvaluation, Transfers
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import Communication, ThroughputProblem
 from partita.problems.throughput.working_memory import order_violation, peak_of_order

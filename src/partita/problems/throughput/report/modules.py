@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
@@ -27,52 +28,29 @@ class StageModules:
     partial: tuple[str, ...]
 
 
-@dataclass
-class _Node:
-    path: str
-    children: dict[str, _Node] = field(default_factory=dict)
-    own: list[int] = field(default_factory=list)
-    all: list[int] = field(default_factory=list)
-
-
 def stage_modules(problem: ThroughputProblem, plan: Plan) -> list[StageModules]:
     """Modules of every stage; empty where the problem has no module names."""
     stage_of = {identity: number for number, stage in enumerate(plan.stages) for identity in stage.operators}
-    root = _Node("")
-    order: list[int] = []
-    for op in problem.operators:
-        if op.backward:
-            continue
-        place = len(order)
-        order.append(stage_of[op.id])
-        node = root
-        node.all.append(place)
-        for part in op.module.split(".") if op.module else ():
-            node = node.children.setdefault(part, _Node(f"{node.path}.{part}" if node.path else part))
-            node.all.append(place)
-        node.own.append(place)
-    if not root.children:
-        return [StageModules((), ()) for _ in plan.stages]
-    found: list[tuple[list[tuple[int, str]], list[tuple[int, str]]]] = [([], []) for _ in plan.stages]
-    _walk(root, order, found)
-    return [
-        StageModules(tuple(name for _, name in sorted(complete)), tuple(name for _, name in sorted(partial)))
-        for complete, partial in found
-    ]
+    forward = [(stage_of[op.id], op.module, _paths(op.module)) for op in problem.operators if not op.backward]
+    holders: dict[str, set[int]] = {}
+    for stage, _, paths in forward:
+        for path in paths:
+            holders.setdefault(path, set()).add(stage)
+    # Names in the order in which they come up, each once.
+    complete: list[dict[str, None]] = [{} for _ in plan.stages]
+    partial: list[dict[str, None]] = [{} for _ in plan.stages]
+    for stage, module, paths in forward if holders else ():
+        outermost = next((path for path in paths if len(holders[path]) == 1), None)
+        if outermost is None:
+            partial[stage][module or "(root)"] = None
+        else:
+            complete[stage][outermost] = None
+    return [StageModules(tuple(whole), tuple(shared)) for whole, shared in zip(complete, partial, strict=True)]
 
 
-def _walk(node: _Node, order: Sequence[int], found: list[tuple[list[tuple[int, str]], list[tuple[int, str]]]]) -> None:
-    stages = {order[place] for place in node.all}
-    if len(stages) == 1 and node.path:
-        found[stages.pop()][0].append((node.all[0], node.path))
-        return
-    first: dict[int, int] = {}
-    for place in node.own:
-        first.setdefault(order[place], place)
-    for stage, place in first.items():
-        found[stage][1].append((place, node.path or "(root)"))
-    for child in node.children.values():
-        _walk(child, order, found)
+def _paths(module: str) -> list[str]:
+    """A module and those around it, the outermost first."""
+    return list(itertools.accumulate(module.split("."), "{}.{}".format)) if module else []
 
 
 _TAIL = re.compile(r"^(.*?)(\d+)$")

@@ -18,14 +18,9 @@ def stage_table(
 ) -> Table:
     """One row per stage: device, modules, operators, compute, communication, load."""
     unit = problem.unit
-    table = new_table("Stages")
-    table.add_column("#", justify="right")
-    table.add_column("device", no_wrap=True)
     named = any(entry.complete or entry.partial for entry in modules)
-    if named:
-        table.add_column("modules", overflow="fold", ratio=1)
-    for column in ("operators", "compute", "communication", "load"):
-        table.add_column(column, justify="right", no_wrap=True)
+    figures = ("operators", "compute", "communication", "load")
+    table = _device_table("Stages", figures, words="modules" if named else "")
     worst = evaluation.bottleneck
     for number, (stage, count, entry) in enumerate(zip(evaluation.stages, counts, modules, strict=True)):
         cells = [str(number), stage.device]
@@ -41,15 +36,23 @@ def stage_table(
     return table
 
 
+def _device_table(title: str, figures: Sequence[str], words: str = "") -> Table:
+    """An empty table with a row for each device in use."""
+    table = new_table(title)
+    table.add_column("#", justify="right")
+    table.add_column("device", no_wrap=True)
+    if words:
+        table.add_column(words, overflow="fold", ratio=1)
+    for column in figures:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
 def memory_table(evaluation: Evaluation) -> Table:
     """One row per stage: where its memory goes, and the limit."""
     shown = [part for part in Memory().parts if any(stage.memory.parts[part] for stage in evaluation.stages)]
-    table = new_table("Memory per device")
-    table.add_column("#", justify="right")
-    table.add_column("device", no_wrap=True)
     several = ("in flight",) if any(stage.in_flight > 1 for stage in evaluation.stages) else ()
-    for column in (*shown, *several, "total", "limit"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = _device_table("Memory per device", (*shown, *several, "total", "limit"))
     for number, stage in enumerate(evaluation.stages):
         sizes = (format_bytes(getattr(stage.memory, part)) for part in (*shown, "total", "limit"))
         cells = [str(number), stage.device, *sizes]
