@@ -25,8 +25,6 @@ def find_blocks(problem: ThroughputProblem) -> Layers:
     """The row of a problem."""
     instance = build_instance(problem)
     names = item_layers(problem, instance)
-    if not any(names):
-        return Layers(instance, np.arange(instance.items), instance.items)
     preds = [instance.pred[instance.pred_ptr[v] : instance.pred_ptr[v + 1]].tolist() for v in range(instance.items)]
     places, blocks = row_of_blocks(names, preds)
     place, last = np.array(places, dtype=np.int64), len(blocks)

@@ -80,7 +80,7 @@ def _layer_names(problem: ThroughputProblem, depth: int) -> list[str]:
 
 
 def item_layers(problem: ThroughputProblem, instance: Instance) -> list[str]:
-    """Name of the layer that each item is in, empty outside the layers.
+    """Name of the layer that each item is in, empty outside the layers; where there are no names, each item is a layer.
 
     Where the outermost numbered children are fewer than the accelerators (Swin has four numbered groups of numbered
     blocks), the next numbered level is used.
@@ -96,15 +96,14 @@ def item_layers(problem: ThroughputProblem, instance: Instance) -> list[str]:
     for op, item, name in zip(problem.operators, instance.group.tolist(), names, strict=True):
         if not op.backward:
             found.setdefault(item, name)
-    return [found.get(item, "") for item in range(instance.items)]
+    unnamed = not any(found.values())
+    return [str(item) if unnamed else found.get(item, "") for item in range(instance.items)]
 
 
 def find_layers(problem: ThroughputProblem) -> Layers:
     """The layers of a problem; operators outside the layers follow the layer before them."""
     instance = build_instance(problem)
     names = item_layers(problem, instance)
-    if not any(names):
-        return Layers(instance, np.arange(instance.items), instance.items)
     number: dict[str, int] = {}
     layer_of = np.zeros(instance.items, dtype=np.int64)
     for item, name in enumerate(names):
