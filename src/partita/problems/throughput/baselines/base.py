@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, find_layers, plan_from_cuts
+import numpy as np
+
+from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, find_layers, plan_from_labels
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
@@ -44,4 +46,6 @@ class LayerBaseline(AnyProblem, ABC):
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         layers, devices = self.row(problem), len(accelerator_devices(problem))
-        return Outcome(plan=plan_from_cuts(problem, layers, self.cuts(problem, layers, devices)[: devices - 1]))
+        cuts = np.array(self.cuts(problem, layers, devices)[: devices - 1], dtype=np.int64)
+        run = np.searchsorted(cuts, layers.layer_of, side="right")
+        return Outcome(plan=plan_from_labels(problem, layers.instance, run))

@@ -8,7 +8,6 @@ one layer per operator class.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,12 +149,6 @@ def balanced_boundaries(values: Floats, parts: int) -> list[int]:
         if high - low <= 1e-12 * high:
             break
     return cuts(high * (1 + 1e-12))
-
-
-def plan_from_cuts(problem: ThroughputProblem, layers: Layers, cuts: Sequence[int]) -> Plan:
-    """Put run i of the layers on accelerator i; empty runs leave their device out."""
-    label = np.searchsorted(np.asarray(cuts, dtype=np.int64), layers.layer_of, side="right")
-    return plan_from_labels(problem, layers.instance, label)
 
 
 def plan_from_labels(
