@@ -8,7 +8,7 @@ et al., "PipeDream" (SOSP 2019) and Huang et al., "GPipe" (NeurIPS 2019).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -324,11 +324,19 @@ def validate(problem: ThroughputProblem) -> None:
             )
     check_at_least(f"{where}: microbatches", problem.schedule.microbatches)
     index: dict[int, int] = {}
+    kinds = len(problem.kinds)
     for place, op in enumerate(problem.operators):
         if op.id in index:
             raise InputError(f"{where}: operator id {op.id} appears twice; ids must be unique")
         index[op.id] = place
-        _check_operator(where, op, problem.kinds)
+        owner = f"{where}: {op.label}"
+        if len(op.times) != kinds:
+            raise InputError(f"{owner} has {len(op.times)} times; it needs one for each of the {kinds} device kinds")
+        for kind, time in zip(problem.kinds, op.times, strict=True):
+            if time is not None:
+                check_number(owner, f"time on {kind.name}", time)
+        check_fields(owner, op, "memory_bytes", "workspace_bytes")
+    edges: list[tuple[int, int]] = []
     for tensor in problem.tensors:
         owner = f"{where}: tensor {tensor.name!r}" if tensor.name else f"{where}: tensor of operator {tensor.producer}"
         check_fields(owner, tensor, "size")
@@ -336,6 +344,14 @@ def validate(problem: ThroughputProblem) -> None:
         _check_ids(owner, tensor.consumers, index)
         if tensor.producer in tensor.consumers:
             raise InputError(f"{owner}: operator {tensor.producer} makes and reads it; leave it out of the consumers")
+        source = index[tensor.producer]
+        for consumer in tensor.consumers:
+            edges.append((source, index[consumer]))
+            if problem.operators[source].backward and not problem.operators[index[consumer]].backward:
+                raise InputError(
+                    f"{where}: backward operator {tensor.producer} feeds forward operator {consumer}; "
+                    "tensors may only go from the forward part to the backward part"
+                )
     for parameter in problem.parameters:
         owner = f"{where}: parameter {parameter.name!r}"
         _check_ids(owner, parameter.users, index)
@@ -344,7 +360,7 @@ def validate(problem: ThroughputProblem) -> None:
         owner = f"{where}: saved tensor {saved.name!r}"
         _check_ids(owner, saved.users, index)
         check_fields(owner, saved, "bytes")
-    check_acyclic(where, "operators", [op.id for op in problem.operators], _edges(where, problem, index))
+    check_acyclic(where, "operators", [op.id for op in problem.operators], edges)
 
 
 def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
@@ -355,29 +371,3 @@ def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
         if number in seen:
             raise InputError(f"{owner}: operator id {number} is listed twice; list each once")
         seen.add(number)
-
-
-def _check_operator(where: str, op: Operator, kinds: Sequence[DeviceKind]) -> None:
-    owner = f"{where}: {op.label}"
-    if len(op.times) != len(kinds):
-        raise InputError(f"{owner} has {len(op.times)} times; it needs one for each of the {len(kinds)} device kinds")
-    for kind, time in zip(kinds, op.times, strict=True):
-        if time is not None:
-            check_number(owner, f"time on {kind.name}", time)
-    check_fields(owner, op, "memory_bytes", "workspace_bytes")
-
-
-def _edges(where: str, problem: ThroughputProblem, index: dict[int, int]) -> list[tuple[int, int]]:
-    """Maker and reader of every tensor, by place; none goes from the backward part to the forward part."""
-    edges = []
-    for tensor in problem.tensors:
-        source = index[tensor.producer]
-        for consumer in tensor.consumers:
-            target = index[consumer]
-            edges.append((source, target))
-            if problem.operators[source].backward and not problem.operators[target].backward:
-                raise InputError(
-                    f"{where}: backward operator {tensor.producer} feeds forward operator {consumer}; "
-                    "tensors may only go from the forward part to the backward part"
-                )
-    return edges
