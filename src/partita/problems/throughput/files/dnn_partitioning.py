@@ -83,8 +83,7 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
         )
         for node in document.nodes
     )
-    consumers: dict[int, set[int]] = {}
-    cost: dict[int, float] = {}
+    tensors: dict[int, tuple[float, set[int]]] = {}
     for place, edge in enumerate(document.edges):
         owner = f"{path}: edge {place} ({edge.sourceId} → {edge.destId})"
         for end in (edge.sourceId, edge.destId):
@@ -93,13 +92,13 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
         if edge.sourceId == edge.destId:
             raise FormatError(f"{owner} is a cycle of one node; operators must form a DAG")
         _check(owner, "cost", edge.cost)
-        known = cost.setdefault(edge.sourceId, edge.cost)
+        known, readers = tensors.setdefault(edge.sourceId, (edge.cost, set()))
         if abs(known - edge.cost) > COST_TOLERANCE * max(known, edge.cost):
             raise FormatError(
                 f"{owner}: cost {edge.cost} differs from {known} of another edge out of node {edge.sourceId}; "
                 "all edges out of a node carry the same tensor"
             )
-        consumers.setdefault(edge.sourceId, set()).add(edge.destId)
+        readers.add(edge.destId)
     _check(path, "maxSizePerFPGA", document.maxSizePerFPGA)
     per_byte = _time_per_byte(document) * scale_communication
     problem = ThroughputProblem(
@@ -117,8 +116,8 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
         ),
         operators=operators,
         tensors=tuple(
-            Tensor(producer=source, consumers=tuple(sorted(targets)), size=cost[source] * scale_communication)
-            for source, targets in consumers.items()
+            Tensor(producer=source, consumers=tuple(sorted(readers)), size=cost * scale_communication)
+            for source, (cost, readers) in tensors.items()
         ),
     )
     return problem.replace(notes=_plausibility(problem))
