@@ -91,7 +91,7 @@ def refutation(problem: HybridProblem, target: float) -> HybridCertificate | Non
         outside = tuple(int(count) for count in family.ahead)
     else:
         room = problem.devices_per_machine * target
-        outside = tuple(math.ceil(rest / room * (1 - 1e-9) - 1e-6) for rest in family.arrays.rest)
+        outside = tuple(math.ceil(rest / room * (1 - 1e-9) - 1e-6) for rest in family.work.arrays.rest)
     return HybridCertificate(
         target=target,
         available=available,

@@ -87,9 +87,9 @@ class _Search:
         if sets is None or self.best.stop[0] != 0:
             return
         family = self._family(model, sets)
-        self.best.prove(float(family.arrays.rest[0]) / self.problem.devices, "division of work")
+        self.best.prove(float(family.work.arrays.rest[0]) / self.problem.devices, "division of work")
         self._close(family, proof=True)
-        searches, nodes = family.scratch.counters[:2].tolist()
+        searches, nodes = family.work.scratch.counters[:2].tolist()
         counters |= {"knapsacks": searches, "knapsack_nodes": nodes}
 
     def _family(self, model: HybridInstance, sets: Iterable[int]) -> Family:
@@ -105,7 +105,7 @@ class _Search:
                 return
             family = self._family(model, along_orders(orders))
             if self.best.bound == 0.0:
-                self.best.prove(float(family.arrays.rest[0]) / self.problem.devices, "division of work")
+                self.best.prove(float(family.work.arrays.rest[0]) / self.problem.devices, "division of work")
             before = self.best.value
             self._close(family, proof=False)
             plan = self.best.answer
@@ -123,7 +123,7 @@ class _Search:
         best, low = self.best, self.best.bound
         step = 0.05
         decisions = 0
-        late = family.model.problem.devices > 0 and len(family) > FEW_SETS and best.answer is not None
+        late = len(family.sets) > FEW_SETS and best.answer is not None
         while best.value > low * (1 + CLOSE) and best.value > _TINY and best.stop[0] == 0:
             target = self._target(low, step, late)
             answer = family.decide(target)
