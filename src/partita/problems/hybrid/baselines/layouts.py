@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from partita.dags import topological_order
 from partita.problems.hybrid.baselines.choices import fastest_choices, least_memory
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
@@ -70,7 +69,7 @@ class Layouts:
 
     def __init__(self, problem: HybridProblem) -> None:
         self.problem = problem
-        self.order = layer_order(problem)
+        self.order = [problem.layers[number] for number in problem.order()]
         numbers: dict[tuple[object, ...], int] = {}
         self.menus = [numbers.setdefault(_menu(layer), len(numbers)) for layer in self.order]
         self._chosen: dict[tuple[object, ...], tuple[tuple[int, ...], ...] | None] = {}
@@ -150,13 +149,6 @@ class Layouts:
             machine_group=row.machine_group,
             configurations={identity: configurations[identity] for identity in held},
         )
-
-
-def layer_order(problem: HybridProblem) -> list[Layer]:
-    """The layers in topological order, in the problem's own order where that is free."""
-    place = {layer.id: number for number, layer in enumerate(problem.layers)}
-    order = topological_order(len(place), ((place[edge.source], place[edge.target]) for edge in problem.edges))
-    return [problem.layers[number] for number in order]
 
 
 def place(problem: HybridProblem, rows: Sequence[StageRow]) -> list[list[StageRow]]:
