@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
-from partita.kernels.throughput.arrays import as_arrays, bit_rows
+from partita.kernels.throughput.arrays import Floats, Longs, as_arrays, bit_rows
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.units import TOLERANCE, up_to
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,8 @@ class HybridInstance:
 
     problem: HybridProblem
     order: tuple[int, ...]
-    source: tuple[int, ...]
-    target: tuple[int, ...]
+    source: Longs
+    target: Longs
     bytes: tuple[float, ...]
     after: tuple[int, ...]
     before: tuple[int, ...]
@@ -63,9 +60,8 @@ class HybridInstance:
         return min(self.problem.microbatches, self.problem.devices)
 
     def ids(self, members: int) -> tuple[int, ...]:
-        """Layer ids of a bit set, in the problem's order."""
-        layers = self.problem.layers
-        return tuple(layers[p].id for p in sorted(p for v, p in enumerate(self.order) if members >> v & 1))
+        """Layer ids of a bit set, ascending."""
+        return tuple(sorted(self.problem.layers[p].id for v, p in enumerate(self.order) if members >> v & 1))
 
 
 def build_instance(problem: HybridProblem) -> HybridInstance:
@@ -73,6 +69,7 @@ def build_instance(problem: HybridProblem) -> HybridInstance:
     order = tuple(problem.order())
     rank = {number: v for v, number in enumerate(order)}
     edges = [(rank[u], rank[v]) for u, v in problem.links()]
+    source, target = np.array(edges, dtype=np.int64).reshape(-1, 2).T
     after, before = [0] * len(order), [0] * len(order)
     for u, v in edges:
         after[u] |= 1 << v
@@ -85,8 +82,8 @@ def build_instance(problem: HybridProblem) -> HybridInstance:
     return HybridInstance(
         problem=problem,
         order=order,
-        source=tuple(u for u, _ in edges),
-        target=tuple(v for _, v in edges),
+        source=source,
+        target=target,
         bytes=tuple(edge.bytes for edge in problem.edges),
         after=tuple(after),
         before=tuple(before),
@@ -134,12 +131,12 @@ def _worth_having(choices: Sequence[Configuration]) -> tuple[Configuration, ...]
 
 def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArrays, list[int]]:
     """The arrays over some suffix sets, and the sets in the arrays' order; every layer has a degree."""
-    problem, held = model.problem, list(sets)
+    problem, source, target, held = model.problem, model.source, model.target, list(sets)
     degree, lacking = np.array(model.degrees)[:, None], np.array([[not row for row in rows] for rows in model.options])
-    source, target = np.array(model.source, dtype=np.int64), np.array(model.target, dtype=np.int64)
+    allowed = np.array([*problem.replicas(model.width), model.width + 1])
     fastest, values = _options(model)
     segment, smallest = _segments(model)
-    values |= _traffic(model, "in", model.target, model.source) | _traffic(model, "out", model.source, model.target)
+    values |= _traffic(model, "in", target, source) | _traffic(model, "out", source, target)
 
     # Least time on one device times devices, over the degrees: a stage keeps d·t devices busy for at most the target,
     # so that both layers' and edges' add up to at most devices times target.
@@ -168,7 +165,7 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
         "enter": values["edge_enter"] @ across.T,
         "leave": values["edge_leave"] @ across.T,
         "segment": segment,
-        "next_replicas": _next_replicas(model),
+        "next_replicas": allowed[np.searchsorted(allowed, np.arange(model.width + 2))],
         "limits": [
             math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes),
             problem.microbatches,
@@ -210,11 +207,11 @@ def _options(model: HybridInstance) -> tuple[dict[str, Floats], dict[str, Any]]:
     }
 
 
-def _traffic(model: HybridInstance, side: str, mine: Sequence[int], other: Sequence[int]) -> dict[str, Any]:
+def _traffic(model: HybridInstance, side: str, mine: Longs, other: Longs) -> dict[str, Any]:
     """The edges ``in`` or ``out`` of every layer, the end of each that is ``mine``, and what its options move."""
     bandwidth = model.problem.bandwidth_bytes_per_unit
     ids = [model.problem.layers[model.order[v]].id for v in other]
-    edges = [[e for e, end in enumerate(mine) if end == v] for v in range(len(model.order))]
+    edges = [np.flatnonzero(mine == v).tolist() for v in range(len(model.order))]
     least = np.zeros((len(model.degrees), len(mine)))
     moved: list[float] = []
     pointers = [0]
@@ -235,7 +232,7 @@ def _traffic(model: HybridInstance, side: str, mine: Sequence[int], other: Seque
     }
 
 
-def _segments(model: HybridInstance) -> tuple[npt.NDArray[np.int64], dict[str, Floats]]:
+def _segments(model: HybridInstance) -> tuple[Longs, dict[str, Floats]]:
     """Runs of in-flight counts y over which every layer's smallest configuration, of a·y + b, stays the same.
 
     Returns the run of every degree and count, and what the smallest configurations take, (runs, n) each.
@@ -258,17 +255,6 @@ def _segments(model: HybridInstance) -> tuple[npt.NDArray[np.int64], dict[str, F
             )
     columns = np.ascontiguousarray(np.array(taken).transpose(2, 0, 1))
     return of_count, dict(zip(("small_active", "small_fixed", "small_time"), columns, strict=True))
-
-
-def _next_replicas(model: HybridInstance) -> npt.NDArray[np.int64]:
-    """For each d the smallest allowed data-parallel degree at least d; width + 1 for none."""
-    width, batch = model.width, model.problem.microbatches
-    result = np.full(width + 2, width + 1, dtype=np.int64)
-    for d in range(width, 0, -1):
-        allowed = not model.problem.weight_sync_per_batch or batch % d == 0
-        result[d] = d if allowed else result[d + 1]
-    result[0] = result[1]
-    return result
 
 
 def new_scratch(model: HybridInstance) -> HybridScratch:

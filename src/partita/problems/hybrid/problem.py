@@ -233,6 +233,10 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """Places of the layers in topological order, in the problem's own where that is free."""
         return topological_order(len(self.layers), self.links())
 
+    def replicas(self, most: int) -> list[int]:
+        """Data-parallel degrees up to ``most``, ascending: once per batch they divide it."""
+        return [d for d in range(1, most + 1) if not self.weight_sync_per_batch or self.microbatches % d == 0]
+
     @property
     def shards(self) -> bool:
         """Whether replicas share out any memory."""

@@ -199,12 +199,9 @@ def find_blocks(layouts: Layouts) -> LikeBlocks:
 def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[int]:
     """Data-parallel degrees to try: all up to ``every``, beyond that powers of two, and the largest.
 
-    Larger degrees are hardly ever worse from two on, so little is lost. Once per batch, degrees divide the batch.
+    Larger degrees are hardly ever worse from two on, so little is lost.
     """
-    if most < 1:
-        return []
-    batch = problem.microbatches
-    allowed = [d for d in range(1, most + 1) if not problem.weight_sync_per_batch or batch % d == 0]
+    allowed = problem.replicas(most)
     return [d for d in allowed if d <= every or d & (d - 1) == 0 or d == allowed[-1]]
 
 

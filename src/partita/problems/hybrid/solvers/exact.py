@@ -15,7 +15,7 @@ from partita.problems.hybrid.instance import HybridInstance, build_instance
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
-from partita.problems.hybrid.solvers.machines import MachineFamily
+from partita.problems.hybrid.solvers.machines import new_family
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
@@ -49,7 +49,6 @@ class HybridExact:
         return None
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Search until proved, or until ``monitor.stopping``."""
         from partita.kernels.compiled import is_compiled
         from partita.kernels.hybrid.decide import decide
 
@@ -87,14 +86,14 @@ class _Search:
         if sets is None or self.best.stop[0] != 0:
             return
         family = self._family(model, sets)
-        self.best.prove(float(family.work.arrays.rest[0]) / self.problem.devices, "division of work")
         self._close(family, proof=True)
         searches, nodes = family.work.scratch.counters[:2].tolist()
         counters |= {"knapsacks": searches, "knapsack_nodes": nodes}
 
     def _family(self, model: HybridInstance, sets: Iterable[int]) -> Family:
-        kind = Family if self.problem.hierarchy is None else MachineFamily
-        return kind(model, sets, self.best.stop)
+        family = new_family(model, sets, self.best.stop)
+        self.best.prove(float(family.work.arrays.rest[0]) / self.problem.devices, "division of work")
+        return family
 
     def _outline(self, model: HybridInstance) -> None:
         """A plan from the sets along a few orders, then along orders that respect the stages found."""
@@ -103,11 +102,8 @@ class _Search:
         for _ in range(_ROUNDS):
             if self.best.stop[0] != 0:
                 return
-            family = self._family(model, along_orders(orders))
-            if self.best.bound == 0.0:
-                self.best.prove(float(family.work.arrays.rest[0]) / self.problem.devices, "division of work")
             before = self.best.value
-            self._close(family, proof=False)
+            self._close(self._family(model, along_orders(orders)), proof=False)
             plan = self.best.answer
             if plan is None or self.best.value > before * (1 - 1e-4):
                 return

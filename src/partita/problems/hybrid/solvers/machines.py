@@ -85,6 +85,11 @@ class MachineFamily(Family):
         return stages
 
 
+def new_family(model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> Family:
+    """The family of a problem's suffix sets, with machines where it has a hierarchy."""
+    return (Family if model.problem.hierarchy is None else MachineFamily)(model, sets, stop)
+
+
 def _machine_arrays(model: HybridInstance, sets: list[int]) -> MachineArrays:
     problem = model.problem
     assert problem.hierarchy is not None
@@ -92,10 +97,9 @@ def _machine_arrays(model: HybridInstance, sets: list[int]) -> MachineArrays:
     bits = as_bits(sets, len(model.order)).astype(np.float64)
     edge_time = np.array([2.0 * value / bandwidth for value in model.bytes], dtype=np.float64)
     weights = np.array([problem.layers[place].whole_weight_bytes / bandwidth for place in model.order])
-    source, target = np.array(model.source, dtype=np.int64), np.array(model.target, dtype=np.int64)
     return MachineArrays(
         weight=bits @ weights,
-        cross=((1.0 - bits[:, source]) * bits[:, target]) @ edge_time,
+        cross=((1.0 - bits[:, model.source]) * bits[:, model.target]) @ edge_time,
         edge_time=edge_time,
         size=np.array([problem.devices_per_machine, problem.machines], dtype=np.int64),
     )
