@@ -149,7 +149,8 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
         work += bits[:, v] * time
     by_work = np.lexsort((bits.sum(axis=1), work))
     work, bits = work[by_work], bits[by_work]
-    crossing = ~bits[:, source] & bits[:, target]
+    # Row by row in memory, on which the rounding of products depends.
+    crossing = np.ascontiguousarray(~bits[:, source] & bits[:, target])
     size, across = bits.astype(np.float64), crossing.astype(np.float64)
     values |= {
         "degree": model.degrees,

@@ -44,7 +44,8 @@ def step_document(problem: HybridProblem, plan: HybridPlan | None, evaluation: A
 def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
     """How long a step takes, what of, and whether a shorter one is known; the answer has a plan."""
     result, problem = answer.result, answer.problem
-    assert result.plan is not None and result.evaluation is not None
+    assert result.plan is not None
+    assert result.evaluation is not None
     step, unit = step_time(problem, result.plan, result.evaluation), problem.unit
     steady = result.evaluation.objective
     found = [
