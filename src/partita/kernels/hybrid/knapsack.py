@@ -119,14 +119,13 @@ def _relax(s: HybridScratch, count: int, need: float) -> tuple[float, float, flo
             k = best + 1
             steps += 1
     _sort(s.step_loss, s.step_order, steps)
-    left, value, rounded = need, 0.0, 0.0
+    left, value = need, 0.0
     for k in range(steps):
         step = s.step_order[k]
         slope, gain = s.step_loss[step], s.step_gain[step]
         if gain >= left:
-            return value + slope * left, slope, rounded + slope * gain
+            return value + slope * left, slope, value + slope * gain
         value += slope * gain
-        rounded += slope * gain
         left -= gain
     return np.inf, np.inf, np.inf
 

@@ -100,23 +100,14 @@ def _synchronisation(choice: Configuration) -> dict[tuple[str, int], float]:
 
 
 def _alike(choices: Sequence[Configuration]) -> bool:
-    return all(
-        choice.weight_bytes == choices[0].weight_bytes
-        and choice.sharded_bytes == choices[0].sharded_bytes
-        and _synchronisation(choice) == _synchronisation(choices[0])
-        for choice in choices[1:]
-    )
+    shared = [(choice.weight_bytes, choice.sharded_bytes, _synchronisation(choice)) for choice in choices]
+    return all(other == shared[0] for other in shared)
 
 
 def _no_worse(one: Configuration, other: Configuration) -> bool:
-    mine, theirs = _synchronisation(one), _synchronisation(other)
-    return (
-        one.time <= other.time
-        and one.weight_bytes <= other.weight_bytes
-        and one.memory_per_microbatch_bytes <= other.memory_per_microbatch_bytes
-        and one.memory_bytes <= other.memory_bytes
-        and one.sharded_bytes <= other.sharded_bytes
-        and all(value <= theirs.get(key, 0.0) for key, value in mine.items())
+    theirs = _synchronisation(other)
+    return all(mine <= its for mine, its in zip(one.figures, other.figures, strict=True)) and all(
+        value <= theirs.get(key, 0.0) for key, value in _synchronisation(one).items()
     )
 
 
@@ -178,7 +169,7 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
     return as_arrays(HybridArrays, values), [held[k] for k in by_work]
 
 
-#: What an option takes, in the order in which it is kept.
+#: What ``Configuration.figures`` are called.
 _COLUMNS = ("time", "weight", "active", "fixed", "sharded")
 
 
@@ -193,14 +184,18 @@ def _options(model: HybridInstance) -> tuple[dict[str, Floats], dict[str, Any]]:
         kinds: dict[tuple[tuple[float, ...], ...], int] = {}
         for v, choices in enumerate(row):
             pointers[r, v] = len(flat)
-            memory = tuple((c.memory_per_microbatch_bytes, c.memory_bytes, c.sharded_bytes) for c in choices)
-            kind[r, v] = kinds.setdefault(memory, len(kinds))
-            flat += [(c.time, c.weight_bytes / bandwidth, *m) for c, m in zip(choices, memory, strict=True)]
+            figures = [choice.figures for choice in choices]
+            kind[r, v] = kinds.setdefault(tuple(memory[2:] for memory in figures), len(kinds))
+            flat += figures
             if choices:
-                weight, sharded = min(c.weight_bytes for c in choices), min(c.sharded_bytes for c in choices)
-                fastest[:, r, v] = (choices[0].time, weight / bandwidth, *memory[0][:2], sharded)
+                # Weights and shared memory are the smallest; where all are alike, they are those of the fastest, too.
+                _, least_weight, _, _, least_sharded = np.min(figures, axis=0)
+                time, _, active, fixed, _ = figures[0]
+                fastest[:, r, v] = time, least_weight, active, fixed, least_sharded
         pointers[r, n] = len(flat)
     columns = np.array(flat, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
+    for weight in fastest[1], columns[1]:
+        weight /= bandwidth
     return dict(zip(_COLUMNS, fastest, strict=True)), {
         "option_ptr": pointers,
         "kind": kind,

@@ -50,6 +50,12 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     sync_in_bytes: dict[int, float] = {}
     sync_out_bytes: dict[int, float] = {}
 
+    @property
+    def figures(self) -> tuple[float, float, float, float, float]:
+        """Time, weights, and memory for every microbatch, whatever is in flight, and shared out."""
+        memory = self.memory_per_microbatch_bytes, self.memory_bytes, self.sharded_bytes
+        return self.time, self.weight_bytes, *memory
+
     def held_bytes(self, in_flight: int, replicas: int) -> float:
         """Memory on each device of a stage with so many microbatches in flight and data-parallel replicas."""
         held = self.memory_per_microbatch_bytes * in_flight + self.memory_bytes

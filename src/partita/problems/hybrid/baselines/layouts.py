@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from partita.problems.hybrid.baselines.choices import fastest_choices, least_memory
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
@@ -234,9 +234,7 @@ def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[
 
 def _menu(layer: Layer, *, timed: bool = True) -> tuple[object, ...]:
     """What the layer offers, whatever its neighbours are called."""
-
-    def way(c: Configuration) -> tuple[object, ...]:
-        sizes = c.weight_bytes, c.memory_per_microbatch_bytes, c.memory_bytes, c.sharded_bytes
-        return c.id, c.time if timed else 0.0, *sizes
-
-    return tuple((degree, tuple(map(way, choices))) for degree, choices in sorted(layer.configurations.items()))
+    return tuple(
+        (degree, tuple((c.id, *c.figures[0 if timed else 1 :]) for c in choices))
+        for degree, choices in sorted(layer.configurations.items())
+    )

@@ -106,7 +106,7 @@ class _Search:
             stage_of = {identity: i for i, stage in enumerate(plan.stages) for identity in stage.operators}
             stages = [-stage_of[self.problem.layers[place].id] for place in model.order]
             orders = [
-                suffix_order(model.after, model.before, [stage + 0.9 * generator.random() for stage in stages])
+                suffix_order(model.before, [stage + 0.9 * generator.random() for stage in stages])
                 for _ in range(_ORDERS)
             ]
 
