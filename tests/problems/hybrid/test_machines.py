@@ -15,7 +15,7 @@ from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.explain import explain_infeasible
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.report.limits import hybrid_sentences
-from partita.problems.hybrid.report.plan_table import hybrid_table, link_table, slowest_stage
+from partita.problems.hybrid.report.tables import plan_tables, slowest_stage
 from partita.problems.hybrid.solvers import exact, stage_memory
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import Options
@@ -105,9 +105,7 @@ def test_reports_show_the_links_between_machines() -> None:
     found = evaluate(problem, outcome.plan)
     assert slowest_stage(found) is None
     screen = Console(width=160, file=io.StringIO())
-    table = link_table(problem, outcome.plan, found)
-    assert table is not None
-    screen.print(hybrid_table(problem, outcome.plan, found), table)
+    screen.print(*plan_tables(problem, outcome.plan, found))
     text = screen.file.getvalue()  # type: ignore[attr-defined]
     assert "Links between machines: 2 of 2 machines" in text
     stages, links = text.split("Links between machines")
@@ -116,4 +114,4 @@ def test_reports_show_the_links_between_machines() -> None:
     assert any("are the bottleneck" in line for line in hybrid_sentences(problem, outcome.plan, found))
     fast = problem.replace(hierarchy=Hierarchy(devices_per_machine=2, machine_bandwidth_bytes_per_unit=1e6))
     assert slowest_stage(evaluate(fast, outcome.plan)) is not None
-    assert link_table(problem.replace(hierarchy=None), outcome.plan, found) is None
+    assert len(plan_tables(problem.replace(hierarchy=None), outcome.plan, found)) == 1

@@ -130,7 +130,10 @@ class HybridKnown(NamedTuple):
 
 
 class HybridScratch(NamedTuple):
-    """Working memory of the knapsack: items and their options of one stage, and the depth-first search over them."""
+    """Working memory of the knapsack: items and their options of one stage, and the depth-first search over them.
+
+    ``counters`` adds up searches and their nodes.
+    """
 
     item: Ints
     first: Ints
@@ -152,3 +155,20 @@ class HybridScratch(NamedTuple):
     suffix_best: Floats
     best: Ints
     counters: Longs
+
+
+class HybridWork(NamedTuple):
+    """What the steps of a decision work on; any number in ``stop`` but 0 asks them to return."""
+
+    arrays: HybridArrays
+    scratch: HybridScratch
+    known: HybridKnown
+    stop: Longs
+
+
+class Stage(NamedTuple):
+    """The layers of set number ``outer`` that are not in set number ``inner``, on degree number ``r``."""
+
+    inner: int
+    outer: int
+    r: int

@@ -6,86 +6,108 @@ the value instead of an axis, so that one bisection over targets replaces the ta
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScratch
+from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, Stage
 from partita.kernels.hybrid.stages import (
     ROUNDING,
+    between,
     boundary,
     first_replicas,
     fits,
-    jumping,
     learn,
     plain_boundary,
+    reach,
     second_replicas,
+    subset,
+    sync_factor,
 )
-from partita.kernels.throughput.arrays import Floats, Ints, Longs, Words
+from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
 #: More devices than there are.
 NONE = 1 << 30
+#: A trace holds for each stage: inner set, outer set, degree number, replicas.
+STEP = 4
+
+
+class DeviceTable(NamedTuple):
+    """The table of a decision over the Z sets and the sums s of data-parallel degrees, 0 to S.
+
+    Attributes
+    ----------
+    fewest
+        (Z, S + 1) fewest devices that run each set with degrees summing to at most s.
+    least
+        The smallest bottleneck of the plans that attain it, if it has the shape of ``fewest``: a plan with the fewest
+        devices for a set and a sum has the fewest for the sets inside it, too, so that the bottleneck follows the same
+        recursion. That needs every degree uniform and ``fill_times`` first.
+    limits
+        (S + 1,) only plans are of interest that have at most so many devices, which never rises, for all layers if the
+        degrees of some sets inside add up to s: other entries of ``fewest`` may stay at NONE.
+    ahead
+        (Z,) devices that the layers outside need at least.
+    """
+
+    fewest: Ints
+    least: Floats
+    limits: Ints
+    ahead: Ints
+
+
+class Falls(NamedTuple):
+    """Where a row of the table falls: the sum of degrees, the devices and the bottleneck."""
+
+    at: Ints
+    held: Ints
+    slowest: Floats
 
 
 @compiled
-def decide(
-    h: HybridArrays,
-    s: HybridScratch,
-    known: HybridKnown,
-    target: float,
-    limits: Ints,
-    fewest: Ints,
-    least: Floats,
-    ahead: Ints,
-    stop: Longs,
-) -> int:
-    """Fill ``fewest`` (Z, S + 1): the fewest devices that run each set with degrees summing to at most s.
+def decide(w: HybridWork, table: DeviceTable, target: float) -> int:
+    """Fill ``fewest``, ``least`` and ``ahead``; ``target`` is the largest time per sample of a stage.
 
-    ``target`` is the largest time per sample of a stage. Only plans are of interest that have at most ``limits[s]``
-    devices, which never rises, for all layers if the degrees of some sets inside add up to s: other entries may stay at
-    NONE. ``ahead`` (Z,) is filled with the devices that the layers outside need at least. If ``least`` has the shape
-    of ``fewest`` it becomes the smallest bottleneck of the plans that attain it: a plan with the fewest devices for a
-    set and a sum has the fewest for the sets inside it, too, so that the bottleneck follows the same recursion; this
-    needs every degree uniform and ``fill_times`` first. Returns the fewest devices for the whole model, NONE if there
-    are too few, -1 if ``stop`` was set.
+    Returns the fewest devices for the whole model, NONE if there are too few, -1 if stopped.
     """
+    h, fewest, least, ahead = w.arrays, table.fewest, table.least, table.ahead
     sets, width = fewest.shape
     target *= 1.0 + ROUNDING
     carry = least.shape[0] == sets
     outers = np.empty(sets, dtype=np.int32)
-    # Where a row falls: the sum of degrees, the devices and the bottleneck.
-    at, held, slowest = np.empty(width, dtype=np.int32), np.empty(width, dtype=np.int32), np.empty(width)
+    falls = Falls(np.empty(width, dtype=np.int32), np.empty(width, dtype=np.int32), np.empty(width))
     fewest[:] = NONE
     fewest[0, :] = 0
     if carry:
         least[:] = np.inf
         least[0, :] = 0.0
-    devices = limits[0]
-    if look_ahead(h, target, devices, ahead, stop) > devices:
-        return -1 if stop[0] != 0 else NONE
+    devices = table.limits[0]
+    if look_ahead(h, target, devices, ahead, w.stop) > devices:
+        return -1 if w.stop[0] != 0 else NONE
     for i in range(sets - 1):
-        if stop[0] != 0:
+        if w.stop[0] != 0:
             return -1
-        points = close(fewest[i], least[i if carry else 0], carry, limits, ahead[i], at, held, slowest)
+        points = close(table, i, ahead[i], falls)
         if points > 0:
-            best = held[points - 1]
-            count = supersets(h.work, ahead, h.members, i, target, limits[at[0]] - best, outers)
-            reached = outers[:count]
-            extend(h, s, known, i, reached, target, limits, fewest, least, at, held, slowest, points, ahead, stop)
-    close(fewest[sets - 1], least[sets - 1 if carry else 0], carry, limits, 0, at, held, slowest)
+            spare = table.limits[falls.at[0]] - falls.held[points - 1]
+            count = supersets(h, ahead, i, target, spare, outers)
+            extend(w, table, falls, points, i, outers[:count], target)
+    close(table, sets - 1, 0, falls)
     return int(fewest[sets - 1, width - 1])
 
 
 @compiled
-def close(
-    row: Ints, times: Floats, carry: bool, limits: Ints, ahead: int, at: Ints, held: Ints, slowest: Floats
-) -> int:
+def close(table: DeviceTable, place: int, ahead: int, falls: Falls) -> int:
     """Make a row fall, drop entries beyond the limits, and list where it falls; returns their number."""
+    row, carry = table.fewest[place], table.least.shape[0] == table.fewest.shape[0]
+    times = table.least[place if carry else 0]
     best, worst, count = NONE, np.inf, 0
     for k in range(row.shape[0]):
         time = times[k] if carry else 0.0
-        if row[k] <= limits[k] - ahead and (row[k] < best or (row[k] == best and time < worst)):
+        if row[k] <= table.limits[k] - ahead and (row[k] < best or (row[k] == best and time < worst)):
             best, worst = row[k], time
-            at[count], held[count], slowest[count] = k, best, worst
+            falls.at[count], falls.held[count], falls.slowest[count] = k, best, worst
             count += 1
         row[k] = best
         if carry:
@@ -100,10 +122,8 @@ def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: 
     The same recursion from the other end, with the fewest replicas that the time of the fastest configurations admits.
     No entry is more than one beyond what the least device time inside leaves. Returns the entry of the empty set.
     """
-    sets, ranks, words = h.work.shape[0], h.degree.shape[0], h.members.shape[1]
+    sets, ranks, work = h.work.shape[0], h.degree.shape[0], h.work
     top = h.next_replicas.shape[0] - 2
-    per_batch = h.limits[2] != 0.0
-    work, members = h.work, h.members
     ahead[sets - 1] = 0
     for i in range(sets - 2, -1, -1):
         if stop[0] != 0:
@@ -117,21 +137,14 @@ def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: 
             least = (work[o] - work[i]) / target - 1e-6
             if least >= best:
                 break
-            if max(least, 1.0) + ahead[o] >= best:
-                continue
-            inside = True
-            for word in range(words):
-                if members[i, word] & ~members[o, word] != 0:
-                    inside = False
-                    break
-            if not inside:
+            if max(least, 1.0) + ahead[o] >= best or not subset(h.members, i, o):
                 continue
             for r in range(ranks):
                 t = h.degree[r]
-                if h.missing[r, o] != h.missing[r, i] or t + ahead[o] >= best:
+                if between(h.missing, r, i, o) != 0 or t + ahead[o] >= best:
                     continue
-                one = h.time[r, o] - h.time[r, i] + boundary(h, i, o, r)
-                d = first_replicas(h.next_replicas, per_batch, target, one, h.weight[r, o] - h.weight[r, i])
+                one = between(h.time, r, i, o) + boundary(h, i, o, r)
+                d = first_replicas(h, target, one, between(h.weight, r, i, o))
                 if d <= top:
                     best = min(best, d * t + ahead[o])
         ahead[i] = best
@@ -149,23 +162,15 @@ def known_better(into: Ints, begin: int, used: int, replicas: int, degree: int) 
 
 
 @compiled
-def supersets(work: Floats, ahead: Ints, members: Words, inner: int, target: float, devices: int, found: Ints) -> int:
+def supersets(h: HybridArrays, ahead: Ints, inner: int, target: float, devices: int, found: Ints) -> int:
     """List the supersets of a set whose other layers and whose stage the devices left can run; returns their number."""
     count = 0
-    words = members.shape[1]
-    for outer in range(inner + 1, work.shape[0]):
-        time = work[outer] - work[inner]
+    for outer in range(inner + 1, h.work.shape[0]):
+        time = h.work[outer] - h.work[inner]
         if time > devices * target:
             break
         spare = devices - ahead[outer]
-        if spare < 1 or time > spare * target:
-            continue
-        inside = True
-        for word in range(words):
-            if members[inner, word] & ~members[outer, word] != 0:
-                inside = False
-                break
-        if inside:
+        if spare >= 1 and time <= spare * target and subset(h.members, inner, outer):
             found[count] = outer
             count += 1
     return count
@@ -173,21 +178,7 @@ def supersets(work: Floats, ahead: Ints, members: Words, inner: int, target: flo
 
 @compiled
 def extend(
-    h: HybridArrays,
-    s: HybridScratch,
-    known: HybridKnown,
-    inner: int,
-    outers: Ints,
-    target: float,
-    limits: Ints,
-    fewest: Ints,
-    least: Floats,
-    at: Ints,
-    held: Ints,
-    slowest: Floats,
-    points: int,
-    ahead: Ints,
-    stop: Longs,
+    w: HybridWork, table: DeviceTable, falls: Falls, points: int, inner: int, outers: Ints, target: float
 ) -> None:
     """Try the stages between one set and some supersets, with every pair of degrees that can help.
 
@@ -196,39 +187,37 @@ def extend(
     fewer microbatches in flight, so that bisection finds the smallest, which does not fall from place to place. Calls
     that pass all arrays are kept out of the loops: each costs more than the rest of an iteration.
     """
+    h, known = w.arrays, w.known
+    fewest, least, limits, ahead = table.fewest, table.least, table.limits, table.ahead
+    at, held, slowest = falls.at, falls.held, falls.slowest
     top, sets, ranks = fewest.shape[1] - 1, fewest.shape[0], h.degree.shape[0]
-    missing, time, weights, active, fixed, sharded = h.missing, h.time, h.weight, h.active, h.fixed, h.sharded
-    enter, leave, allowed = h.enter, h.leave, h.next_replicas
-    memory, batch, per_batch = h.limits[0], h.limits[1], h.limits[2] != 0.0
-    cross_ptr, cross, heads, members = h.cross_ptr, h.cross, h.target, h.members
-    kinds, free, ptr, lows, highs = known.kind, known.free, known.ptr, known.low, known.high
+    allowed, memory, batch, per_batch = h.next_replicas, h.limits[0], h.limits[1], h.limits[2] != 0.0
+    free, ptr, lows, highs = known.free, known.ptr, known.low, known.high
     remember, carry = ptr.shape[0] > 1, least.shape[0] == sets
     best = held[points - 1]
     for r in range(ranks):
         t = h.degree[r]
         uniform = h.uniform[r] != 0
-        edge_enter, edge_leave = h.edge_enter[r], h.edge_leave[r]
         for outer in outers:
             spare = limits[at[0]] - ahead[outer]
-            if t > spare - best or missing[r, outer] != missing[r, inner]:
+            if t > spare - best or between(h.missing, r, inner, outer) != 0:
                 continue
             most = min((spare - best) // t, top - at[0])
-            compute = time[r, outer] - time[r, inner]
+            compute = between(h.time, r, inner, outer)
             if compute > most * target:
                 continue
             if not remember and known_better(fewest[outer], at[0], best, int(np.ceil(compute / target - 1e-6)), t):
                 continue
-            jump = jumping(cross_ptr, cross, heads, members, edge_enter, edge_leave, inner, outer)
-            one = compute + max(0.0, enter[r, outer] + leave[r, inner] - jump)
-            weight = weights[r, outer] - weights[r, inner]
-            first = first_replicas(allowed, per_batch, target, one, weight)
+            one = compute + boundary(h, inner, outer, r)
+            weight = between(h.weight, r, inner, outer)
+            first = first_replicas(h, target, one, weight)
             if first > most:
                 continue
-            second = first if first > 1 else second_replicas(allowed, per_batch, target, one, weight)
-            per_count, base = active[r, outer] - active[r, inner], fixed[r, outer] - fixed[r, inner]
-            shared = sharded[r, outer] - sharded[r, inner]
+            second = first if first > 1 else second_replicas(h, target, one, weight)
+            active, fixed = between(h.active, r, inner, outer), between(h.fixed, r, inner, outer)
+            shared = between(h.sharded, r, inner, outer)
             into, carried = fewest[outer], least[outer if carry else 0]
-            entry = kinds[inner * sets + outer] * ranks + r if remember else 0
+            entry = known.kind[inner * sets + outer] * ranks + r if remember else 0
             falling = uniform and (not per_batch or 4.0 * weight < batch * target)
             for p in range(points):
                 begin, used = at[p], held[p]
@@ -247,22 +236,22 @@ def extend(
                 low, high = 0, 0
                 while d <= most:
                     in_flight = (begin + d - 1) // d + 1
-                    sync = 4.0 * (d - 1) / (batch if per_batch else d)
+                    sync = sync_factor(h, d)
                     spent = one - compute + sync * weight
                     good = spent + compute <= d * target
-                    if good and not (uniform and per_count * in_flight + base + shared / d <= memory):
+                    if good and not (uniform and active * in_flight + fixed + shared / d <= memory):
+                        budget = d * target - spent
                         if uniform and remember:
                             k = ptr[entry] + in_flight - free[entry] - 1
                             if in_flight > free[entry]:
                                 good = k < ptr[entry + 1]
-                                budget = d * target - spent
                                 if good and not highs[k] <= budget and not lows[k] > budget:
-                                    learn(h, s, known, k, inner, outer, r, in_flight, budget, stop)
+                                    learn(w, k, Stage(inner, outer, r), in_flight, budget)
                                 good = good and highs[k] <= budget
                         else:
                             if not uniform:
-                                spent = plain_boundary(h, inner, outer)
-                            good = fits(h, s, inner, outer, r, sync, d, in_flight, d * target - spent, stop)
+                                budget = d * target - plain_boundary(h, inner, outer)
+                            good = fits(w, Stage(inner, outer, r), sync, d, in_flight, budget)
                     if not falling:
                         if good:
                             found = d
@@ -300,8 +289,53 @@ def extend(
                     duration = compute
                     if in_flight > free[entry]:
                         duration = highs[ptr[entry] + in_flight - free[entry] - 1]
-                    sync = 4.0 * (found - 1) / (batch if per_batch else found)
+                    sync = sync_factor(h, found)
                     duration = max(slowest[p], (duration + one - compute + sync * weight) / found)
                     if cost < into[begin + found] or duration < carried[begin + found]:
                         into[begin + found] = cost
                         carried[begin + found] = duration
+
+
+@compiled
+def trace(w: HybridWork, target: float, fewest: Ints, steps: Ints) -> int:
+    """Follow a filled table back from the whole model, whatever its degrees sum to.
+
+    Writes the stages into ``steps`` (stages, STEP), first stage first, and returns their number; -1 if the table does
+    not hold a plan.
+    """
+    # Remembered times were summed in another order.
+    target *= 1.0 + 10.0 * ROUNDING
+    outer, column, count = fewest.shape[0] - 1, fewest.shape[1] - 1, 0
+    while outer > 0:
+        while column > 0 and fewest[outer, column - 1] == fewest[outer, column]:
+            column -= 1
+        step = steps[count]
+        if fewest[outer, column] >= NONE or not first_stage(w, target, fewest, outer, column, step):
+            return -1
+        outer, column, count = step[0], column - step[3], count + 1
+    return count
+
+
+@compiled
+def first_stage(w: HybridWork, target: float, fewest: Ints, outer: int, column: int, step: Ints) -> bool:
+    """Find a stage that the entry of a set and a sum comes from, and write it into ``step``; whether there is one."""
+    h, value = w.arrays, fewest[outer, column]
+    for inner in range(outer):
+        if fewest[inner, column] >= value or not subset(h.members, inner, outer):
+            continue
+        for r in range(h.degree.shape[0]):
+            if between(h.missing, r, inner, outer) != 0:
+                continue
+            t, compute, weight = h.degree[r], between(h.time, r, inner, outer), between(h.weight, r, inner, outer)
+            one = compute + boundary(h, inner, outer, r)
+            d = first_replicas(h, target, one, weight)
+            while d <= column and d * t <= value:
+                sync = sync_factor(h, d)
+                if fewest[inner, column - d] + d * t == value and one + sync * weight <= d * target:
+                    spent = one - compute + sync * weight if h.uniform[r] else plain_boundary(h, inner, outer)
+                    need = -(-column // d)
+                    if reach(w, Stage(inner, outer, r), sync, d, need, need, d * target - spent) == need:
+                        step[0], step[1], step[2], step[3] = inner, outer, r, d
+                        return True
+                d = h.next_replicas[d + 1]
+    return False

@@ -13,59 +13,51 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
+from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch, Stage
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.kernels.throughput.bits import has
 
 
 @compiled
 def fill_items(
-    h: HybridArrays, s: HybridScratch, inner: int, outer: int, r: int, replicas: int, in_flight: int, sync: float
+    h: HybridArrays, s: HybridScratch, stage: Stage, replicas: int, in_flight: int, sync: float
 ) -> tuple[int, float, float]:
-    """List the layers of the stage (set ``outer`` without set ``inner``) with their options.
+    """List the layers of a stage with their options.
 
     Returns the number of layers that have a choice, the time of the fastest options, and the memory they take too much.
     Times include synchronisation where the degree is not uniform; ``sync`` is the factor of the weights. ``replicas``
     counts all of the stage, which share out the sharded memory.
     """
-    n = h.kind.shape[1]
+    inside, outside = h.members[stage.outer], h.members[stage.inner]
+    uniform, ptr = h.uniform[stage.r], h.option_ptr[stage.r]
     count, size = 0, 0
     total, missing = 0.0, -h.limits[0]
-    one = np.uint64(1)
-    for v in range(n):
-        word, bit = v >> 6, one << np.uint64(v & 63)
-        if h.members[outer, word] & bit == 0 or h.members[inner, word] & bit != 0:
+    for v in range(h.kind.shape[1]):
+        if not has(inside, v) or has(outside, v):
             continue
         begin = size
-        low, high = h.option_ptr[r, v], h.option_ptr[r, v + 1]
-        base = -1
-        for o in range(low, high):
+        for o in range(ptr[v], ptr[v + 1]):
             cost = h.option_time[o]
-            if not h.uniform[r]:
+            if not uniform:
                 cost += sync * h.option_weight[o]
                 for k in range(h.in_ptr[v], h.in_ptr[v + 1]):
-                    u = h.source[h.in_edges[k]]
-                    if h.members[outer, u >> 6] & (one << np.uint64(u & 63)) == 0:
+                    if not has(inside, h.source[h.in_edges[k]]):
                         cost += h.option_in[h.option_in_ptr[o] + k - h.in_ptr[v]]
                 for k in range(h.out_ptr[v], h.out_ptr[v + 1]):
-                    u = h.target[h.out_edges[k]]
-                    if h.members[inner, u >> 6] & (one << np.uint64(u & 63)) != 0:
+                    if has(outside, h.target[h.out_edges[k]]):
                         cost += h.option_out[h.option_out_ptr[o] + k - h.out_ptr[v]]
             memory = h.option_active[o] * in_flight + h.option_fixed[o] + h.option_sharded[o] / replicas
             # Kept sorted by cost for now, so that one pass finds the options worth having.
             place = size
-            while place > begin and (
-                s.loss[place - 1] > cost or (s.loss[place - 1] == cost and s.gain[place - 1] > memory)
-            ):
-                s.loss[place], s.gain[place], s.option[place] = (
-                    s.loss[place - 1],
-                    s.gain[place - 1],
-                    s.option[place - 1],
-                )
-                place -= 1
+            while place > begin:
+                last = place - 1
+                if s.loss[last] < cost or (s.loss[last] == cost and s.gain[last] <= memory):
+                    break
+                s.loss[place], s.gain[place], s.option[place] = s.loss[last], s.gain[last], s.option[last]
+                place = last
             s.loss[place], s.gain[place], s.option[place] = cost, memory, o
             size += 1
-        base_cost, base_memory = s.loss[begin], s.gain[begin]
-        base = s.option[begin]
+        base_cost, base_memory, base = s.loss[begin], s.gain[begin], s.option[begin]
         total += base_cost
         missing += base_memory
         kept = begin
@@ -127,14 +119,13 @@ def _relax(s: HybridScratch, count: int, need: float) -> tuple[float, float, flo
             k = best + 1
             steps += 1
     _sort(s.step_loss, s.step_order, steps)
-    left, value, rounded = need, 0.0, 0.0
+    left, value = need, 0.0
     for k in range(steps):
         step = s.step_order[k]
         slope, gain = s.step_loss[step], s.step_gain[step]
         if gain >= left:
-            return value + slope * left, slope, rounded + slope * gain
+            return value + slope * left, slope, value + slope * gain
         value += slope * gain
-        rounded += slope * gain
         left -= gain
     return np.inf, np.inf, np.inf
 
@@ -151,13 +142,11 @@ def bracket(s: HybridScratch, count: int, need: float) -> tuple[float, float]:
 
 
 @compiled
-def cheapest(
-    h: HybridArrays, s: HybridScratch, r: int, count: int, need: float, limit: float, first: bool, stop: Longs
-) -> float:
+def cheapest(s: HybridScratch, kinds: Ints, count: int, need: float, limit: float, first: bool, stop: Longs) -> float:
     """The least loss that gains ``need``, if it is at most ``limit``; infinity otherwise.
 
-    With ``first`` any loss within the limit will do. Otherwise ``s.best`` holds the option of every layer afterwards.
-    Infinity, too, when ``stop`` is set: the caller must look at it.
+    ``kinds`` is the degree's row of ``HybridArrays.kind``. With ``first`` any loss within the limit will do. Otherwise
+    ``s.best`` holds the option of every layer afterwards. Infinity, too, when ``stop`` is set: the caller must look.
     """
     if need <= 0.0:
         return 0.0 if limit >= 0.0 else np.inf
@@ -173,13 +162,13 @@ def cheapest(
     s.counters[0] += 1
     for i in range(count):
         s.order[i] = i
-        s.last[h.kind[r, s.item[i]]] = -1
+        s.last[kinds[s.item[i]]] = -1
     _sort(s.ratio, s.order, count)
     s.suffix_gain[count] = 0.0
     s.suffix_best[count] = 0.0
     for depth in range(count):
         i = s.order[depth]
-        kind = h.kind[r, s.item[i]]
+        kind = kinds[s.item[i]]
         s.follow[depth] = -1
         p = s.last[kind]
         if p >= 0:

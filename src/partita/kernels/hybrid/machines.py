@@ -14,9 +14,19 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScratch
+from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, Stage
 from partita.kernels.hybrid.decide import NONE
-from partita.kernels.hybrid.stages import ROUNDING, jumping, learn, plain_boundary, reach, subset
+from partita.kernels.hybrid.stages import (
+    ROUNDING,
+    between,
+    boundary,
+    jumping,
+    learn,
+    plain_boundary,
+    reach,
+    subset,
+    sync_factor,
+)
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
 
@@ -66,18 +76,15 @@ class MachineTables(NamedTuple):
 @compiled
 def link_time(h: HybridArrays, m: MachineArrays, inner: int, outer: int, machines: int) -> float:
     """Time per sample that the link of each machine of a group is busy."""
-    jump = jumping(h.cross_ptr, h.cross, h.target, h.members, m.edge_time, m.edge_time, inner, outer)
-    moved = max(0.0, m.cross[outer] + m.cross[inner] - jump)
-    sync = 4.0 * (machines - 1) / (h.limits[1] if h.limits[2] != 0.0 else machines)
-    return float((moved + sync * (m.weight[outer] - m.weight[inner])) / machines)
+    moved = max(0.0, m.cross[outer] + m.cross[inner] - jumping(h, m.edge_time, m.edge_time, inner, outer))
+    return float((moved + sync_factor(h, machines) * (m.weight[outer] - m.weight[inner])) / machines)
 
 
 @compiled
 def fill_group(
-    h: HybridArrays,
-    s: HybridScratch,
-    known: HybridKnown,
+    w: HybridWork,
     m: MachineArrays,
+    tables: MachineTables,
     inner: int,
     last: int,
     machines: int,
@@ -85,28 +92,24 @@ def fill_group(
     outside: float,
     low_q: int,
     high_q: int,
-    tables: MachineTables,
-    stop: Longs,
 ) -> None:
     """Fill ``room`` and ``stage`` from one inner set up to set number ``last``, for a group on so many machines.
 
     ``low_q`` to ``high_q`` microbatches of later groups, per machine replica, are of interest. ``outside`` is the
     device time of the devices that neither the group nor later groups have: layers outside must fit into that.
     """
+    h, known, room, how = w.arrays, w.known, tables.room, tables.stage
     devices, ranks, sets = m.size[0], h.degree.shape[0], h.work.shape[0]
-    room, how = tables.room, tables.stage
     room[inner : last + 1] = -1
     room[inner, 0, 0] = high_q
     within = machines * target
     per_batch, batch = h.limits[2] != 0.0, h.limits[1]
-    memory = h.limits[0]
     remember = known.ptr.shape[0] > 1
-    rest, work, degree, members = h.rest, h.work, h.degree, h.members
     for j in range(inner, last):
-        if stop[0] != 0:
+        if w.stop[0] != 0:
             return
         # Devices of the machine that layers outside the set leave to those inside.
-        most = int(min(float(devices), devices + 1e-6 - (rest[j] - outside) / within))
+        most = int(min(float(devices), devices + 1e-6 - (h.rest[j] - outside) / within))
         least_k, least_x, most_x, best = devices + 1, devices + 1, 0, -1
         for k in range(most + 1):
             for x in range(k + 1):
@@ -116,27 +119,24 @@ def fill_group(
         if best < low_q:
             continue
         for o in range(j + 1, last + 1):
-            spare = int(min(float(devices), devices + 1e-6 - (rest[o] - outside) / within)) - least_k
-            if spare < 1 or work[o] - work[j] > spare * within or not subset(h, j, o):
+            spare = int(min(float(devices), devices + 1e-6 - (h.rest[o] - outside) / within)) - least_k
+            if spare < 1 or h.work[o] - h.work[j] > spare * within or not subset(h.members, j, o):
                 continue
             for r in range(ranks):
-                t = degree[r]
-                if t > spare or h.missing[r, o] != h.missing[r, j]:
+                t = h.degree[r]
+                compute = between(h.time, r, j, o)
+                if t > spare or between(h.missing, r, j, o) != 0 or compute > (spare // t) * within:
                     continue
                 uniform = h.uniform[r] != 0
-                compute = h.time[r, o] - h.time[r, j]
-                if compute > (spare // t) * within:
-                    continue
-                jump = jumping(h.cross_ptr, h.cross, h.target, members, h.edge_enter[r], h.edge_leave[r], j, o)
-                one = compute + max(0.0, h.enter[r, o] + h.leave[r, j] - jump)
-                weight = h.weight[r, o] - h.weight[r, j]
-                per_count, base = h.active[r, o] - h.active[r, j], h.fixed[r, o] - h.fixed[r, j]
-                shared = h.sharded[r, o] - h.sharded[r, j]
+                one = compute + boundary(h, j, o, r)
+                weight, shared = between(h.weight, r, j, o), between(h.sharded, r, j, o)
+                active, fixed = between(h.active, r, j, o), between(h.fixed, r, j, o)
                 entry = known.kind[j * sets + o] * ranks + r if remember else 0
                 for d in range(1, spare // t + 1):
                     if per_batch and batch % (d * machines) != 0:
                         continue
-                    sync = 4.0 * (d - 1) * machines / batch if per_batch else 4.0 * (d - 1) / d
+                    # Inside a machine, a batch is what one of the group's machines has of it.
+                    sync = sync_factor(h, d) * (machines if per_batch else 1)
                     if one + sync * weight > d * within:
                         continue
                     # Microbatches in flight, from the fewest that help to the most that any state asks for.
@@ -145,10 +145,9 @@ def fill_group(
                     high = min(high, h.segment.shape[1] - 1)
                     if not uniform:
                         budget = d * within - plain_boundary(h, j, o)
-                        held = reach(h, s, j, o, r, sync, total, low, high, budget, stop)
-                    elif per_count * high + base + shared / total <= memory:
+                    if uniform and active * high + fixed + shared / total <= h.limits[0]:
                         held = high
-                    elif remember:
+                    elif uniform and remember:
                         free, begin = known.free[entry], known.ptr[entry]
                         held = int(min(high, free + known.ptr[entry + 1] - begin))
                         floor = max(low, free + 1)
@@ -156,13 +155,13 @@ def fill_group(
                             y = (floor + held + 1) // 2
                             place = begin + y - free - 1
                             if not known.high[place] <= budget and not known.low[place] > budget:
-                                learn(h, s, known, place, j, o, r, y, budget, stop)
+                                learn(w, place, Stage(j, o, r), y, budget)
                             if known.high[place] <= budget:
                                 floor = y + 1
                             else:
                                 held = y - 1
                     else:
-                        held = reach(h, s, j, o, r, sync, total, low, high, budget, stop)
+                        held = reach(w, Stage(j, o, r), sync, total, low, high, budget)
                     if held < low:
                         continue
                     code = (j * ranks + r) * (devices + 1) + d
@@ -175,20 +174,12 @@ def fill_group(
 
 
 @compiled
-def decide_machines(
-    h: HybridArrays,
-    s: HybridScratch,
-    known: HybridKnown,
-    m: MachineArrays,
-    target: float,
-    tables: MachineTables,
-    stop: Longs,
-) -> int:
+def decide_machines(w: HybridWork, m: MachineArrays, tables: MachineTables, target: float) -> int:
     """Fill ``fewest`` and ``group``: returns the fewest machines for the whole model, NONE if too few, -1 if stopped.
 
     ``target`` is the largest time per sample of a device, and of a link between machines.
     """
-    fewest, how, room = tables.fewest, tables.group, tables.room
+    h, fewest, how, room = w.arrays, tables.fewest, tables.group, tables.room
     sets, width = fewest.shape
     top, last = width - 1, sets - 1
     devices, total = m.size[0], m.size[1]
@@ -213,7 +204,7 @@ def decide_machines(
         if best == NONE or i == last or low_s >= top:
             continue
         for d in range(1, total - best + 1):
-            if stop[0] != 0:
+            if w.stop[0] != 0:
                 return -1
             if low_s + d > top:
                 break
@@ -226,7 +217,7 @@ def decide_machines(
                     best + d + np.ceil(h.rest[o] / one_machine - 1e-6) > total
                     or h.work[o] - h.work[i] > d * one_machine
                     or fewest[o, low_s + d] <= best + d
-                    or not subset(h, i, o)
+                    or not subset(h.members, i, o)
                     or link_time(h, m, i, o, d) > target
                 ):
                     continue
@@ -236,7 +227,7 @@ def decide_machines(
                 continue
             outside = (total - best - d) * one_machine
             low_q, high_q = -(-low_s // d), -(-high_s // d)
-            fill_group(h, s, known, m, i, end, d, target, outside, low_q, high_q, tables, stop)
+            fill_group(w, m, tables, i, end, d, target, outside, low_q, high_q)
             for o in range(i + 1, end + 1):
                 if useful[o] == 0:
                     continue

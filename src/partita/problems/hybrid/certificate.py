@@ -6,13 +6,13 @@ import math
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from partita.errors import InputError, UnsupportedError
 from partita.problems.hybrid.downsets import all_suffix_sets
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.decision import Family
-from partita.problems.hybrid.solvers.machines import MachineFamily
+from partita.problems.hybrid.solvers.machines import new_family
 
 #: Most suffix sets that a certificate lists.
 MOST_SETS = 20_000
@@ -69,33 +69,33 @@ def refutation(problem: HybridProblem, target: float) -> HybridCertificate | Non
             f"problem {problem.name!r} has more than {MOST_SETS} suffix sets; a proof lists them all"
         )
     available = problem.devices if problem.hierarchy is None else problem.machines
-    homeless = model.homeless
-    if homeless:
+    listed = list(sets)
+    fewest: list[tuple[tuple[int, int], ...]]
+    if model.homeless:
         # Nothing is enough for the layers outside sets without them.
-        return HybridCertificate(
-            target=target,
-            available=available,
-            sets=tuple(tuple(sorted(model.ids(members))) for members in sets),
-            outside=tuple(available + 1 if homeless & ~members else 0 for members in sets),
-            fewest=tuple(((0, 0),) if members == 0 else () for members in sets),
-        )
-    kind = Family if problem.hierarchy is None else MachineFamily
-    family = kind(model, sets, np.zeros(1, dtype=np.int64))
-    if family.fewest_devices(target) is not None:
-        return None
-    rows = []
-    for row in family.fewest:
-        falls = np.flatnonzero(np.diff(row, prepend=available + 1) < 0)
-        rows.append(tuple((int(s), int(row[s])) for s in falls if row[s] <= available))
-    if problem.hierarchy is None:
-        outside = tuple(int(count) for count in family.ahead)
+        outside = [available + 1 if model.homeless & ~members else 0 for members in listed]
+        fewest = [((0, 0),) if members == 0 else () for members in listed]
     else:
-        room = problem.devices_per_machine * target
-        outside = tuple(math.ceil(rest / room * (1 - 1e-9) - 1e-6) for rest in family.arrays.rest)
+        family = new_family(model, sets, np.zeros(1, dtype=np.int64))
+        if family.fewest_devices(target) is not None:
+            return None
+        listed = family.sets
+        fewest = [_falls(row, available) for row in family.fewest]
+        if problem.hierarchy is None:
+            outside = family.ahead.tolist()
+        else:
+            room = problem.devices_per_machine * target
+            outside = [math.ceil(rest / room * (1 - 1e-9) - 1e-6) for rest in family.work.arrays.rest]
     return HybridCertificate(
         target=target,
         available=available,
-        sets=tuple(tuple(sorted(model.ids(members))) for members in family.sets),
-        outside=outside,
-        fewest=tuple(rows),
+        sets=tuple(model.ids(members) for members in listed),
+        outside=tuple(outside),
+        fewest=tuple(fewest),
     )
+
+
+def _falls(row: npt.NDArray[np.int32], available: int) -> tuple[tuple[int, int], ...]:
+    """Where a row falls, as far as that many devices (machines) are available."""
+    falls = np.flatnonzero(np.diff(row, prepend=available + 1) < 0)
+    return tuple((int(s), int(row[s])) for s in falls if row[s] <= available)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from partita.dags import ranks, topological_order
+
 #: Bit sets of each layer's successors (or predecessors), as integers.
 Masks = Sequence[int]
 
@@ -57,22 +59,10 @@ def members_of(mask: int) -> Iterator[int]:
         yield bit.bit_length() - 1
 
 
-def suffix_order(after: Masks, before: Masks, preference: Sequence[float]) -> list[int]:
+def suffix_order(before: Masks, preference: Sequence[float]) -> list[int]:
     """All layers, each after its successors; among those possible the one with the smallest preference is next."""
-    import heapq
-
-    held = 0
-    heap = [(preference[v], v) for v, mask in enumerate(after) if mask == 0]
-    heapq.heapify(heap)
-    order = []
-    while heap:
-        _, v = heapq.heappop(heap)
-        order.append(v)
-        held |= 1 << v
-        for u in members_of(before[v]):
-            if after[u] & ~held == 0:
-                heapq.heappush(heap, (preference[u], u))
-    return order
+    backwards = [(v, u) for v, mask in enumerate(before) for u in members_of(mask)]
+    return topological_order(len(before), backwards, ranks(np.argsort(preference, kind="stable")))
 
 
 def along_orders(orders: Iterable[Sequence[int]]) -> set[int]:
@@ -100,4 +90,4 @@ def some_orders(after: Masks, before: Masks, count: int, seed: int) -> list[list
         base = preferences[len(preferences) % 3]
         spread = generator.choice((1.0, 3.0, 10.0))
         preferences.append([value + spread * generator.random() for value in base])
-    return [suffix_order(after, before, preference) for preference in preferences[:count]]
+    return [suffix_order(before, preference) for preference in preferences[:count]]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from partita.problems.enough import smallest_count, smallest_memory
+from partita.problems.hybrid.downsets import all_suffix_sets
+from partita.problems.hybrid.evaluate import evaluate
+from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.solvers.decision import Family
+from partita.problems.hybrid.solvers.exact import HybridExact
+from partita.problems.hybrid.solvers.protocol import Options, Outcome
 from partita.run.monitor import Monitor
 from partita.units import format_bytes, leq
-
-if TYPE_CHECKING:
-    from partita.problems.hybrid.solvers.protocol import Outcome
 
 #: Tables larger than this are not filled only for an explanation.
 _MOST_ENTRIES = 20_000_000
@@ -40,14 +44,9 @@ def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> st
                 f"{where} {problem.devices_per_machine}"
             )
     clock = Monitor(time_limit_s)
-    parts = [_what_is_missing(problem)]
-    if problem.hierarchy is not None:
-        parts.append(_smallest_machines(problem, Monitor(time_limit_s / 2)))
-    else:
-        devices = _smallest_devices(problem)
-        if devices is not None:
-            parts.append(f"the smallest count that fits is {devices} devices")
-    parts.append(_smallest_memory(problem, clock))
+    flat = problem.hierarchy is None
+    enough = _smallest_devices(problem) if flat else _smallest_machines(problem, Monitor(time_limit_s / 2))
+    parts = (_what_is_missing(problem), enough, _smallest_memory(problem, clock))
     return "; ".join(part for part in parts if part)
 
 
@@ -78,25 +77,20 @@ def _what_is_missing(problem: HybridProblem) -> str:
     )
 
 
-def _smallest_devices(problem: HybridProblem) -> int | None:
-    """The fewest devices that fit whatever the time; None if none do, or the table would be large."""
-    import numpy as np
-
-    from partita.problems.hybrid.downsets import all_suffix_sets
-    from partita.problems.hybrid.instance import build_instance
-    from partita.problems.hybrid.solvers.decision import Family
-
+def _smallest_devices(problem: HybridProblem) -> str:
+    """The fewest devices that fit whatever the time; empty if none do, or the table would be large."""
     most = max(degree for layer in problem.layers for degree in layer.configurations)
     # One replica for every layer on its own is the longest row that can help; more replicas only share memory.
     width = min(problem.microbatches, 4 * len(problem.layers) + problem.devices)
     model = build_instance(problem.replace(devices=width * most, microbatches=problem.microbatches))
     sets = all_suffix_sets(model.after, model.before, _MOST_ENTRIES // (model.width + 1))
     if sets is None or len(sets) ** 2 > _MOST_ENTRIES:
-        return None
+        return ""
     family = Family(model, sets, np.zeros(1, dtype=np.int64))
     found = family.fewest_devices(math.inf)
     # Replicas beyond the width would need more devices than that.
-    return found if found is not None and (found <= width or width == problem.microbatches) else None
+    known = found is not None and (found <= width or width == problem.microbatches)
+    return f"the smallest count that fits is {found} devices" if known else ""
 
 
 def _smallest_machines(problem: HybridProblem, clock: Monitor) -> str:
@@ -115,8 +109,6 @@ def _smallest_machines(problem: HybridProblem, clock: Monitor) -> str:
 
 
 def _smallest_memory(problem: HybridProblem, clock: Monitor) -> str:
-    from partita.problems.hybrid.evaluate import evaluate
-
     def used(size: float, time_s: float) -> float | bool | None:
         changed = problem.replace(memory_bytes=size)
         outcome = _solved(changed, time_s)
@@ -131,7 +123,4 @@ def _smallest_memory(problem: HybridProblem, clock: Monitor) -> str:
 
 def _solved(problem: HybridProblem, time_s: float) -> Outcome:
     """Any plan, or a proof that there is none, within a time."""
-    from partita.problems.hybrid.solvers.exact import HybridExact
-    from partita.problems.hybrid.solvers.protocol import Options
-
     return HybridExact().solve(problem, Options(), Monitor(time_s, target=math.inf))

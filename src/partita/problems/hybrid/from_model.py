@@ -25,35 +25,29 @@ Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Any, Any]]
 
 
 class HybridFromModel(FromModel[HybridProblem]):
-    """Training on devices of one kind."""
+    """Training on devices of one kind; the layers are priced once for all numbers of microbatches."""
 
     objective = "hybrid"
     pricing = HybridPricing
 
     def refusal(self, cluster: Cluster) -> str | None:
-        """Several kinds of devices, or machines that differ."""
         from partita.costs.menus.machines import uneven
 
         wrong = uneven(cluster)
         return None if wrong is None else f"{wrong}, and hybrid plans need one kind in machines that are alike"
 
     def suits(self, training: bool) -> bool:
-        """Training."""
         return training
 
-    def preferred(self, training: bool) -> bool:
-        """Training."""
-        return training
+    preferred = suits
 
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
-        """Some microbatches for every accelerator."""
         devices = sum(len(group.indices) for group in cluster.groups() if group.spec.accelerator)
         return {"microbatches": (PER_DEVICE * max(1, devices),)}
 
     def price(
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None = None
     ) -> Sequence[Priced[HybridProblem]]:
-        """One problem for each number of microbatches; the layers are priced once."""
         from partita.costs.table import cost_source
         from partita.problems.hybrid.pricing import MEMORY_OPTIONS, layer_menus
 
@@ -90,16 +84,15 @@ class HybridFromModel(FromModel[HybridProblem]):
         return min(worth, key=lambda place: worth[place]) if worth else len(answers) - 1
 
     def search_options(self, priced: Priced[Any], options: Options) -> Options:
-        """Tensor parallelism stays inside the machines of the cluster."""
         if options.machine_devices is not None:
             return options
+        # Tensor parallelism stays inside the machines of the cluster.
         sizes = Counter(priced.cluster.machine_of())
         return msgspec.structs.replace(options, machine_devices=min(sizes.values()))
 
     def refine(
         self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
     ) -> Refinement:
-        """Of equally good plans the one with the shortest step, and what has a shorter one."""
         from partita.problems.hybrid.shorter_step import shorter_steps
 
         return shorter_steps(result, rows, priced.settings.minimise, options, monitor)

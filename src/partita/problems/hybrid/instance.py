@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.dags import topological_order
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
-from partita.kernels.throughput.arrays import as_arrays, bit_rows
+from partita.kernels.throughput.arrays import Floats, Longs, as_arrays, bit_rows
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.units import TOLERANCE, up_to
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -44,8 +40,8 @@ class HybridInstance:
 
     problem: HybridProblem
     order: tuple[int, ...]
-    source: tuple[int, ...]
-    target: tuple[int, ...]
+    source: Longs
+    target: Longs
     bytes: tuple[float, ...]
     after: tuple[int, ...]
     before: tuple[int, ...]
@@ -64,20 +60,18 @@ class HybridInstance:
         return min(self.problem.microbatches, self.problem.devices)
 
     def ids(self, members: int) -> tuple[int, ...]:
-        """Layer ids of a bit set, in the problem's order."""
-        layers = self.problem.layers
-        return tuple(layers[p].id for p in sorted(p for v, p in enumerate(self.order) if members >> v & 1))
+        """Layer ids of a bit set, ascending."""
+        return tuple(sorted(self.problem.layers[p].id for v, p in enumerate(self.order) if members >> v & 1))
 
 
 def build_instance(problem: HybridProblem) -> HybridInstance:
     """Sort the layers, and leave out configurations that another one beats in every respect."""
-    place = {layer.id: number for number, layer in enumerate(problem.layers)}
-    order = tuple(topological_order(len(place), ((place[edge.source], place[edge.target]) for edge in problem.edges)))
+    order = tuple(problem.order())
     rank = {number: v for v, number in enumerate(order)}
-    source = tuple(rank[place[edge.source]] for edge in problem.edges)
-    target = tuple(rank[place[edge.target]] for edge in problem.edges)
+    edges = [(rank[u], rank[v]) for u, v in problem.links()]
+    source, target = np.array(edges, dtype=np.int64).reshape(-1, 2).T
     after, before = [0] * len(order), [0] * len(order)
-    for u, v in zip(source, target, strict=True):
+    for u, v in edges:
         after[u] |= 1 << v
         before[v] |= 1 << u
     degrees = tuple(problem.degrees())
@@ -106,23 +100,14 @@ def _synchronisation(choice: Configuration) -> dict[tuple[str, int], float]:
 
 
 def _alike(choices: Sequence[Configuration]) -> bool:
-    return all(
-        choice.weight_bytes == choices[0].weight_bytes
-        and choice.sharded_bytes == choices[0].sharded_bytes
-        and _synchronisation(choice) == _synchronisation(choices[0])
-        for choice in choices[1:]
-    )
+    shared = [(choice.weight_bytes, choice.sharded_bytes, _synchronisation(choice)) for choice in choices]
+    return all(other == shared[0] for other in shared)
 
 
 def _no_worse(one: Configuration, other: Configuration) -> bool:
-    mine, theirs = _synchronisation(one), _synchronisation(other)
-    return (
-        one.time <= other.time
-        and one.weight_bytes <= other.weight_bytes
-        and one.memory_per_microbatch_bytes <= other.memory_per_microbatch_bytes
-        and one.memory_bytes <= other.memory_bytes
-        and one.sharded_bytes <= other.sharded_bytes
-        and all(value <= theirs.get(key, 0.0) for key, value in mine.items())
+    theirs = _synchronisation(other)
+    return all(mine <= its for mine, its in zip(one.figures, other.figures, strict=True)) and all(
+        value <= theirs.get(key, 0.0) for key, value in _synchronisation(one).items()
     )
 
 
@@ -136,127 +121,93 @@ def _worth_having(choices: Sequence[Configuration]) -> tuple[Configuration, ...]
 
 
 def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArrays, list[int]]:
-    """The arrays over some suffix sets, and the sets in the arrays' order."""
-    problem = model.problem
-    n, m, bandwidth = len(model.order), len(model.source), problem.bandwidth_bytes_per_unit
-    held = list(sets)
-    bits = as_bits(held, n).astype(bool)
+    """The arrays over some suffix sets, and the sets in the arrays' order; every layer has a degree."""
+    problem, source, target, held = model.problem, model.source, model.target, list(sets)
+    degree, lacking = np.array(model.degrees)[:, None], np.array([[not row for row in rows] for rows in model.options])
+    allowed = np.array([*problem.replicas(model.width), model.width + 1])
+    fastest, values = _options(model)
+    segment, smallest = _segments(model)
+    values |= _traffic(model, "in", target, source) | _traffic(model, "out", source, target)
 
-    least, edge_least = _least_device_time(model)
+    # Least time on one device times devices, over the degrees: a stage keeps d·t devices busy for at most the target,
+    # so that both layers' and edges' add up to at most devices times target.
+    least = np.where(lacking, math.inf, degree * fastest["time"]).min(axis=0)
+    edge_least = np.where(lacking[:, source], math.inf, degree * values["edge_leave"]).min(axis=0) * (1.0 - TOLERANCE)
+    bits = as_bits(held, len(model.order)).astype(bool)
     # Added layer by layer, so that rounding never makes a subset heavier than its superset.
     work = np.zeros(len(held))
-    for v in range(n):
-        work += bits[:, v] * least[v]
+    for v, time in enumerate(least):
+        work += bits[:, v] * time
     by_work = np.lexsort((bits.sum(axis=1), work))
     work, bits = work[by_work], bits[by_work]
-    crossing = np.zeros((len(held), m), dtype=bool)
-    for e in range(m):
-        crossing[:, e] = ~bits[:, model.source[e]] & bits[:, model.target[e]]
-
-    options = _Options(model)
-    size = bits.astype(np.float64)
-    across = crossing.astype(np.float64)
-    cross_ptr = np.concatenate(([0], np.cumsum(crossing.sum(axis=1))))
-    segments = _Segments(model)
-    limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
-    values: dict[str, Any] = {
+    # Row by row in memory, on which the rounding of products depends.
+    crossing = np.ascontiguousarray(~bits[:, source] & bits[:, target])
+    size, across = bits.astype(np.float64), crossing.astype(np.float64)
+    values |= {
         "degree": model.degrees,
         "uniform": model.uniform,
         "members": bit_rows(bits),
         "work": work,
         "rest": np.maximum(0.0, work[-1] - work) * (1.0 - TOLERANCE) + across @ edge_least,
-        "missing": np.array([[not choices for choices in row] for row in model.options], dtype=np.float64) @ size.T,
-        "cross_ptr": cross_ptr,
+        "cross_ptr": np.concatenate(([0], np.cumsum(crossing.sum(axis=1)))),
         "cross": np.nonzero(crossing)[1],
-        "source": model.source,
-        "target": model.target,
-        "edge_time": [2.0 * value / bandwidth for value in model.bytes],
-        "enter": options.arrays["edge_enter"] @ across.T,
-        "leave": options.arrays["edge_leave"] @ across.T,
-        "segment": segments.of_count,
-        "small_active": segments.active @ size.T,
-        "small_fixed": segments.fixed @ size.T,
-        "small_time": segments.time @ size.T,
-        "next_replicas": _next_replicas(model),
-        "limits": [limit, problem.microbatches, problem.weight_sync_per_batch],
-        **{name: values @ size.T for name, values in options.fastest.items()},
-        **options.arrays,
+        "source": source,
+        "target": target,
+        "edge_time": [2.0 * value / problem.bandwidth_bytes_per_unit for value in model.bytes],
+        "enter": values["edge_enter"] @ across.T,
+        "leave": values["edge_leave"] @ across.T,
+        "segment": segment,
+        "next_replicas": allowed[np.searchsorted(allowed, np.arange(model.width + 2))],
+        "limits": [
+            math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes),
+            problem.microbatches,
+            problem.weight_sync_per_batch,
+        ],
     }
+    sums = {"missing": lacking.astype(np.float64), **fastest, **smallest}
+    values |= {name: of_layers @ size.T for name, of_layers in sums.items()}
     return as_arrays(HybridArrays, values), [held[k] for k in by_work]
 
 
-def _least_device_time(model: HybridInstance) -> tuple[list[float], Floats]:
-    """For each layer and edge the least time on one device times devices: min over degrees of t·p and t·2(c + sync)/B.
-
-    A stage keeps d·t devices busy for at most the target, so both add up to at most devices times target.
-    """
-    bandwidth = model.problem.bandwidth_bytes_per_unit
-    layers = []
-    for v in range(len(model.order)):
-        rows = [(t, row[v]) for t, row in zip(model.degrees, model.options, strict=True)]
-        layers.append(min((t * min(c.time for c in choices) for t, choices in rows if choices), default=0.0))
-    edges = np.zeros(len(model.source))
-    for e, u in enumerate(model.source):
-        head = model.problem.layers[model.order[model.target[e]]].id
-        found = [
-            t * 2.0 * (model.bytes[e] + min(c.sync_out_bytes.get(head, 0.0) for c in row[u])) / bandwidth
-            for t, row in zip(model.degrees, model.options, strict=True)
-            if row[u]
-        ]
-        edges[e] = min(found, default=0.0) * (1.0 - TOLERANCE)
-    return layers, edges
-
-
-#: What an option takes, in the order in which it is kept.
+#: What ``Configuration.figures`` are called.
 _COLUMNS = ("time", "weight", "active", "fixed", "sharded")
 
 
-class _Options:
-    """The options of all layers, flat, and each layer's fastest values by degree."""
+def _options(model: HybridInstance) -> tuple[dict[str, Floats], dict[str, Any]]:
+    """The fastest values of every degree and layer, and the options of all layers, flat."""
+    n, ranks, bandwidth = len(model.order), len(model.degrees), model.problem.bandwidth_bytes_per_unit
+    fastest = np.zeros((len(_COLUMNS), ranks, n))
+    pointers = np.zeros((ranks, n + 1), dtype=np.int64)
+    kind = np.zeros((ranks, n), dtype=np.int64)
+    flat: list[tuple[float, ...]] = []
+    for r, row in enumerate(model.options):
+        kinds: dict[tuple[tuple[float, ...], ...], int] = {}
+        for v, choices in enumerate(row):
+            pointers[r, v] = len(flat)
+            figures = [choice.figures for choice in choices]
+            kind[r, v] = kinds.setdefault(tuple(memory[2:] for memory in figures), len(kinds))
+            flat += figures
+            if choices:
+                # Weights and shared memory are the smallest; where all are alike, they are those of the fastest, too.
+                _, least_weight, _, _, least_sharded = np.min(figures, axis=0)
+                time, _, active, fixed, _ = figures[0]
+                fastest[:, r, v] = time, least_weight, active, fixed, least_sharded
+        pointers[r, n] = len(flat)
+    columns = np.array(flat, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
+    for weight in fastest[1], columns[1]:
+        weight /= bandwidth
+    return dict(zip(_COLUMNS, fastest, strict=True)), {
+        "option_ptr": pointers,
+        "kind": kind,
+        **{f"option_{name}": column for name, column in zip(_COLUMNS, columns, strict=True)},
+    }
 
-    def __init__(self, model: HybridInstance) -> None:
-        n, ranks, bandwidth = len(model.order), len(model.degrees), model.problem.bandwidth_bytes_per_unit
-        fastest = np.zeros((len(_COLUMNS), ranks, n))
-        pointers = np.zeros((ranks, n + 1), dtype=np.int64)
-        kind = np.zeros((ranks, n), dtype=np.int64)
-        flat: list[tuple[float, ...]] = []
-        for r, row in enumerate(model.options):
-            kinds: dict[tuple[tuple[float, ...], ...], int] = {}
-            for v, choices in enumerate(row):
-                pointers[r, v] = len(flat)
-                memory = tuple((c.memory_per_microbatch_bytes, c.memory_bytes, c.sharded_bytes) for c in choices)
-                kind[r, v] = kinds.setdefault(memory, len(kinds))
-                flat += [(c.time, c.weight_bytes / bandwidth, *m) for c, m in zip(choices, memory, strict=True)]
-                if choices:
-                    weight, sharded = min(c.weight_bytes for c in choices), min(c.sharded_bytes for c in choices)
-                    fastest[:, r, v] = (choices[0].time, weight / bandwidth, *memory[0][:2], sharded)
-            pointers[r, n] = len(flat)
-        self.fastest = dict(zip(_COLUMNS, fastest, strict=True))
-        columns = np.array(flat, dtype=np.float64).reshape(-1, len(_COLUMNS)).T
-        self.arrays: dict[str, Any] = {
-            "option_ptr": pointers,
-            "kind": kind,
-            **{f"option_{name}": column for name, column in zip(_COLUMNS, columns, strict=True)},
-            **_traffic(model, "in", model.target, model.source),
-            **_traffic(model, "out", model.source, model.target),
-        }
 
-
-def _traffic(model: HybridInstance, side: str, mine: Sequence[int], other: Sequence[int]) -> dict[str, Any]:
-    """The edges on one side of every layer, and the time of what its options move over them.
-
-    Parameters
-    ----------
-    model
-        The problem.
-    side
-        ``in`` or ``out``.
-    mine, other
-        The end of every edge that is looked at, and the one across.
-    """
+def _traffic(model: HybridInstance, side: str, mine: Longs, other: Longs) -> dict[str, Any]:
+    """The edges ``in`` or ``out`` of every layer, the end of each that is ``mine``, and what its options move."""
     bandwidth = model.problem.bandwidth_bytes_per_unit
     ids = [model.problem.layers[model.order[v]].id for v in other]
-    edges = [[e for e, end in enumerate(mine) if end == v] for v in range(len(model.order))]
+    edges = [np.flatnonzero(mine == v).tolist() for v in range(len(model.order))]
     least = np.zeros((len(model.degrees), len(mine)))
     moved: list[float] = []
     pointers = [0]
@@ -277,47 +228,29 @@ def _traffic(model: HybridInstance, side: str, mine: Sequence[int], other: Seque
     }
 
 
-class _Segments:
-    """Runs of in-flight counts y over which every layer's smallest configuration, of a·y + b, stays the same."""
+def _segments(model: HybridInstance) -> tuple[Longs, dict[str, Floats]]:
+    """Runs of in-flight counts y over which every layer's smallest configuration, of a·y + b, stays the same.
 
-    def __init__(self, model: HybridInstance) -> None:
-        width, n = model.width, len(model.order)
-        counts = np.arange(1, width + 1, dtype=np.float64)
-        self.of_count = np.zeros((len(model.degrees), width + 1), dtype=np.int64)
-        active: list[list[float]] = []
-        fixed: list[list[float]] = []
-        time: list[list[float]] = []
-        for r, row in enumerate(model.options):
-            smallest: dict[Any, Any] = {}
-            changes = {0}
-            keys = []
-            for choices in row:
-                key = tuple((c.memory_per_microbatch_bytes, c.memory_bytes) for c in choices)
-                keys.append(key)
-                if key in smallest or not key:
-                    continue
-                best = np.array([a * counts + b for a, b in key]).argmin(axis=0)
-                smallest[key] = best
-                changes |= set((np.flatnonzero(np.diff(best)) + 1).tolist())
-            starts = sorted(changes)
-            for begin, end in zip(starts, [*starts[1:], width], strict=True):
-                self.of_count[r, begin + 1 : end + 1] = len(active)
-                chosen = [row[v][int(smallest[keys[v]][begin])] if row[v] else None for v in range(n)]
-                active.append([0.0 if c is None else c.memory_per_microbatch_bytes for c in chosen])
-                fixed.append([0.0 if c is None else c.memory_bytes for c in chosen])
-                time.append([0.0 if c is None else c.time for c in chosen])
-        self.active, self.fixed, self.time = np.array(active), np.array(fixed), np.array(time)
-
-
-def _next_replicas(model: HybridInstance) -> npt.NDArray[np.int64]:
-    """For each d the smallest allowed data-parallel degree at least d; width + 1 for none."""
-    width, batch = model.width, model.problem.microbatches
-    result = np.full(width + 2, width + 1, dtype=np.int64)
-    for d in range(width, 0, -1):
-        allowed = not model.problem.weight_sync_per_batch or batch % d == 0
-        result[d] = d if allowed else result[d + 1]
-    result[0] = result[1]
-    return result
+    Returns the run of every degree and count, and what the smallest configurations take, (runs, n) each.
+    """
+    width = model.width
+    counts = np.arange(1, width + 1, dtype=np.float64)
+    of_count = np.zeros((len(model.degrees), width + 1), dtype=np.int64)
+    taken: list[list[tuple[float, float, float]]] = []
+    for r, row in enumerate(model.options):
+        keys = [tuple((c.memory_per_microbatch_bytes, c.memory_bytes) for c in choices) for choices in row]
+        smallest = {key: np.array([a * counts + b for a, b in key]).argmin(axis=0) for key in set(keys) if key}
+        starts = sorted({0}.union(*((np.flatnonzero(np.diff(best)) + 1).tolist() for best in smallest.values())))
+        for begin, end in zip(starts, [*starts[1:], width], strict=True):
+            of_count[r, begin + 1 : end + 1] = len(taken)
+            taken.append(
+                [
+                    (*key[smallest[key][begin]], choices[smallest[key][begin]].time) if key else (0.0, 0.0, 0.0)
+                    for key, choices in zip(keys, row, strict=True)
+                ]
+            )
+    columns = np.ascontiguousarray(np.array(taken).transpose(2, 0, 1))
+    return of_count, dict(zip(("small_active", "small_fixed", "small_time"), columns, strict=True))
 
 
 def new_scratch(model: HybridInstance) -> HybridScratch:

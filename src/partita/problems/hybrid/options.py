@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from msgspec.structs import asdict
+
 from partita.problems.facets.model import DeviceChanges, Pricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import SearchOptions
@@ -81,8 +83,5 @@ def change(problem: HybridProblem, changes: Changes) -> HybridProblem:
     InputError
         If the problem cannot be changed so.
     """
-    fields: dict[str, Any] = {"devices": changes.devices, "microbatches": changes.microbatches}
-    fields = {name: value for name, value in fields.items() if value is not None}
-    if changes.weight_sync_per_batch:
-        fields["weight_sync_per_batch"] = True
-    return problem.replace(memory_bytes=changes.memory, **fields)
+    stated = {name: value for name, value in asdict(changes).items() if value is not None and value is not False}
+    return problem.replace(memory_bytes=stated.pop("memory", None), **stated)

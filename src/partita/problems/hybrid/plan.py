@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 
-class HybridStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One stage, on ``data_parallel · tensor_parallel`` devices of its own.
+class HybridStage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One stage, on ``data_parallel · tensor_parallel`` devices of its own; files say beside it what it is worth.
 
     In a problem with a hierarchy, consecutive stages of one *machine group* share machines: each of the group's
     machines runs all of them, and the group is data-parallel over its machines.
@@ -45,7 +45,7 @@ class HybridStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.data_parallel // (self.machines or 1)
 
 
-class HybridPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HybridPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Stages in pipeline order, first stage first."""
 
     stages: tuple[HybridStage, ...]

@@ -175,6 +175,22 @@ def layer_menus(
     return LayerMenus(problem, tuple(menus), reserve)
 
 
+def layer_modules(graph: Graph, menus: LayerMenus) -> dict[int, tuple[str, ...]]:
+    """The modules of every layer; a layer that is no module of its own lists the modules whose operators it holds."""
+    view = GraphView(graph)
+    held: list[dict[str, None]] = [{} for _ in menus.layers]
+    paths = {op.module for op in graph.operators}
+    for place, number in enumerate(assign_layers(view)[0]):
+        module = graph.operators[place].module
+        if module and not view.backward[place]:
+            held[number].setdefault(module)
+    found = {}
+    for menu, modules in zip(menus.layers, held, strict=True):
+        whole = any(path == menu.name or path.startswith(f"{menu.name}.") for path in paths)
+        found[menu.id] = (menu.name,) if whole else tuple(modules)
+    return found
+
+
 # -- checks and times -----------------------------------------------------------------------------------------------
 
 

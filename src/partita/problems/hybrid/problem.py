@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from partita.checks import check_at_least, check_fields, check_number, check_positive
-from partita.dags import check_acyclic
+from partita.dags import check_acyclic, topological_order
 from partita.errors import InputError
 
 
@@ -49,6 +49,12 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     sharded_bytes: float = 0.0
     sync_in_bytes: dict[int, float] = {}
     sync_out_bytes: dict[int, float] = {}
+
+    @property
+    def figures(self) -> tuple[float, float, float, float, float]:
+        """Time, weights, and memory for every microbatch, whatever is in flight, and shared out."""
+        memory = self.memory_per_microbatch_bytes, self.memory_bytes, self.sharded_bytes
+        return self.time, self.weight_bytes, *memory
 
     def held_bytes(self, in_flight: int, replicas: int) -> float:
         """Memory on each device of a stage with so many microbatches in flight and data-parallel replicas."""
@@ -224,6 +230,19 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         found = {degree for layer in self.layers for degree in layer.configurations}
         return sorted(degree for degree in found if degree <= self.devices_per_machine)
 
+    def links(self) -> list[tuple[int, int]]:
+        """The ends of every edge, as places among the layers."""
+        place = {layer.id: number for number, layer in enumerate(self.layers)}
+        return [(place[edge.source], place[edge.target]) for edge in self.edges]
+
+    def order(self) -> list[int]:
+        """Places of the layers in topological order, in the problem's own where that is free."""
+        return topological_order(len(self.layers), self.links())
+
+    def replicas(self, most: int) -> list[int]:
+        """Data-parallel degrees up to ``most``, ascending: once per batch they divide it."""
+        return [d for d in range(1, most + 1) if not self.weight_sync_per_batch or self.microbatches % d == 0]
+
     @property
     def shards(self) -> bool:
         """Whether replicas share out any memory."""
@@ -245,17 +264,16 @@ def validate(problem: HybridProblem) -> None:
     check_positive(where, "bandwidth_bytes_per_unit", problem.bandwidth_bytes_per_unit)
     if problem.hierarchy is not None:
         _check_hierarchy(where, problem.devices, problem.hierarchy)
-    index: dict[int, int] = {}
-    for place, layer in enumerate(problem.layers):
-        if layer.id in index:
+    before: dict[int, set[int]] = {}
+    for layer in problem.layers:
+        if layer.id in before:
             raise InputError(f"{where}: layer id {layer.id} appears twice; ids must be unique")
-        index[layer.id] = place
-    before: dict[int, set[int]] = {layer.id: set() for layer in problem.layers}
+        before[layer.id] = set()
     after: dict[int, set[int]] = {layer.id: set() for layer in problem.layers}
     for edge in problem.edges:
         owner = f"{where}: edge {edge.source} → {edge.target}"
         for end in (edge.source, edge.target):
-            if end not in index:
+            if end not in before:
                 raise InputError(f"{owner}: there is no layer with id {end}")
         if edge.source == edge.target:
             raise InputError(f"{owner} is a cycle of one layer; layers must form a directed acyclic graph")
@@ -266,8 +284,7 @@ def validate(problem: HybridProblem) -> None:
         before[edge.target].add(edge.source)
     for layer in problem.layers:
         _check_layer(where, layer, before[layer.id], after[layer.id])
-    edges = [(index[edge.source], index[edge.target]) for edge in problem.edges]
-    check_acyclic(where, "layers", [layer.id for layer in problem.layers], edges)
+    check_acyclic(where, "layers", [layer.id for layer in problem.layers], problem.links())
 
 
 def _check_hierarchy(where: str, devices: int, hierarchy: Hierarchy) -> None:

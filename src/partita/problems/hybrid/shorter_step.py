@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from partita.problems.facets.model import Refinement
-from partita.problems.hybrid.baselines.equal_stages import shortest_step
-from partita.problems.hybrid.baselines.restrict import change_weights
+from partita.problems.hybrid.baselines.equal_stages import every
+from partita.problems.hybrid.baselines.layouts import Layouts
+from partita.problems.hybrid.baselines.restricted import change_weights
 from partita.problems.hybrid.evaluate import HybridEvaluation, evaluate
 from partita.problems.hybrid.options import Aim, Options
 from partita.problems.hybrid.plan import HybridPlan
@@ -65,7 +66,9 @@ def shorter_steps(
 
 def _others(problem: HybridProblem, options: Options, monitor: Monitor) -> list[Row]:
     """Equal stages, and the best plans with fewer and fewer replicas at once."""
-    plans: list[tuple[str, Any]] = [("equal stages, by step", shortest_step(problem, monitor).plan)]
+    layouts = Layouts(problem)
+    shortest = layouts.best(every(layouts), monitor, by_step=True)
+    plans: list[tuple[str, Any]] = [("equal stages, by step", shortest.plan)]
     size = problem.microbatches
     while size > 1 and not monitor.stopping:
         size //= 2

@@ -9,8 +9,8 @@ from partita.problems.facets.model import Answer
 from partita.problems.facets.sweep import Axis, Sweep, common_axes
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.report.degrees import degrees_text, stage_degrees
-from partita.problems.hybrid.report.utilisation import utilisation
+from partita.problems.hybrid.report.step import utilisation
+from partita.problems.hybrid.report.tables import degrees_text, stage_degrees
 from partita.problems.hybrid.step_time import step_time
 from partita.run.result import Result
 from partita.units import format_time
@@ -22,13 +22,11 @@ class HybridSweep(Sweep[HybridProblem, HybridPlan]):
     axes: Sequence[Axis] = common_axes()
 
     def at(self, problem: HybridProblem, point: Mapping[str, Any]) -> HybridProblem:
-        """With the point's devices and memory, and its bandwidth on every link."""
         devices, bandwidth = point.get("devices"), point.get("bandwidth", 1.0)
         changed = problem.replace(memory_bytes=point.get("memory"), **({} if devices is None else {"devices": devices}))
         return changed if bandwidth == 1.0 else changed.scale_communication(1.0 / bandwidth)
 
     def place(self, problem: HybridProblem, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Devices, memory of each (None without a limit), and the factor."""
         return {
             "devices": problem.devices,
             "memory_bytes": problem.memory_bytes,
@@ -41,7 +39,6 @@ class HybridSweep(Sweep[HybridProblem, HybridPlan]):
         results: Sequence[Result[HybridProblem, HybridPlan, Any]],
         answers: Sequence[Answer[Any] | None],
     ) -> list[dict[str, Any]]:
-        """The step, the degrees, and efficiency: device time per sample of the fewest devices, over the point's."""
         found: list[dict[str, Any]] = []
         for place, (result, answer) in enumerate(zip(results, answers, strict=True)):
             problem, plan = result.problem, result.plan
@@ -63,8 +60,6 @@ class HybridSweep(Sweep[HybridProblem, HybridPlan]):
         return found
 
     def columns(self) -> Mapping[str, tuple[str, Callable[[Any, str], str]]]:
-        """What tells plans apart."""
-
         def share(value: Any, unit: str) -> str:
             return f"{value:.1%}"
 

@@ -51,12 +51,11 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
             f"more than {MOST_SETS} suffix sets" if sets is None else "configurations that differ in weights or sync"
         )
         raise UnsupportedError(f"problem {problem.name!r} has {cause}; solve it for one size at a time")
-    stop = np.zeros(1, dtype=np.int64)
-    family = Family(model, sets, stop)
+    family = Family(model, sets, np.zeros(1, dtype=np.int64))
     if not family.remembers:
         cause = "memory that replicas share out, or too many stages"
         raise UnsupportedError(f"problem {problem.name!r} has {cause} for a table; solve it for one size at a time")
-    fill_times(family.arrays, family.scratch, family.known, stop)
+    fill_times(family.work)
     _cover(family, table)
     return np.minimum.accumulate(np.minimum.accumulate(table, axis=0), axis=1)
 

@@ -6,13 +6,15 @@ Source: Piper (NeurIPS 2021), §5, "equi", which follows the planner of PipeDrea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
-from partita.problems.hybrid.baselines.layouts import Layouts, LikeBlocks, StageRow, find_blocks, replica_degrees
-from partita.problems.hybrid.baselines.recipe import Recipe
-from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
-from partita.run.monitor import Monitor
+from partita.problems.hybrid.baselines.layouts import (
+    LaidOut,
+    Layouts,
+    LikeBlocks,
+    StageRow,
+    find_blocks,
+    replica_degrees,
+)
 
 
 def divisors(number: int) -> list[int]:
@@ -24,57 +26,25 @@ def equal_rows(
     blocks: LikeBlocks, stages: int, data_parallel: int, tensor_parallel: int, *, ends_apart: bool = False
 ) -> list[StageRow] | None:
     """Equal stages; the model's ends on the first and last, or on stages of their own: None if there are no ends."""
-    share = blocks.count // stages
-    cuts = [blocks.starts[share * k] for k in range(stages)]
-    if ends_apart:
-        places = [
-            0,
-            *([cuts[0]] if cuts[0] > 0 else []),
-            *cuts[1:],
-            *([blocks.end] if blocks.end < blocks.layers else []),
-        ]
+    share = len(blocks.starts) // stages
+    places = [blocks.starts[share * k] for k in range(stages)]
+    if not ends_apart:
+        places[0] = 0
+    else:
+        places = sorted({0, *places, blocks.end} - {blocks.layers})
         if len(places) == stages:
             return None
-    else:
-        places = [0, *cuts[1:]]
     return [
         StageRow(start, end, data_parallel, tensor_parallel)
         for start, end in zip(places, [*places[1:], blocks.layers], strict=True)
     ]
 
 
-class EqualStages(Recipe):
-    """The best of all equal stages."""
-
-    name: ClassVar[str] = "equal stages"
-    summary: ClassVar[str] = "equal blocks per stage, the best stages and degrees for all (Piper's equi)"
-    tensor: ClassVar[bool] = True
-
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Try every number of stages that divides the blocks with every pair of degrees."""
-        layouts = Layouts(problem)
-        degrees = problem.degrees() if self.tensor else [1]
-        return layouts.best(_every(problem, find_blocks(layouts), degrees), monitor)
-
-
-class EqualStagesNoTensor(EqualStages):
-    """The best of all equal stages with t = 1."""
-
-    name: ClassVar[str] = "equal stages, no tensor"
-    summary: ClassVar[str] = "the same without split layers (as PipeDream-2BW plans)"
-    tensor: ClassVar[bool] = False
-
-
-def shortest_step(problem: HybridProblem, monitor: Monitor) -> Outcome:
-    """Of all equal stages those with the shortest step, fill and drain included."""
-    layouts = Layouts(problem)
-    return layouts.best(_every(problem, find_blocks(layouts), problem.degrees()), monitor, by_step=True)
-
-
-def _every(problem: HybridProblem, blocks: LikeBlocks, degrees: list[int]) -> Iterator[list[StageRow]]:
-    """All equal stages, the fewest devices per replica first."""
-    for stages in divisors(blocks.count):
-        for t in degrees:
+def every(layouts: Layouts, *, tensor: bool = True) -> Iterator[list[StageRow]]:
+    """All equal stages, the fewest devices per replica first; only with t = 1 without ``tensor``."""
+    problem, blocks = layouts.problem, find_blocks(layouts)
+    for stages in divisors(len(blocks.starts)):
+        for t in problem.degrees() if tensor else [1]:
             for apart in (False, True):
                 rows = equal_rows(blocks, stages, 1, t, ends_apart=apart)
                 if rows is None:
@@ -82,3 +52,13 @@ def _every(problem: HybridProblem, blocks: LikeBlocks, degrees: list[int]) -> It
                 most = min(problem.devices // (len(rows) * t), problem.microbatches // len(rows))
                 for d in replica_degrees(problem, most, every=1):
                     yield [StageRow(row.start, row.end, d, t) for row in rows]
+
+
+EQUAL_STAGES = LaidOut(
+    "equal stages", "equal blocks per stage, the best stages and degrees for all (Piper's equi)", every
+)
+EQUAL_STAGES_NO_TENSOR = LaidOut(
+    "equal stages, no tensor",
+    "the same without split layers (as PipeDream-2BW plans)",
+    lambda layouts: every(layouts, tensor=False),
+)

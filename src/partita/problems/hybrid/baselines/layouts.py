@@ -6,18 +6,20 @@ import dataclasses
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from partita.dags import topological_order
 from partita.problems.hybrid.baselines.choices import fastest_choices, least_memory
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem, Layer
-from partita.problems.hybrid.solvers.protocol import Outcome
+from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
 from partita.units import format_bytes, up_to
+
+#: Why there is no plan where a recipe has no layout at all.
+_UNUSED = "no setting of it uses the devices and microbatches there are"
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,6 @@ class LikeBlocks:
     end: int
     layers: int
 
-    @property
-    def count(self) -> int:
-        """Number of blocks."""
-        return len(self.starts)
-
 
 class Layouts:
     """Turns layouts into plans: the fastest configurations that fit into memory, stage by stage.
@@ -70,7 +67,7 @@ class Layouts:
 
     def __init__(self, problem: HybridProblem) -> None:
         self.problem = problem
-        self.order = layer_order(problem)
+        self.order = [problem.layers[number] for number in problem.order()]
         numbers: dict[tuple[object, ...], int] = {}
         self.menus = [numbers.setdefault(_menu(layer), len(numbers)) for layer in self.order]
         self._chosen: dict[tuple[object, ...], tuple[tuple[int, ...], ...] | None] = {}
@@ -93,13 +90,16 @@ class Layouts:
                 stages.append(found)
         return missing if missing > 0 else HybridPlan(stages=tuple(stages))
 
-    def best(self, layouts: Iterable[Sequence[StageRow]], monitor: Monitor, *, by_step: bool = False) -> Outcome:
+    def best(
+        self, layouts: Iterable[Sequence[StageRow]], monitor: Monitor, reason: str = _UNUSED, *, by_step: bool = False
+    ) -> Outcome:
         """The best plan among layouts by the evaluator; without one the reason nearest to a plan.
 
-        With ``by_step`` the best is the one with the shortest step, not the one with the best objective.
+        With ``by_step`` the best is the one with the shortest step, not the one with the best objective. ``reason`` is
+        the one where there is no layout.
         """
         best: HybridPlan | None = None
-        value, missing, reason = math.inf, math.inf, "no setting of it uses the devices and microbatches there are"
+        value = missing = math.inf
         for rows in (placed for layout in layouts for placed in place(self.problem, layout)):
             if monitor.stopping and (best is not None or missing < math.inf):
                 break
@@ -109,8 +109,10 @@ class Layouts:
             elif isinstance(plan, float):
                 if plan < missing:
                     missing = plan
+                    stages = f"{len(rows)} stage{'s' if len(rows) > 1 else ''}"
+                    degrees = f"data {rows[0].data_parallel}, tensor {rows[0].tensor_parallel}"
                     reason = (
-                        f"its smallest setting ({_describe(rows)}) needs {format_bytes(plan)} more on a device than "
+                        f"its smallest setting ({stages}, {degrees}) needs {format_bytes(plan)} more on a device than "
                         f"the {format_bytes(self.problem.memory_bytes)} there are"
                     )
             else:
@@ -152,11 +154,28 @@ class Layouts:
         )
 
 
-def layer_order(problem: HybridProblem) -> list[Layer]:
-    """The layers in topological order, in the problem's own order where that is free."""
-    place = {layer.id: number for number, layer in enumerate(problem.layers)}
-    order = topological_order(len(place), ((place[edge.source], place[edge.target]) for edge in problem.edges))
-    return [problem.layers[number] for number in order]
+@dataclass(frozen=True)
+class LaidOut(AnyProblem):
+    """The best of a family of layouts, a usual way to lay out training by hand.
+
+    Attributes
+    ----------
+    name, summary
+        As of every solver.
+    family
+        The layouts, each in the order of its stages.
+    without
+        Why there is no plan where the family is empty.
+    """
+
+    name: str
+    summary: str
+    family: Callable[[Layouts], Iterable[Sequence[StageRow]]]
+    without: str = _UNUSED
+
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+        layouts = Layouts(problem)
+        return layouts.best(self.family(layouts), monitor, self.without)
 
 
 def place(problem: HybridProblem, rows: Sequence[StageRow]) -> list[list[StageRow]]:
@@ -191,7 +210,7 @@ def find_blocks(layouts: Layouts) -> LikeBlocks:
     does not repeat and every layer is a block.
     """
     shapes = [_menu(layer, timed=False) for layer in layouts.order]
-    busy = [_takes_time(layer) for layer in layouts.order]
+    busy = [any(c.time > 0 for row in layer.configurations.values() for c in row) for layer in layouts.order]
     counted = Counter(shape for shape, takes in zip(shapes, busy, strict=True) if takes)
     shape, times = max(counted.items(), key=lambda item: (item[1], -shapes.index(item[0])), default=((), 0))
     size = len(shapes)
@@ -207,41 +226,15 @@ def find_blocks(layouts: Layouts) -> LikeBlocks:
 def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[int]:
     """Data-parallel degrees to try: all up to ``every``, beyond that powers of two, and the largest.
 
-    Larger degrees are hardly ever worse from two on, so little is lost. Once per batch, degrees divide the batch.
+    Larger degrees are hardly ever worse from two on, so little is lost.
     """
-    if most < 1:
-        return []
-    batch = problem.microbatches
-    allowed = [d for d in range(1, most + 1) if not problem.weight_sync_per_batch or batch % d == 0]
+    allowed = problem.replicas(most)
     return [d for d in allowed if d <= every or d & (d - 1) == 0 or d == allowed[-1]]
-
-
-def _describe(rows: Sequence[StageRow]) -> str:
-    row = rows[0]
-    stages = f"{len(rows)} stage{'s' if len(rows) > 1 else ''}"
-    return f"{stages}, data {row.data_parallel}, tensor {row.tensor_parallel}"
-
-
-def _takes_time(layer: Layer) -> bool:
-    return any(choice.time > 0 for choices in layer.configurations.values() for choice in choices)
 
 
 def _menu(layer: Layer, *, timed: bool = True) -> tuple[object, ...]:
     """What the layer offers, whatever its neighbours are called."""
     return tuple(
-        (
-            degree,
-            tuple(
-                (
-                    c.id,
-                    c.time if timed else 0.0,
-                    c.weight_bytes,
-                    c.memory_per_microbatch_bytes,
-                    c.memory_bytes,
-                    c.sharded_bytes,
-                )
-                for c in choices
-            ),
-        )
+        (degree, tuple((c.id, *c.figures[0 if timed else 1 :]) for c in choices))
         for degree, choices in sorted(layer.configurations.items())
     )

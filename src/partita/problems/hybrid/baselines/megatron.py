@@ -7,40 +7,35 @@ rest data parallelism. Its layout (equal blocks, embedding first, head last) is 
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from partita.problems.hybrid.baselines.equal_stages import divisors, equal_rows
-from partita.problems.hybrid.baselines.layouts import Layouts, find_blocks, replica_degrees
-from partita.problems.hybrid.baselines.recipe import Recipe, machine_devices
+from partita.problems.hybrid.baselines.layouts import Layouts, find_blocks
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.run.monitor import Monitor
 
-#: Tensor parallelism is not usual beyond this many devices.
+#: Tensor parallelism is not usual beyond this many devices; a machine has as many where nothing is said about that.
 _MOST = 8
 
 
-class Megatron(Recipe):
-    """Tensor parallelism inside the machine, then pipeline for memory, then data parallelism."""
+class Megatron(AnyProblem):
+    """The first number of stages that fits and leaves no device idle; without one, the first that fits."""
 
-    name: ClassVar[str] = "Megatron's recipe"
-    summary: ClassVar[str] = "tensor parallel in a machine, as few pipeline stages as fit, the rest data parallel"
+    name = "Megatron's recipe"
+    summary = "tensor parallel in a machine, as few pipeline stages as fit, the rest data parallel"
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        """The first number of stages that fits and leaves no device idle; without one, the first that fits."""
         layouts = Layouts(problem)
         blocks = find_blocks(layouts)
         shared = set.intersection(*(set(layer.configurations) for layer in layouts.order))
-        most = min(_MOST, machine_devices(problem, options), problem.devices)
+        machine = options.machine_devices if problem.hierarchy is None else problem.devices_per_machine
+        most = min(_MOST, machine or _MOST, problem.devices)
         degree = max((t for t in shared if t <= most), default=None)
         if degree is None:
             return Outcome(None, reason=f"the layers share no tensor-parallel degree up to {most}")
         reason = ""
         first: Outcome | None = None
-        for stages in divisors(blocks.count):
-            replicas = replica_degrees(
-                problem, min(problem.devices // (stages * degree), problem.microbatches // stages), every=1
-            )
+        for stages in divisors(len(blocks.starts)):
+            replicas = problem.replicas(min(problem.devices // (stages * degree), problem.microbatches // stages))
             rows = equal_rows(blocks, stages, replicas[-1], degree) if replicas else None
             if rows is None:
                 reason = reason or f"{stages} stages of {degree} devices are more than there are"

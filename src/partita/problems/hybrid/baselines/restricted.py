@@ -5,29 +5,39 @@ Source: Tarnawski, Narayanan and Phanishayee, "Piper" (NeurIPS 2021), §5, "Base
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from partita.problems.hybrid.baselines.recipe import Recipe
-from partita.problems.hybrid.baselines.restrict import fastest_only, tensor_degree_only, without_replicas
-from partita.problems.hybrid.problem import HybridProblem
+import msgspec
+
+from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.run.monitor import Monitor
 
+Configurations = dict[int, tuple[Configuration, ...]]
 
-class _Restricted(Recipe, ABC):
-    """The exact solver's plan for a problem with less choice, which is a plan of the original one as well."""
 
-    #: Whether data-parallel degrees above 1 are an answer.
-    replicas: ClassVar[bool] = True
+@dataclass(frozen=True)
+class Restricted(AnyProblem):
+    """The exact solver's plan for a problem with less choice, which is a plan of the original one as well.
 
-    @abstractmethod
-    def restrict(self, problem: HybridProblem) -> HybridProblem | str:
-        """The problem with less choice; a sentence if there is none left."""
+    Attributes
+    ----------
+    name, summary
+        As of every solver.
+    restrict
+        The problem with less choice; a sentence if there is none left.
+    replicas
+        Whether data-parallel degrees above 1 are an answer.
+    """
+
+    name: str
+    summary: str
+    restrict: Callable[[HybridProblem], HybridProblem | str]
+    replicas: bool = True
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Solve with less choice; the plan is judged with all of it."""
         restricted = self.restrict(problem)
         if isinstance(restricted, str):
             return Outcome(None, reason=restricted)
@@ -40,48 +50,89 @@ class _Restricted(Recipe, ABC):
         return Outcome(outcome.plan)
 
 
-class NoDataParallel(_Restricted):
-    """The best plan with d = 1 in every stage."""
-
-    name: ClassVar[str] = "no data parallelism"
-    summary: ClassVar[str] = "the best plan without replicas (Piper's no DP)"
-    replicas: ClassVar[bool] = False
-
-    def restrict(self, problem: HybridProblem) -> HybridProblem:
-        """Weights too heavy to synchronise."""
-        return without_replicas(problem)
+def without_tensor(problem: HybridProblem) -> HybridProblem | str:
+    """Only configurations of tensor-parallel degree 1; a sentence if some layer has none."""
+    for layer in problem.layers:
+        if not layer.configurations.get(1):
+            return f"{layer.label} has no configuration of tensor-parallel degree 1"
+    return _with_layers(problem, lambda row: {1: row[1]})
 
 
-class NoTensorParallel(_Restricted):
-    """The best plan with t = 1 in every stage."""
+def fastest_only(problem: HybridProblem) -> HybridProblem:
+    """Of every layer and degree only the fastest configuration, of equally fast ones the smallest: no memory saved."""
 
-    name: ClassVar[str] = "no tensor parallelism"
-    summary: ClassVar[str] = "the best plan without split layers (Piper's no TP)"
+    def worth(choice: Configuration) -> tuple[float, ...]:
+        return choice.time, choice.memory_per_microbatch_bytes, choice.held_bytes(0, 1), choice.weight_bytes
 
-    def restrict(self, problem: HybridProblem) -> HybridProblem | str:
-        """The configurations of degree 1 only."""
-        return tensor_degree_only(problem, 1)
-
-
-class NoRecomputation(_Restricted):
-    """The best plan in which every layer runs in its fastest way."""
-
-    name: ClassVar[str] = "no recomputation"
-    summary: ClassVar[str] = "the best plan that saves no memory in any layer (Piper's no AR)"
-
-    def restrict(self, problem: HybridProblem) -> HybridProblem:
-        """The fastest configuration of every layer and degree only."""
-        return fastest_only(problem)
+    return _with_layers(
+        problem, lambda row: {degree: tuple(sorted(choices, key=worth)[:1]) for degree, choices in row.items()}
+    )
 
 
-class PurePipeline(_Restricted):
-    """The best row of stages of one device each."""
+def without_replicas(problem: HybridProblem) -> HybridProblem:
+    """Weights so heavy that any plan with a data-parallel degree above 1 is slower than every plan without.
 
-    name: ClassVar[str] = "pure pipeline"
-    summary: ClassVar[str] = "the best stages of one device each"
-    replicas: ClassVar[bool] = False
+    Weights count only where replicas synchronise them, and a plan without replicas never takes longer than all layers
+    and all transfers in a row.
+    """
+    links = [problem.bandwidth_bytes_per_unit]
+    if problem.hierarchy is not None:
+        links.append(problem.hierarchy.machine_bandwidth_bytes_per_unit)
+    longest, moved = 0.0, sum(edge.bytes for edge in problem.edges)
+    for layer in problem.layers:
+        choices = [choice for row in layer.configurations.values() for choice in row]
+        longest += max(choice.time for choice in choices)
+        moved += max(sum(choice.sync_in_bytes.values()) + sum(choice.sync_out_bytes.values()) for choice in choices)
+    longest += 4.0 * moved / min(links)
+    # Of d replicas each moves 4·(d − 1)/d of the weights for every d microbatches, or once per batch.
+    heavy = (longest * max(links) or 1.0) * max(problem.devices, problem.microbatches)
+    return change_weights(problem, lambda weight: heavy)
 
-    def restrict(self, problem: HybridProblem) -> HybridProblem | str:
-        """Neither replicas nor split layers."""
-        single = tensor_degree_only(problem, 1)
-        return single if isinstance(single, str) else without_replicas(single)
+
+def single_devices(problem: HybridProblem) -> HybridProblem | str:
+    """Neither replicas nor split layers."""
+    single = without_tensor(problem)
+    return single if isinstance(single, str) else without_replicas(single)
+
+
+def change_weights(problem: HybridProblem, change: Callable[[float], float]) -> HybridProblem:
+    """The problem with other weights, both those that replicas synchronise and those that machines do."""
+
+    def weigh(row: Configurations) -> Configurations:
+        return {
+            degree: tuple(msgspec.structs.replace(c, weight_bytes=change(c.weight_bytes)) for c in choices)
+            for degree, choices in row.items()
+        }
+
+    changed = _with_layers(problem, weigh)
+    if problem.hierarchy is None:
+        return changed
+    layers = (msgspec.structs.replace(new, weight_bytes=change(new.whole_weight_bytes)) for new in changed.layers)
+    return changed.replace(layers=tuple(layers))
+
+
+def _with_layers(problem: HybridProblem, change: Callable[[Configurations], Configurations]) -> HybridProblem:
+    """The problem with other configurations in every layer."""
+    layers: list[Layer] = []
+    # Layers of a model share their menus; sharing the changed ones keeps large problems small.
+    known: dict[int, Configurations] = {}
+    for layer in problem.layers:
+        key = id(layer.configurations)
+        if key not in known:
+            known[key] = change(layer.configurations)
+        # What machines synchronise is a property of the layer, whichever degrees are left.
+        whole = layer.weight_bytes if problem.hierarchy is None else layer.whole_weight_bytes
+        layers.append(msgspec.structs.replace(layer, configurations=known[key], weight_bytes=whole))
+    return problem.replace(layers=tuple(layers))
+
+
+PURE_PIPELINE = Restricted("pure pipeline", "the best stages of one device each", single_devices, replicas=False)
+NO_DATA_PARALLEL = Restricted(
+    "no data parallelism", "the best plan without replicas (Piper's no DP)", without_replicas, replicas=False
+)
+NO_TENSOR_PARALLEL = Restricted(
+    "no tensor parallelism", "the best plan without split layers (Piper's no TP)", without_tensor
+)
+NO_RECOMPUTATION = Restricted(
+    "no recomputation", "the best plan that saves no memory in any layer (Piper's no AR)", fastest_only
+)

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
 
-from partita.problems.hybrid.baselines.layouts import Layouts, StageRow, replica_degrees
-from partita.problems.hybrid.baselines.recipe import Recipe
-from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
-from partita.run.monitor import Monitor
+from partita.problems.hybrid.baselines.layouts import LaidOut, Layouts, StageRow, replica_degrees
 
 
-class PureDataParallel(Recipe):
-    """One stage on replicas of one device."""
-
-    name: ClassVar[str] = "pure data parallel"
-    summary: ClassVar[str] = "the whole model on every device"
-
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        """The best number of replicas."""
-        layouts = Layouts(problem)
-        most = min(problem.devices, problem.microbatches)
-        rows = ([StageRow(0, len(layouts.order), d, 1)] for d in replica_degrees(problem, most))
-        return layouts.best(rows, monitor)
+def _replicas(layouts: Layouts) -> Iterator[list[StageRow]]:
+    """One stage on every number of replicas of one device."""
+    problem = layouts.problem
+    for d in replica_degrees(problem, min(problem.devices, problem.microbatches)):
+        yield [StageRow(0, len(layouts.order), d, 1)]
 
 
-class PureTensorParallel(Recipe):
-    """One stage without replicas."""
+def _split(layouts: Layouts) -> Iterator[list[StageRow]]:
+    """One stage without replicas, on every degree above 1."""
+    for t in layouts.problem.degrees():
+        if t > 1:
+            yield [StageRow(0, len(layouts.order), 1, t)]
 
-    name: ClassVar[str] = "pure tensor parallel"
-    summary: ClassVar[str] = "every layer split over one group of devices"
 
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        """The best degree above 1; without such a degree it does not apply."""
-        layouts = Layouts(problem)
-        degrees = [t for t in problem.degrees() if t > 1]
-        if not degrees:
-            return Outcome(None, reason="no layer can be split over several of the devices")
-        return layouts.best(([StageRow(0, len(layouts.order), 1, t)] for t in degrees), monitor)
+PURE_DATA_PARALLEL = LaidOut("pure data parallel", "the whole model on every device", _replicas)
+PURE_TENSOR_PARALLEL = LaidOut(
+    "pure tensor parallel",
+    "every layer split over one group of devices",
+    _split,
+    without="no layer can be split over several of the devices",
+)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 
 from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan
@@ -47,7 +48,7 @@ class DeviceTime:
 
     def parts(self) -> dict[str, float]:
         """By name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return asdict(self)
 
     @property
     def binding(self) -> str:
@@ -86,8 +87,10 @@ def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEval
     """Take a plan's device time apart."""
     layers = {layer.id: layer for layer in problem.layers}
     allowed = set(problem.degrees())
-    compute = recompute = tensor = transfer = sync = imbalance = 0.0
     slowest = max(worth.time_per_sample for worth in evaluation.stages)
+    spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
+    spent["links"] = plan.devices * (evaluation.objective - slowest)
+    spent["idle"] = (problem.devices - plan.devices) * evaluation.objective
     for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
         degree, used = stage.tensor_parallel, stage.devices
         for identity in stage.operators:
@@ -95,22 +98,19 @@ def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEval
             least = min(t * min(c.time for c in row) for t, row in rows.items() if row and t in allowed | {degree})
             fastest = min(c.time for c in rows[degree])
             chosen = next(c.time for c in rows[degree] if c.id == stage.configurations[identity])
-            compute += least
-            tensor += degree * fastest - least
-            recompute += degree * (chosen - fastest)
-        transfer += used * worth.transfer
-        sync += used * worth.weight_sync
-        imbalance += used * (slowest - worth.time_per_sample)
-    return DeviceTime(
-        compute=compute,
-        recompute=recompute,
-        tensor=tensor,
-        transfer=transfer,
-        weight_sync=sync,
-        links=plan.devices * (evaluation.objective - slowest),
-        imbalance=imbalance,
-        idle=(problem.devices - plan.devices) * evaluation.objective,
-    )
+            spent["compute"] += least
+            spent["tensor"] += degree * fastest - least
+            spent["recompute"] += degree * (chosen - fastest)
+        spent["transfer"] += used * worth.transfer
+        spent["weight_sync"] += used * worth.weight_sync
+        spent["imbalance"] += used * (slowest - worth.time_per_sample)
+    return DeviceTime(**spent)
+
+
+def _in_words(shares: Mapping[str, float], form: str, most: int | None = None) -> str:
+    """The shares of time that are worth a word, the largest first; compute is not called anything."""
+    found = sorted(((share, name) for name, share in shares.items() if share > _SMALL and name in _WORDS), reverse=True)
+    return ", ".join(form.format(share, _WORDS[name]) for share, name in found[:most])
 
 
 def explain_slower(slower: DeviceTime, faster: DeviceTime) -> str:
@@ -118,8 +118,7 @@ def explain_slower(slower: DeviceTime, faster: DeviceTime) -> str:
     if faster.total <= 0:
         return ""
     more = {name: (value - faster.parts()[name]) / faster.total for name, value in slower.parts().items()}
-    found = sorted(((share, name) for name, share in more.items() if share > _SMALL and name in _WORDS), reverse=True)
-    return ", ".join(f"{_WORDS[name]} {share:+.0%}" for share, name in found[:2])
+    return _in_words(more, "{1} {0:+.0%}", 2)
 
 
 def binding(spent: DeviceTime, objective: float, without_memory: float | None) -> str:
@@ -145,13 +144,11 @@ def hybrid_sentences(
     total = spent.total
     if total <= 0:
         return []
-    parts = sorted(((value / total, name) for name, value in spent.parts().items() if name in _WORDS), reverse=True)
-    text = ", ".join(f"{share:.1%} {_WORDS[name]}" for share, name in parts if share > _SMALL)
-    reason = f"; {binding(spent, evaluation.objective, without_memory)} binds"
+    text = _in_words({name: value / total for name, value in spent.parts().items()}, "{:.1%} {}")
     sentences = [
         f"{spent.compute / total:.1%} of all device time is the layers' own work"
         + (f", {text}" if text else "")
-        + reason
+        + f"; {binding(spent, evaluation.objective, without_memory)} binds"
     ]
     slowest = max(worth.time_per_sample for worth in evaluation.stages)
     if evaluation.objective > slowest:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from partita.problems.facets.report import Report, model_sentence
 from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.pricing import layer_modules
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.report.degrees import degrees_text, stage_degrees
 from partita.problems.hybrid.report.limits import binding, device_time, explain_slower, hybrid_sentences
-from partita.problems.hybrid.report.model_tables import (
+from partita.problems.hybrid.report.step import step_document, step_sentences, utilisation
+from partita.problems.hybrid.report.tables import (
     batch_table,
     configuration_ranges,
-    hybrid_stage_table,
-    step_sentences,
+    degrees_text,
+    plan_tables,
+    stage_degrees,
 )
-from partita.problems.hybrid.report.plan_table import hybrid_table, link_table
-from partita.problems.hybrid.report.utilisation import layer_modules, utilisation
 from partita.problems.hybrid.step_time import step_time
 from partita.run.result import Result, Row
 from partita.tables.comparison import row_documents
@@ -31,22 +31,6 @@ if TYPE_CHECKING:
     from partita.problems.facets.model import Answer
 
 HybridResult = Result[HybridProblem, HybridPlan, HybridEvaluation]
-
-
-def step_document(problem: HybridProblem, plan: HybridPlan | None, evaluation: Any) -> dict[str, Any] | None:
-    """A plan's step as plain values, in the problem's unit of time; None without a plan."""
-    if plan is None:
-        return None
-    step = step_time(problem, plan, evaluation)
-    return {
-        "microbatches": step.microbatches,
-        "time": step.step,
-        "time_per_sample": step.per_sample,
-        "pipeline": step.pipeline,
-        "weight_sync": step.weight_sync,
-        "update": step.update,
-        "bubble": step.bubble,
-    }
 
 
 def _spends_more_on(result: HybridResult, row: Row) -> str:
@@ -66,12 +50,9 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
     def tables(
         self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation
     ) -> Sequence[RenderableType]:
-        """Stages, and links between machines where there are any."""
-        links = link_table(problem, plan, evaluation)
-        return [hybrid_table(problem, plan, evaluation), *([] if links is None else [links])]
+        return plan_tables(problem, plan, evaluation)
 
     def figures(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Mapping[str, str]:
-        """Stages with degrees, and the step."""
         step = step_time(problem, plan, evaluation)
         return {
             "stages and degrees": degrees_text(plan),
@@ -80,11 +61,9 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         }
 
     def why(self, result: HybridResult, row: Row) -> str:
-        """What it spends its time on."""
         return _spends_more_on(result, row) or row.summary
 
     def row_document(self, result: HybridResult, row: Row) -> dict[str, Any]:
-        """Degrees, step, and where device time goes."""
         spent = None if row.plan is None else device_time(result.problem, row.plan, row.evaluation)
         return {
             "stages": None if row.plan is None else stage_degrees(row.plan),
@@ -95,29 +74,29 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         }
 
     def result_document(self, result: HybridResult) -> dict[str, Any]:
-        """The step."""
         return {"step": step_document(result.problem, result.plan, result.evaluation)}
 
     def answer_document(self, answer: Answer[HybridProblem], document: dict[str, Any]) -> None:
-        """Modules and recomputation per stage, the step, and what limits the plan."""
         problem, result = answer.problem, answer.result
         document["model"]["layers"] = len(problem.layers)
-        document["minimised"] = answer.priced.settings.minimise
-        document["microbatches"] = problem.microbatches
-        document["devices"] = problem.devices
-        document["memory_limit_bytes"] = problem.memory_bytes
-        document["model_flops_utilisation"] = None
-        document["limits"] = None
-        document["batches"] = [
-            {
-                "microbatches": priced.problem.microbatches,
-                "objective": tried.objective,
-                "status": str(tried.status),
-                "step": step_document(priced.problem, tried.plan, tried.evaluation),
-            }
-            for priced, tried in answer.tried
-        ]
-        document["faster_step"] = None if answer.other is None else row_documents(self, result, [answer.other])[0]
+        document |= {
+            "minimised": answer.priced.settings.minimise,
+            "microbatches": problem.microbatches,
+            "devices": problem.devices,
+            "memory_limit_bytes": problem.memory_bytes,
+            "model_flops_utilisation": None,
+            "limits": None,
+            "batches": [
+                {
+                    "microbatches": priced.problem.microbatches,
+                    "objective": tried.objective,
+                    "status": str(tried.status),
+                    "step": step_document(priced.problem, tried.plan, tried.evaluation),
+                }
+                for priced, tried in answer.tried
+            ],
+            "faster_step": None if answer.other is None else row_documents(self, result, [answer.other])[0],
+        }
         if result.plan is None or result.evaluation is None:
             return
         document["model_flops_utilisation"] = {
@@ -138,15 +117,12 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
             ]
 
     def answer_tables(self, answer: Answer[HybridProblem]) -> Sequence[RenderableType]:
-        """The model, the stages, the step, and what limits the plan."""
         problem, result = answer.problem, answer.result
         shown: list[RenderableType] = [model_sentence(answer.graph, f" in {len(problem.layers)} layers")]
         if result.plan is not None and result.evaluation is not None:
-            shown.append(hybrid_stage_table(problem, result.plan, result.evaluation))
-            links = link_table(problem, result.plan, result.evaluation)
-            shown += [] if links is None else [links]
-            shown.append(paragraphs("A training step", step_sentences(answer)))
             sentences = hybrid_sentences(problem, result.plan, result.evaluation, answer.without_limit)
+            shown += plan_tables(problem, result.plan, result.evaluation, named=True)
+            shown.append(paragraphs("A training step", step_sentences(answer)))
             shown.append(paragraphs("What limits the plan", sentences))
         if len(answer.tried) > 1:
             shown.append(batch_table(answer))

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.errors import DisagreementError
-from partita.kernels.hybrid.decide import NONE, decide
-from partita.kernels.hybrid.trace import STEP, choose, trace
+from partita.kernels.hybrid.arrays import HybridWork, Stage
+from partita.kernels.hybrid.decide import NONE, STEP, DeviceTable, decide, trace
+from partita.kernels.hybrid.stages import least_time
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import HybridInstance, build_arrays, new_scratch
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
@@ -32,26 +33,22 @@ class Family:
     """
 
     def __init__(self, model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> None:
-        self.model, self.stop = model, stop
-        self.arrays, self.sets = build_arrays(model, sets)
-        self.scratch = new_scratch(model)
-        self.known = remember(model, self.arrays, self.sets)
+        self.model = model
+        arrays, self.sets = build_arrays(model, sets)
+        self.work = HybridWork(arrays, new_scratch(model), remember(model, arrays, self.sets), stop)
         size = len(self.sets)
         self.fewest = np.empty((size, model.width + 1), dtype=np.int32)
         self.ahead = np.zeros(size, dtype=np.int32)
 
-    def __len__(self) -> int:
-        return len(self.sets)
-
     @property
     def remembers(self) -> bool:
         """Whether times of stages are remembered."""
-        return len(self.known.ptr) > 1
+        return len(self.work.known.ptr) > 1
 
     def decide(self, target: float) -> tuple[float, HybridPlan] | bool | None:
         """A plan with stages within the target and its objective; False if there is none, None if stopped."""
         found = self._fill(target)
-        if found < 0 or self.stop[0] != 0:
+        if found < 0 or self.work.stop[0] != 0:
             return None
         return False if found >= NONE else self._rebuild(target)
 
@@ -66,26 +63,23 @@ class Family:
 
     def fill(self, target: float, limits: npt.NDArray[np.int32], least: npt.NDArray[np.float64]) -> int:
         """As the kernel ``decide``."""
-        return decide(self.arrays, self.scratch, self.known, target, limits, self.fewest, least, self.ahead, self.stop)
+        return decide(self.work, DeviceTable(self.fewest, least, limits, self.ahead), target)
 
     def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
         steps = np.empty((len(self.model.order) + 1, STEP), dtype=np.int32)
-        count = trace(self.arrays, self.scratch, target, self.fewest, self.model.width, steps, self.stop)
-        if self.stop[0] != 0:
+        count = trace(self.work, target, self.fewest, steps)
+        if self.work.stop[0] != 0:
             return None
         if count < 0:
             raise DisagreementError("the table of a hybrid decision cannot be followed back to a plan")
         stages = []
         remaining = int(steps[:count, 3].sum())
-        for inner, outer, r, d, _ in steps[:count].tolist():
-            sync = self.model.problem.sync_factor(d)
-            time = choose(self.arrays, self.scratch, inner, outer, r, sync, d, -(-remaining // d), self.stop)
-            if self.stop[0] != 0:
+        for inner, outer, r, d in steps[:count].tolist():
+            stage = self._stage(Stage(inner, outer, r), d, -(-remaining // d), self.model.problem.sync_factor(d))
+            if stage is None:
                 return None
-            if math.isinf(time):
-                raise DisagreementError("a stage of a hybrid plan has no configurations that fit")
             remaining -= d
-            stages.append(self._stage(self.sets[outer] & ~self.sets[inner], r, d))
+            stages.append(stage)
         return self._judged(HybridPlan(stages=tuple(stages)), target)
 
     def _judged(self, plan: HybridPlan, target: float) -> tuple[float, HybridPlan]:
@@ -98,21 +92,31 @@ class Family:
         return evaluation.objective, plan
 
     def _stage(
-        self, members: int, r: int, replicas: int, machines: int | None = None, group: int | None = None
-    ) -> HybridStage:
-        """A stage with the configurations that were chosen last."""
-        layers = self.model.problem.layers
-        configurations = {}
-        for v, place in enumerate(self.model.order):
-            if members >> v & 1:
-                option = int(self.scratch.best[v]) - int(self.arrays.option_ptr[r, v])
-                configurations[layers[place].id] = self.model.options[r][v][option].id
-        operators = self.model.ids(members)
+        self,
+        stage: Stage,
+        replicas: int,
+        in_flight: int,
+        sync: float,
+        machines: int | None = None,
+        group: int | None = None,
+    ) -> HybridStage | None:
+        """A stage with the fastest configurations that fit; None if stopped. ``sync`` is the weights' factor."""
+        time = least_time(self.work, stage, replicas, in_flight, sync, math.inf, False)
+        if self.work.stop[0] != 0:
+            return None
+        if math.isinf(time):
+            raise DisagreementError("a stage of a hybrid plan has no configurations that fit")
+        operators, configurations = [], {}
+        for place, v in sorted((place, v) for v, place in enumerate(self.model.order)):
+            if (self.sets[stage.outer] & ~self.sets[stage.inner]) >> v & 1:
+                option = int(self.work.scratch.best[v]) - int(self.work.arrays.option_ptr[stage.r, v])
+                operators.append(self.model.problem.layers[place].id)
+                configurations[operators[-1]] = self.model.options[stage.r][v][option].id
         return HybridStage(
-            operators=operators,
+            operators=tuple(operators),
             data_parallel=replicas,
-            tensor_parallel=self.model.degrees[r],
-            configurations={identity: configurations[identity] for identity in operators},
+            tensor_parallel=self.model.degrees[stage.r],
+            configurations=configurations,
             machines=machines,
             machine_group=group,
         )

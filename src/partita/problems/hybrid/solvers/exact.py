@@ -15,8 +15,8 @@ from partita.problems.hybrid.instance import HybridInstance, build_instance
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
-from partita.problems.hybrid.solvers.machines import MachineFamily
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.machines import new_family
+from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
@@ -38,18 +38,13 @@ _ORDERS = 12
 _ROUNDS = 4
 
 
-class HybridExact:
-    """Exact solver of the hybrid problem."""
+class HybridExact(AnyProblem):
+    """Exact solver of the hybrid problem; with very many suffix sets the plan comes without proof."""
 
     name = "exact"
     summary = "plans with proof: bisection over the fewest devices per suffix set, exact choice of configurations"
 
-    def supports(self, problem: HybridProblem, options: Options) -> str | None:
-        """Every problem; with very many suffix sets the plan comes without proof."""
-        return None
-
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Search until proved, or until ``monitor.stopping``."""
         from partita.kernels.compiled import is_compiled
         from partita.kernels.hybrid.decide import decide
 
@@ -87,14 +82,14 @@ class _Search:
         if sets is None or self.best.stop[0] != 0:
             return
         family = self._family(model, sets)
-        self.best.prove(float(family.arrays.rest[0]) / self.problem.devices, "division of work")
         self._close(family, proof=True)
-        searches, nodes = family.scratch.counters[:2].tolist()
+        searches, nodes = family.work.scratch.counters[:2].tolist()
         counters |= {"knapsacks": searches, "knapsack_nodes": nodes}
 
     def _family(self, model: HybridInstance, sets: Iterable[int]) -> Family:
-        kind = Family if self.problem.hierarchy is None else MachineFamily
-        return kind(model, sets, self.best.stop)
+        family = new_family(model, sets, self.best.stop)
+        self.best.prove(float(family.work.arrays.rest[0]) / self.problem.devices, "division of work")
+        return family
 
     def _outline(self, model: HybridInstance) -> None:
         """A plan from the sets along a few orders, then along orders that respect the stages found."""
@@ -103,18 +98,15 @@ class _Search:
         for _ in range(_ROUNDS):
             if self.best.stop[0] != 0:
                 return
-            family = self._family(model, along_orders(orders))
-            if self.best.bound == 0.0:
-                self.best.prove(float(family.arrays.rest[0]) / self.problem.devices, "division of work")
             before = self.best.value
-            self._close(family, proof=False)
+            self._close(self._family(model, along_orders(orders)), proof=False)
             plan = self.best.answer
             if plan is None or self.best.value > before * (1 - 1e-4):
                 return
             stage_of = {identity: i for i, stage in enumerate(plan.stages) for identity in stage.operators}
             stages = [-stage_of[self.problem.layers[place].id] for place in model.order]
             orders = [
-                suffix_order(model.after, model.before, [stage + 0.9 * generator.random() for stage in stages])
+                suffix_order(model.before, [stage + 0.9 * generator.random() for stage in stages])
                 for _ in range(_ORDERS)
             ]
 
@@ -123,7 +115,7 @@ class _Search:
         best, low = self.best, self.best.bound
         step = 0.05
         decisions = 0
-        late = family.model.problem.devices > 0 and len(family) > FEW_SETS and best.answer is not None
+        late = len(family.sets) > FEW_SETS and best.answer is not None
         while best.value > low * (1 + CLOSE) and best.value > _TINY and best.stop[0] == 0:
             target = self._target(low, step, late)
             answer = family.decide(target)

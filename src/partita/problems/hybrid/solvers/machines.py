@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.errors import DisagreementError
+from partita.kernels.hybrid.arrays import Stage
 from partita.kernels.hybrid.machines import MachineArrays, MachineTables, decide_machines, fill_group
 from partita.kernels.hybrid.stages import ROUNDING
-from partita.kernels.hybrid.trace import choose
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.instance import HybridInstance
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
@@ -34,7 +34,7 @@ class MachineFamily(Family):
         )
 
     def _fill(self, target: float) -> int:
-        return decide_machines(self.arrays, self.scratch, self.known, self.machines, target, self.tables, self.stop)
+        return decide_machines(self.work, self.machines, self.tables, target)
 
     def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
         problem = self.model.problem
@@ -63,22 +63,9 @@ class MachineFamily(Family):
         """The stages of a group, first stage first; None if stopped. ``later`` adds up the degrees of later groups."""
         size, ranks = self.model.problem.devices_per_machine, len(self.model.degrees)
         waiting = -(-later // machines)
-        fill_group(
-            self.arrays,
-            self.scratch,
-            self.known,
-            self.machines,
-            inner,
-            outer,
-            machines,
-            target * (1.0 + ROUNDING),
-            math.inf,
-            waiting,
-            waiting,
-            self.tables,
-            self.stop,
-        )
-        if self.stop[0] != 0:
+        within = target * (1.0 + ROUNDING)
+        fill_group(self.work, self.machines, self.tables, inner, outer, machines, within, math.inf, waiting, waiting)
+        if self.work.stop[0] != 0:
             return None
         devices = int(self.tables.room[outer, :, replicas].argmax())
         if self.tables.room[outer, devices, replicas] < waiting:
@@ -90,16 +77,17 @@ class MachineFamily(Family):
             in_flight = -(-(waiting + replicas) // d)
             # Inside a machine, a batch is what one of the group's machines has of it.
             sync = self.model.problem.sync_factor(d) * (machines if self.model.problem.weight_sync_per_batch else 1)
-            total = d * machines
-            time = choose(self.arrays, self.scratch, before, outer, r, sync, total, in_flight, self.stop)
-            if self.stop[0] != 0:
+            stage = self._stage(Stage(before, outer, r), d * machines, in_flight, sync, machines, number)
+            if stage is None:
                 return None
-            if math.isinf(time):
-                raise DisagreementError("a stage of a hybrid plan has no configurations that fit")
-            stage = self._stage(self.sets[outer] & ~self.sets[before], r, total, machines, number)
             stages.append(stage)
             outer, devices, replicas = before, devices - d * self.model.degrees[r], replicas - d
         return stages
+
+
+def new_family(model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> Family:
+    """The family of a problem's suffix sets, with machines where it has a hierarchy."""
+    return (Family if model.problem.hierarchy is None else MachineFamily)(model, sets, stop)
 
 
 def _machine_arrays(model: HybridInstance, sets: list[int]) -> MachineArrays:
@@ -109,10 +97,9 @@ def _machine_arrays(model: HybridInstance, sets: list[int]) -> MachineArrays:
     bits = as_bits(sets, len(model.order)).astype(np.float64)
     edge_time = np.array([2.0 * value / bandwidth for value in model.bytes], dtype=np.float64)
     weights = np.array([problem.layers[place].whole_weight_bytes / bandwidth for place in model.order])
-    source, target = np.array(model.source, dtype=np.int64), np.array(model.target, dtype=np.int64)
     return MachineArrays(
         weight=bits @ weights,
-        cross=((1.0 - bits[:, source]) * bits[:, target]) @ edge_time,
+        cross=((1.0 - bits[:, model.source]) * bits[:, model.target]) @ edge_time,
         edge_time=edge_time,
         size=np.array([problem.devices_per_machine, problem.machines], dtype=np.int64),
     )

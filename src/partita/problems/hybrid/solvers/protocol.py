@@ -9,3 +9,10 @@ from partita.problems.hybrid.problem import HybridProblem
 
 Outcome = kind.Outcome[HybridPlan]
 Solver = kind.Solver[HybridProblem, HybridPlan, Options]
+
+
+class AnyProblem:
+    """A solver or baseline that tries any problem, and says what does not apply."""
+
+    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+        return None

@@ -1,0 +1,68 @@
+"""A training step of a hybrid plan, in words and as plain values, and how much of the devices' peak it uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partita.problems.facets.model import Answer
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.report.tables import degrees_text
+from partita.problems.hybrid.step_time import step_time
+from partita.units import format_time
+
+
+def utilisation(answer: Answer[Any], time_per_sample: float) -> float:
+    """Model FLOPs utilisation (``pricing.model_flops``): useful operations over what all devices could do in that time.
+
+    Their peak is that of all accelerators at the number format with the most operations.
+    """
+    flops: dict[str, float] = {}
+    for op in answer.graph.operators:
+        flops[op.dtype] = flops.get(op.dtype, 0.0) + op.flops
+    dtype = max(flops, key=lambda name: flops[name])
+    peak = sum(group.spec.peak(dtype) * len(group.indices) for group in answer.cluster.workers())
+    return float(answer.graph.flops) / (time_per_sample * peak) if time_per_sample > 0 else 0.0
+
+
+def step_document(problem: HybridProblem, plan: HybridPlan | None, evaluation: Any) -> dict[str, Any] | None:
+    """A plan's step as plain values, in the problem's unit of time; None without a plan."""
+    if plan is None:
+        return None
+    step = step_time(problem, plan, evaluation)
+    return {
+        "microbatches": step.microbatches,
+        "time": step.step,
+        "time_per_sample": step.per_sample,
+        "pipeline": step.pipeline,
+        "weight_sync": step.weight_sync,
+        "update": step.update,
+        "bubble": step.bubble,
+    }
+
+
+def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
+    """How long a step takes, what of, and whether a shorter one is known; the answer has a plan."""
+    result, problem = answer.result, answer.problem
+    assert result.plan is not None
+    assert result.evaluation is not None
+    step, unit = step_time(problem, result.plan, result.evaluation), problem.unit
+    steady = result.evaluation.objective
+    found = [
+        f"{step.microbatches} microbatches take {format_time(step.step, unit)}, {format_time(step.per_sample, unit)} "
+        f"each: {format_time(step.pipeline, unit)} from the first forward to the last backward part, "
+        f"{format_time(step.weight_sync, unit)} to synchronise weights, {format_time(step.update, unit)} for the "
+        f"optimizer; {step.bubble:.1%} of the step is beyond the steady state",
+        f"in the steady state a microbatch takes {format_time(steady, unit)}",
+        f"model FLOPs utilisation: {utilisation(answer, step.per_sample):.1%} with the whole step, "
+        f"{utilisation(answer, steady):.1%} in the steady state",
+    ]
+    if answer.other is not None:
+        faster = step_time(problem, answer.other.plan, answer.other.evaluation)
+        found.append(
+            f"a shorter step is known: {degrees_text(answer.other.plan)} takes {format_time(faster.per_sample, unit)} "
+            f"per microbatch, {1 - faster.step / step.step:.1%} less; --minimise step plans for that"
+        )
+    if answer.priced.settings.minimise == "step":
+        found.append("this plan was chosen for its step; the bound is one of the steady state, so of every step, too")
+    return found

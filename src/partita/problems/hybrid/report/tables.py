@@ -1,0 +1,133 @@
+"""A hybrid plan in short, and as tables."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from partita.problems.hybrid.evaluate import HybridEvaluation
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step_time import step_time
+from partita.tables.text import module_ranges, new_table
+from partita.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from partita.problems.facets.model import Answer
+
+
+def degrees_text(plan: HybridPlan) -> str:
+    """Stages and their degrees in short: ``8 stages: 7 × d4·t2, d8·t1``."""
+    runs = itertools.groupby(f"d{stage.data_parallel}·t{stage.tensor_parallel}" for stage in plan.stages)
+    counted = [(text, len(list(alike))) for text, alike in runs]
+    shown = [text if count == 1 else f"{count} × {text}" for text, count in counted]
+    if len(shown) > 4:
+        shown = [*shown[:2], "…", shown[-1]]
+    count = len(plan.stages)
+    return f"{count} stage{'s' if count > 1 else ''}: {', '.join(shown)}"
+
+
+def stage_degrees(plan: HybridPlan) -> list[dict[str, int]]:
+    """Layers and degrees of every stage."""
+    return [
+        {
+            "layers": len(stage.operators),
+            "data_parallel": stage.data_parallel,
+            "tensor_parallel": stage.tensor_parallel,
+        }
+        for stage in plan.stages
+    ]
+
+
+def configuration_ranges(problem: HybridProblem, stage: HybridStage) -> list[tuple[str, str]]:
+    """The stage's layers as ranges that share a configuration: (``model.layers.0-3``, ``full``), in order."""
+    names = {layer.id: layer.name or f"layer {layer.id}" for layer in problem.layers}
+    runs = itertools.groupby(stage.operators, key=lambda identity: stage.configurations[identity])
+    return [(", ".join(module_ranges([names[v] for v in layers])), choice) for choice, layers in runs]
+
+
+def slowest_stage(evaluation: HybridEvaluation) -> int | None:
+    """Number of the stage that the objective is the time of; None where a link between machines is slower."""
+    times = [stage.time_per_sample for stage in evaluation.stages]
+    return times.index(max(times)) if max(times) >= evaluation.objective else None
+
+
+def plan_tables(
+    problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, *, named: bool = False
+) -> list[Table]:
+    """One row per stage, and one per machine group where there are any.
+
+    A stage's row says degrees, time of each part, memory of each device, and how often each configuration is chosen, or
+    of a model with ``named`` layers which ones run so.
+    """
+    machines = () if problem.hierarchy is None else ("machines",)
+    parts = ("compute", "transfer", "weight sync", "per sample")
+    title = f"Stages: {plan.devices} of {problem.devices} devices"
+    title += "" if named else f", {plan.microbatches} microbatches in flight"
+    words = "layers: recomputation" if named else "configurations"
+    table = new_table(title, ("#", "layers", "data", "tensor", *machines), words, ("in flight", *parts, "memory"))
+    worst, limit = slowest_stage(evaluation), problem.memory_bytes
+    for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):
+        if named:
+            ways = "; ".join(f"{layers}: {choice}" for layers, choice in configuration_ranges(problem, stage))
+        else:
+            ways = ", ".join(f"{count} {name}" for name, count in Counter(stage.configurations.values()).most_common())
+        times = (worth.compute, worth.transfer, worth.weight_sync, worth.time_per_sample)
+        *shown, total = (format_time(time, problem.unit) for time in times)
+        table.add_row(
+            *(str(count) for count in (number, len(stage.operators), stage.data_parallel, stage.tensor_parallel)),
+            *(str(stage.machines) for _ in machines),
+            ways,
+            str(worth.in_flight),
+            *shown,
+            total + (" ◀" if number == worst else ""),
+            format_bytes(worth.memory_bytes) + ("" if not limit else f" ({worth.memory_bytes / limit:.0%})"),
+            style="bold" if number == worst else None,
+        )
+    return [table, _link_table(problem, plan, evaluation)] if machines else [table]
+
+
+def _link_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Table:
+    """One row per machine group: its machines, stages, and how long their links are busy."""
+    title = f"Links between machines: {plan.machines} of {problem.machines} machines"
+    table = new_table(title, ("group", "machines", "stages", "transfer", "weight sync", "per sample"))
+    binds = slowest_stage(evaluation) is None
+    for number, link in enumerate(evaluation.machine_groups):
+        held = [place for place, stage in enumerate(plan.stages) if stage.machine_group == number]
+        slowest = binds and link.time_per_sample >= evaluation.objective
+        table.add_row(
+            str(number),
+            str(link.machines),
+            str(held[0]) if len(held) == 1 else f"{held[0]}–{held[-1]}",
+            format_time(link.transfer, problem.unit),
+            format_time(link.weight_sync, problem.unit),
+            format_time(link.time_per_sample, problem.unit) + (" ◀" if slowest else ""),
+            style="bold" if slowest else None,
+        )
+    return table
+
+
+def batch_table(answer: Answer[HybridProblem]) -> Table:
+    """Every number of microbatches that was tried."""
+    columns = ("microbatches", "per sample", "with bubble", "bubble")
+    table = new_table("Microbatches tried", columns, "stages and degrees")
+    unit = answer.problem.unit
+    for priced, result in answer.tried:
+        number = priced.problem.microbatches
+        if result.plan is None or result.evaluation is None:
+            table.add_row(str(number), "—", "—", "—", str(result.status))
+            continue
+        step = step_time(priced.problem, result.plan, result.evaluation)
+        chosen = number == answer.problem.microbatches
+        table.add_row(
+            str(number),
+            format_time(result.evaluation.objective, unit),
+            format_time(step.per_sample, unit) + (" ◀" if chosen else ""),
+            f"{step.bubble:.0%}",
+            degrees_text(result.plan),
+            style="bold" if chosen else None,
+        )
+    return table
