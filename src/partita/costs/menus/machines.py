@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from partita.catalogue.specs import DeviceSpec
 from partita.cluster import Cluster, LinkPath
-from partita.cluster_paths import inside_paths
 from partita.errors import InputError, UnsupportedError
 
 
@@ -79,9 +75,7 @@ def find_machines(cluster: Cluster) -> Machines:
         )
     (group,) = cluster.workers()
     counts = cluster.per_machine(group)
-    sample = _sample(cluster)
-    (members,) = sample.workers()
-    (inside,), outside = inside_paths(sample, [members]), sample.slowest_path(members)
+    inside, outside = cluster.slowest_path(group, inside=True), cluster.slowest_path(group)
     between = None
     if len(counts) > 1 and inside is not None and outside is not None:
         between = outside.bandwidth_bytes_per_s
@@ -109,11 +103,3 @@ def uneven(cluster: Cluster) -> str | None:
         return f"has several kinds of devices ({', '.join(group.spec.name for group in groups)})"
     counts = cluster.per_machine(groups[0])
     return f"has machines of {min(counts)} to {max(counts)} devices" if len(set(counts)) > 1 else None
-
-
-def _sample(cluster: Cluster) -> Cluster:
-    """Two machines of each make, which stand for all: ways between thousands of devices need not be looked at."""
-    if cluster.matrix_bytes_per_s is not None:
-        return cluster
-    kept = tuple(itertools.compress(cluster.machines, cluster.two_of_each_make()))
-    return msgspec.structs.replace(cluster, machines=kept)
