@@ -10,8 +10,7 @@ from typing import Any
 
 from partita.errors import InputError, TraceError
 from partita.frontends.hf_inputs import make_inputs
-from partita.frontends.hf_tasks import model_class
-from partita.frontends.options import nearest, one_line, parse_dtype, parse_value
+from partita.frontends.options import Asked, nearest, one_line, parse_dtype, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
 
@@ -20,37 +19,50 @@ _EXPERTS_NOTE = (
     "which read all the experts' weights and count each token's chosen experts only."
 )
 
+TASKS: dict[str, str] = {
+    "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "speech-seq2seq": "AutoModelForSpeechSeq2Seq",
+    "zero-shot-image-classification": "AutoModelForZeroShotImageClassification",
+    "image-text-to-text": "AutoModelForImageTextToText",
+    "masked-lm": "AutoModelForMaskedLM",
+    "causal-lm": "AutoModelForCausalLM",
+    "object-detection": "AutoModelForObjectDetection",
+    "image-classification": "AutoModelForImageClassification",
+    "semantic-segmentation": "AutoModelForSemanticSegmentation",
+    "depth-estimation": "AutoModelForDepthEstimation",
+    "video-classification": "AutoModelForVideoClassification",
+    "ctc": "AutoModelForCTC",
+    "audio-classification": "AutoModelForAudioClassification",
+    "sequence-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "question-answering": "AutoModelForQuestionAnswering",
+    "base": "AutoModel",
+}
+"""Task to transformers' class, the most telling first: a model's default is the first that it has."""
 
-def load_transformers(
-    name: str,
-    batch_size: int,
-    sequence_length: int | None,
-    dtype: str | None,
-    fields: Mapping[str, str],
-    task: str | None,
-    training: bool,
-) -> Graph:
-    """Trace a transformers model; see :func:`partita.frontends.models.load_model`.
+
+def load_transformers(name: str, asked: Asked) -> Graph:
+    """Trace a transformers model.
 
     Attention runs as one fused call ("sdpa") unless the model caps its scores, which no fused call does. Key-value
     caches are off.
     """
     with _quiet():
-        config = _configuration(name, fields)
-        number_format = parse_dtype(dtype) if dtype is not None else _own_dtype(config)
-        task, cls = model_class(config, task)
-        notes = _simplify(config, training)
+        config = _configuration(name, asked.fields)
+        number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
+        task, cls = model_class(config, asked.task)
+        notes = _simplify(config, asked.training)
 
         def attempt(number_format: Any) -> Graph:
             model = _build(cls, config, number_format, name)
-            kwargs = make_inputs(model, config, task, batch_size, sequence_length, number_format, training)
+            kwargs = make_inputs(model, config, task, number_format, asked)
             title = Path(name).stem if name.endswith(".json") else name
-            return trace(model, (), kwargs, training=training, name=title)
+            return trace(model, (), kwargs, training=asked.training, name=title)
 
         try:
             graph = attempt(number_format)
         except TraceError as error:
-            if dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
+            if asked.dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
                 raise
             graph = attempt(parse_dtype("float32"))
             notes.append(f"The model does not run in {str(number_format).removeprefix('torch.')}; this is float32.")
@@ -150,6 +162,28 @@ def _check_type(kind: str, field: str, before: Any, value: Any) -> None:
             f"field {field!r} of the configuration of {kind!r} is {before!r} by default; "
             f"{value!r} is not of its type {type(before).__name__}"
         )
+
+
+def model_class(config: Any, task: str | None) -> tuple[str, Any]:
+    """The task and the transformers class of a configuration's head; one that it does not have is an ``InputError``."""
+    import transformers
+
+    def has(name: str) -> bool:
+        return type(config) in getattr(transformers, TASKS[name])._model_mapping
+
+    if task is not None and task not in TASKS:
+        raise InputError(f"task {task!r} is not known{nearest(task, TASKS)}")
+    available = [name for name in TASKS if has(name)]
+    if task is None:
+        # An encoder-decoder may also be listed as a plain language model; that is only half of it.
+        if not available:
+            raise InputError(f"transformers has no model for configurations of type {config.model_type!r}")
+        task = available[0]
+    elif task not in available:
+        raise InputError(
+            f"model type {config.model_type!r} has no head for {task!r}; it has {', '.join(available) or 'none'}"
+        )
+    return task, getattr(transformers, TASKS[task])
 
 
 def _own_dtype(config: Any) -> Any:

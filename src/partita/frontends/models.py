@@ -65,15 +65,17 @@ def load_model(
         raise InputError(f"model {spec!r} is not of a form that can be traced; write {_FORMS}")
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("torch", "torch")
-    fields = dict(set_fields or {})
+    from partita.frontends.options import Asked
+
+    asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training)
     if spec.startswith("hf:"):
         if importlib.util.find_spec("transformers") is None:
             raise MissingExtraError("transformers", "torch")
         from partita.frontends.hf import load_transformers
 
-        return load_transformers(spec[3:], batch_size, sequence_length, dtype, fields, task, training)
+        return load_transformers(spec[3:], asked)
     if task is not None:
         raise InputError("a task picks the head of an hf: model; a Python file builds its own")
     from partita.frontends.userfile import load_file
 
-    return load_file(spec, batch_size, sequence_length, dtype, fields, training)
+    return load_file(spec, asked)
