@@ -116,9 +116,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         InputError
             If the text is malformed or a name is unknown or ambiguous.
         """
-        form = parse_short_form(text)
         known = load_catalogue() if catalogue is None else catalogue
-        return _build(ClusterDocument("".join(text.split()), form.machines, form.network, known, None))
+        return _build(ClusterDocument("".join(text.split()), *parse_short_form(text), known))
 
     @classmethod
     def read(cls, path: str | Path) -> Cluster:
@@ -135,13 +134,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @classmethod
     def from_document(cls, data: Mapping[str, Any], *, where: str) -> Cluster:
-        """The cluster of a decoded file: a user's file, or what ``to_dict`` gives.
-
-        Raises
-        ------
-        FormatError, InputError
-            As ``read``.
-        """
+        """The cluster of a decoded file: a user's file, or what ``to_dict`` gives. Errors are those of ``read``."""
         if data.get("format") == cls.format:
             return _from_dict(data, where)
         if "format" in data:
@@ -176,19 +169,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def groups(self) -> list[DeviceGroup]:
         """Devices that are alike, in order of first appearance; equal specs under two names are one group."""
-        specs: list[DeviceSpec] = []
-        members: list[list[int]] = []
-        place: dict[str, int] = {}
-        for index, name in enumerate(self.device_names()):
-            if name not in place:
-                bare = _bare(self.devices[name])
-                same = next((i for i, spec in enumerate(specs) if _bare(spec) == bare), len(specs))
-                if same == len(specs):
-                    specs.append(self.devices[name])
-                    members.append([])
-                place[name] = same
-            members[place[name]].append(index)
-        return [DeviceGroup(spec=s, indices=tuple(m)) for s, m in zip(specs, members, strict=True)]
+        names = self.device_names()
+        bare = {name: msgspec.structs.replace(spec, name="", source="") for name, spec in self.devices.items()}
+        alike = {name: next(other for other in bare if bare[other] == spec) for name, spec in bare.items()}
+        members: dict[str, list[int]] = {}
+        for index, name in enumerate(names):
+            members.setdefault(alike[name], []).append(index)
+        return [DeviceGroup(spec=self.devices[names[m[0]]], indices=tuple(m)) for m in members.values()]
 
     def workers(self) -> list[DeviceGroup]:
         """The groups of accelerators, or all groups where there are none."""
@@ -293,13 +280,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def parse_cluster(text: str | Path) -> Cluster:
-    """A cluster from a short form, or from a TOML or JSON file: what is a file, or ends like one, is read.
-
-    Raises
-    ------
-    InputError
-        If it is neither; see ``Cluster.from_spec`` and ``Cluster.read``.
-    """
+    """A cluster from a short form, or from a TOML or JSON file: what is a file, or ends like one, is read."""
     if isinstance(text, Path) or text.lower().endswith((".toml", ".json")) or os.path.isfile(text):
         return Cluster.read(text)
     return Cluster.from_spec(text)
@@ -309,12 +290,7 @@ def with_devices(cluster: Cluster, devices: int) -> Cluster:
     """The cluster with another number of devices, in machines like its first one.
 
     A cluster of one device is a kind of device: its machine grows. Up to one machine there are fewer devices in it,
-    beyond that there are more machines.
-
-    Raises
-    ------
-    InputError
-        If the machines differ, have several kinds of devices, or the devices do not fill machines.
+    beyond that there are more machines, which the devices have to fill.
     """
     machine = cluster.machines[0]
     if any(other != machine for other in cluster.machines) or len(machine.devices) != 1:
@@ -340,10 +316,6 @@ def with_devices(cluster: Cluster, devices: int) -> Cluster:
         name=f"{text}:{cluster.network}" if count > 1 else text,
         machines=(msgspec.structs.replace(machine, devices=((name, size),)),) * count,
     )
-
-
-def _bare(spec: DeviceSpec) -> DeviceSpec:
-    return msgspec.structs.replace(spec, name="", source="")
 
 
 def _validate(cluster: Cluster) -> None:
