@@ -72,24 +72,14 @@ class CostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @dataclass(frozen=True)
 class CostTable:
-    """Rows over another source.
-
-    Parameters
-    ----------
-    rows
-        The first that matches decides.
-    otherwise
-        Where the other times come from; the roofline unless stated.
-    source
-        The file, for notes.
-    """
+    """Rows over another source, the roofline unless stated: the first row that matches decides."""
 
     rows: tuple[CostRow, ...]
     otherwise: CostSource = field(default_factory=Roofline)
     source: str = "a table"
+    """The file, for notes."""
 
     def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:
-        """Seconds each operator takes on a device."""
         rows = [row for row in self.rows if fnmatch.fnmatchcase(device.name, row.device)]
         # Tables of measurements name every operator: rows with a plain name are looked up, only patterns are tried.
         by_name: dict[str, list[int]] = {}
@@ -112,7 +102,6 @@ class CostTable:
         return times
 
     def notes(self) -> list[str]:
-        """What is known about these times."""
         return [f"Operator times are overridden by {len(self.rows)} rows of {self.source}.", *self.otherwise.notes()]
 
 

@@ -12,42 +12,27 @@ from partita.errors import InputError, UnsupportedError
 
 @dataclass(frozen=True)
 class Machines:
-    """Devices to train on.
-
-    Attributes
-    ----------
-    device, count
-        What each is, and how many there are.
-    per_machine
-        The fewest of them in a machine.
-    inside, outside
-        The slowest way between two devices of one machine, and between any two; None where there are none.
-    bandwidth_bytes_per_s
-        What each device moves per second; with machines of several devices inside its machine.
-    machine_bandwidth_bytes_per_s
-        What each machine of several devices moves per second; None where all ways are alike.
-    """
+    """Devices to train on: what each is, and how many there are."""
 
     device: DeviceSpec
     count: int
     per_machine: int
+    """The fewest in a machine."""
     inside: LinkPath | None
+    """The slowest way between two devices of one machine."""
     outside: LinkPath | None
+    """The slowest way between any two devices."""
     bandwidth_bytes_per_s: float
+    """What each device moves per second; with machines of several devices inside its machine."""
     machine_bandwidth_bytes_per_s: float | None
+    """What each machine of several devices moves per second; None where all ways are alike."""
 
     def path(self, degree: int) -> LinkPath | None:
         """The slowest way in a tensor-parallel group."""
         return self.inside if degree <= self.per_machine else self.outside
 
     def degrees(self, asked: Sequence[int] | None) -> list[int]:
-        """Tensor-parallel degrees, ascending: those asked for, or powers of two up to the devices of a machine.
-
-        Raises
-        ------
-        InputError
-            If a degree is asked for that no group of the cluster can have.
-        """
+        """Tensor-parallel degrees, ascending: those asked for, or powers of two up to the devices of a machine."""
         if asked is None:
             return [1 << k for k in range(self.per_machine.bit_length())]
         if not asked:
@@ -61,18 +46,11 @@ class Machines:
 
 
 def find_machines(cluster: Cluster) -> Machines:
-    """The devices of a cluster.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are several kinds of accelerators, or several machines with different numbers of them.
-    """
+    """The devices of a cluster; where they are ``uneven``, an ``UnsupportedError``."""
     wrong = uneven(cluster)
     if wrong is not None:
-        raise UnsupportedError(
-            f"cluster {cluster.name} {wrong}; menus of layers need devices and machines that are alike"
-        )
+        needed = "menus of layers need devices and machines that are alike"
+        raise UnsupportedError(f"cluster {cluster.name} {wrong}; {needed}")
     (group,) = cluster.workers()
     counts = cluster.per_machine(group)
     inside, outside = cluster.slowest_path(group, inside=True), cluster.slowest_path(group)

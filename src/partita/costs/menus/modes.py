@@ -36,21 +36,13 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Splits:
-    """What can be split in a graph, whatever the degree.
-
-    Attributes
-    ----------
-    view
-        The graph.
-    layer, names
-        The layer of every operator, and the layers' names.
-    regions
-        What can be split.
-    """
+    """What can be split in a graph, whatever the degree."""
 
     view: GraphView
     layer: list[int]
+    """The layer of every operator."""
     names: list[str]
+    """The layers' names."""
     regions: list[Region]
 
     @cached_property
@@ -87,27 +79,16 @@ class Splits:
 
 @dataclass(frozen=True)
 class Modes:
-    """How the group of one degree runs the model.
-
-    Attributes
-    ----------
-    splits
-        The model.
-    degree
-        Devices of the group.
-    sequence
-        Whether tokens are shared out where features are not.
-    mode
-        Of every forward operator; that of its forward operator for a backward one.
-    share
-        Of every forward operator, the part of its split dimension that a device gets; 1 where it does everything.
-    """
+    """How the group of one degree runs the model."""
 
     splits: Splits
     degree: int
     sequence: bool
+    """Whether tokens are shared out where features are not."""
     mode: tuple[Mode, ...]
+    """Of every forward operator; that of its forward operator for a backward one."""
     share: tuple[float, ...]
+    """Likewise the part of its split dimension that a device gets; 1 where it does everything."""
 
     def holding(self, place: int) -> Mode:
         """How the group holds a forward tensor: SPLIT, TOKENS or WHOLE."""

@@ -35,30 +35,17 @@ class Training:
 
 @dataclass(frozen=True)
 class LayerPricer:
-    """Prices layers on one kind of device.
-
-    Attributes
-    ----------
-    splits
-        The graph and what can be split in it.
-    times
-        Seconds of every operator on one device that does all of it.
-    device
-        The device.
-    paths
-        By degree the link that a group talks over.
-    training
-        How the model is trained.
-    scaling
-        How much faster a part of an operator is than all of it.
-    """
+    """Prices layers on one kind of device."""
 
     splits: Splits
     times: Sequence[float]
+    """Seconds of every operator on one device that does all of it."""
     device: DeviceSpec
     paths: dict[int, LinkPath | None]
+    """By degree the link that a group talks over."""
     training: Training
     scaling: Roofline
+    """How much faster a part of an operator is than all of it."""
 
     def entries(self, layer: int, modes: Modes, options: Sequence[str]) -> tuple[MenuEntry, ...]:
         """Entries of a layer at a degree, one for each memory option that spares memory (and ``none``)."""
