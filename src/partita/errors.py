@@ -5,6 +5,8 @@ Infeasibility is not an error: it is a ``Result`` with status ``infeasible`` and
 
 from __future__ import annotations
 
+import importlib.util
+
 
 class PartitaError(Exception):
     """Root of every exception partita raises on purpose."""
@@ -33,6 +35,12 @@ class MissingExtraError(InputError):
         super().__init__(f"{package} is not installed; install it with: pip install 'partita[{extra}]'")
         self.package = package
         self.extra = extra
+
+
+def require(package: str, extra: str) -> None:
+    """Refuse to go on without an optional dependency."""
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtraError(package, extra)
 
 
 class SolverCrashError(PartitaError, RuntimeError):
