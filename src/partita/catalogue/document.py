@@ -63,12 +63,15 @@ def read_cluster_document(data: Mapping[str, Any], where: str) -> ClusterDocumen
             raise FormatError(f"{where}: machines must be a list with at least one entry")
         machines = tuple(_machine(where, entry) for entry in entries)
         check_size(where, machines)
+    matrix = data.get("bandwidth_bytes_per_s")
+    if matrix is not None:
+        matrix = converted(f"{where}: bandwidth_bytes_per_s must be rows of numbers", matrix, Matrix)
     return ClusterDocument(
         name=_text(where, "name", data.get("name", PurePath(where).stem)),
         machines=machines,
         network=network,
         catalogue=catalogue,
-        matrix=_matrix(where, data.get("bandwidth_bytes_per_s")),
+        matrix=matrix,
     )
 
 
@@ -83,12 +86,6 @@ def _table(where: str, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise FormatError(f"{where}: {key} must be a table of names, not {value!r}")
     return value
-
-
-def _matrix(where: str, value: Any) -> Matrix | None:
-    if value is None:
-        return None
-    return converted(f"{where}: bandwidth_bytes_per_s must be rows of numbers", value, Matrix)
 
 
 def _machine(where: str, entry: Any) -> MachineForm:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import csv
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from partita.checks import check_fields
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.errors import FormatError, InputError
-from partita.graph import Graph, Operator
+from partita.graph import Graph
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -92,11 +92,9 @@ class CostTable:
         tests = [_tests(row) for row in rows]
         times = list(self.otherwise.operator_times(graph, device))
         for index, op in enumerate(graph.operators):
-            places: Iterable[int] = patterns
-            if op.name in by_name:
-                places = sorted([*patterns, *by_name[op.name]])
+            places = sorted([*patterns, *by_name[op.name]]) if op.name in by_name else patterns
             for place in places:
-                if _matches(tests[place], op):
+                if all(pattern.match(getattr(op, key)) for key, pattern in tests[place]):
                     times[index] = _apply(rows[place], times[index])
                     break
         return times
@@ -164,10 +162,6 @@ def _tests(row: CostRow) -> list[tuple[str, re.Pattern[str]]]:
         for key, pattern in (("name", row.name), ("target", row.target), ("module", row.module), ("phase", row.phase))
         if pattern != "*"
     ]
-
-
-def _matches(tests: list[tuple[str, re.Pattern[str]]], op: Operator) -> bool:
-    return all(pattern.match(getattr(op, key)) for key, pattern in tests)
 
 
 def _apply(row: CostRow, time: float | None) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from partita.costs.menus.modes import Modes
 from partita.costs.menus.pricing import LayerPricer
 
@@ -22,21 +24,9 @@ def _signature(pricer: LayerPricer, layer: int, modes: dict[int, Modes]) -> obje
     parameters: dict[int, int] = {}
     parts: list[object] = []
     for v in operators:
-        op = graph.operators[v]
-        parts.append(
-            (
-                op.target,
-                op.dtype,
-                op.flops,
-                op.bytes_read,
-                op.bytes_written,
-                op.workspace_bytes,
-                pricer.times[v],
-                operators.get(view.roots[v]),
-                tuple(found.mode[v] for found in modes.values()),
-                tuple(found.share[v] for found in modes.values()),
-            )
-        )
+        op = msgspec.structs.replace(graph.operators[v], name="", module="", colocation=None)
+        ways = tuple((found.mode[v], found.share[v]) for found in modes.values())
+        parts.append((op, pricer.times[v], operators.get(view.roots[v]), ways))
         for place in (*view.inputs[v], *view.outputs[v]):
             parts.append(tensors.setdefault(place, len(tensors)))
         for place in view.parameters[v]:
