@@ -146,7 +146,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def _record(self, func: Any, target: _Target, args: Any, kwargs: Any, out: Any, outputs: list[Any]) -> None:
         fresh = [t for t in outputs if t.untyped_storage()._cdata not in self._latest]
         if not fresh and not target.mutated:
-            if not self.backward and outputs:
+            if outputs:
                 self._mark_node(self._latest[outputs[0].untyped_storage()._cdata])
             return
         mutated = _tensors([args[i] if i < len(args) else kwargs.get(name) for i, name in target.mutated])
@@ -156,8 +156,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if not target.fresh:
             reads, traffic = self._reads(target, inputs, mutated, outputs)
         call = self._new_call(target.name, reads, _arithmetic_dtype(inputs, outputs), random=target.random)
-        if not self.backward:
-            self._mark_node(call)
+        self._mark_node(call)
         if (call.constant and not inputs) or target.packet == "aten.rand":
             self._remember(func, target, args, kwargs, fresh)
         call.flops = count_flops(func, args, kwargs, out)
@@ -206,10 +205,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             value.layout = before.layout
 
     def _mark_node(self, origin: Call | Value) -> None:
-        """Remember which forward call the newest autograd node stands for."""
+        """Forward, remember which call the newest autograd node stands for."""
         # The node is numbered just before its kernel is dispatched here. Calls that make no node find an older
         # number, which is taken already.
-        self.capture.nodes.setdefault(torch._C._autograd._get_sequence_nr() - 1, (origin, len(self.capture.calls)))
+        if not self.backward:
+            self.capture.nodes.setdefault(torch._C._autograd._get_sequence_nr() - 1, (origin, len(self.capture.calls)))
 
     def _remember(self, func: Any, target: _Target, args: Any, kwargs: Any, fresh: list[Any]) -> None:
         """Keep the actual content of small constants, so that Python may branch on them."""
@@ -231,8 +231,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         reads, traffic = self._reads(_FUSED, inputs, [], [])
         call = self._new_call(target, reads, _arithmetic_dtype(inputs, outputs))
         call.flops, call.bytes_read, call.partner = flops, traffic, partner
-        if not self.backward:
-            self._mark_node(call)
+        self._mark_node(call)
         for tensor in outputs:
             call.bytes_written += self._write(tensor, call).layout.bytes
         return call

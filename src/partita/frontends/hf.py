@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,11 @@ def load_transformers(name: str, asked: Asked) -> Graph:
     Attention runs as one fused call ("sdpa") unless the model caps its scores, which no fused call does. Key-value
     caches are off.
     """
-    with _quiet():
+    from transformers.utils import logging
+
+    with ExitStack() as after:
+        after.callback(logging.set_verbosity, logging.get_verbosity())
+        logging.set_verbosity_error()
         config = _configuration(name, asked.fields)
         number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
         task, cls = model_class(config, asked.task)
@@ -69,18 +73,6 @@ def load_transformers(name: str, asked: Asked) -> Graph:
     if any("grouped_mm" in op.target for op in graph.operators):
         notes.append(_EXPERTS_NOTE)
     return graph.replace(notes=(*graph.notes, *notes))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    from transformers.utils import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
 
 
 def _configuration(name: str, fields: Mapping[str, str]) -> Any:
@@ -140,22 +132,21 @@ def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, v
     given[head] = value
 
 
+#: What a field may become, by what it is: sizes are often either one number or one per layer or side.
+_ACCEPTED: dict[type, tuple[type, ...]] = {
+    bool: (bool,),
+    int: (int, list),
+    float: (int, float),
+    list: (list, int),
+    tuple: (list, int),
+    str: (str,),
+    dict: (dict,),
+}
+
+
 def _check_type(kind: str, field: str, before: Any, value: Any) -> None:
-    if before is None or value is None:
-        return
-    expected: tuple[type, ...]
-    if isinstance(before, bool):
-        expected = (bool,)
-    elif isinstance(before, int):
-        # Sizes are often either one number or one per layer or side.
-        expected = (int, list)
-    elif isinstance(before, float):
-        expected = (int, float)
-    elif isinstance(before, (list, tuple)):
-        expected = (list, int)
-    elif isinstance(before, (str, dict)):
-        expected = (type(before),)
-    else:
+    expected = next((types for kind, types in _ACCEPTED.items() if isinstance(before, kind)), None)
+    if value is None or expected is None:
         return
     if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
         raise InputError(

@@ -23,7 +23,6 @@ from partita.errors import TraceError
 from partita.frontends.capture import Recorder
 from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
-from partita.frontends.quirks import library_quirks
 from partita.frontends.records import Capture, Stored
 
 _LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating outputs stands in for one."
@@ -41,9 +40,9 @@ def run_module(
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []
-    with _settings(module, training), fake_state(module, recorder, training, dtype) as parameters:
+    with _settings(module, recorder, training), fake_state(module, recorder, training, dtype) as parameters:
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
-        with _module_tracking(recorder, names, stack), library_quirks(module, recorder):
+        with _module_tracking(recorder, names, stack):
             try:
                 with _plain_torch(), torch.set_grad_enabled(training), fake, recorder, FusedCalls(recorder):
                     out = module(*fake_args, **fake_kwargs)
@@ -109,8 +108,20 @@ def _tensors(out: Any) -> list[Any]:
 
 
 @contextmanager
-def _settings(module: Any, training: bool) -> Iterator[None]:
-    """What a run needs of its surroundings; put back afterwards."""
+def _settings(module: Any, recorder: Recorder, training: bool) -> Iterator[None]:
+    """What a run needs of its surroundings; put back afterwards.
+
+    Where transformers is loaded it runs as it would on real tensors and without key-value caches. It looks for packed
+    sequences in the position ids by value, and under fake tensors assumes the worst: a mask of sequence × sequence and
+    keys repeated for every query head, neither of which the real run has. Positions that are constants were counted by
+    the model itself, so they are not packed.
+    """
+    masking: Any = sys.modules.get("transformers.masking_utils")
+    original: Any = getattr(masking, "find_packed_sequence_indices", None)
+
+    def find_packed_sequence_indices(position_ids: Any) -> Any:
+        return None if recorder.read(position_ids).value.constant else original(position_ids)
+
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     with ExitStack() as after:
         # The fake mode logs a traceback for what is raised as an error anyway.
@@ -122,8 +133,15 @@ def _settings(module: Any, training: bool) -> Iterator[None]:
         # Evaluation mode for inference, training mode for training (unless the caller already chose it).
         for child in module.modules():
             after.callback(setattr, child, "training", child.training)
+            configuration: Any = getattr(child, "config", None)
+            if getattr(configuration, "use_cache", None) is True:
+                after.callback(setattr, configuration, "use_cache", True)
+                configuration.use_cache = False
         if module.training != training:
             module.train(training)
+        if original is not None:
+            after.callback(setattr, masking, "find_packed_sequence_indices", original)
+            masking.find_packed_sequence_indices = find_packed_sequence_indices
         yield
 
 
