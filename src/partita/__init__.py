@@ -59,48 +59,36 @@ if TYPE_CHECKING:
     from partita.run.result import Status as Status
     from partita.run.result import StopReason as StopReason
 
-_HOMES = {
-    "Bound": "partita.run.result",
-    "Cluster": "partita.cluster",
-    "DisagreementError": "partita.errors",
-    "Evaluation": "partita.problems.throughput.evaluate",
-    "Event": "partita.run.result",
-    "FormatError": "partita.errors",
-    "Graph": "partita.graph",
-    "HybridPlan": "partita.problems.hybrid.plan",
-    "HybridProblem": "partita.problems.hybrid.problem",
-    "HybridStage": "partita.problems.hybrid.plan",
-    "InputError": "partita.errors",
-    "MissingExtraError": "partita.errors",
-    "PartitaError": "partita.errors",
-    "Plan": "partita.problems.throughput.plan",
-    "Result": "partita.run.result",
-    "Stage": "partita.problems.throughput.plan",
-    "Status": "partita.run.result",
-    "StopReason": "partita.run.result",
-    "ThroughputProblem": "partita.problems.throughput.problem",
-    "TraceError": "partita.errors",
-    "UnsupportedError": "partita.errors",
-    "bound": "partita.conductor.bound",
-    "compare": "partita.conductor.compare",
-    "evaluate": "partita.conductor.judge",
-    "hybrid_problem": "partita.problems.hybrid.pricing",
-    "load_model": "partita.frontends.models",
-    "plain_problem": "partita.problems.throughput.generators.plain",
-    "plan": "partita.conductor.plan",
-    "price": "partita.conductor.plan",
-    "read_graph": "partita.documents.stated",
-    "read_problem": "partita.problems.importers",
-    "regal_problem": "partita.problems.throughput.generators.regal",
-    "solve": "partita.conductor.solve",
-    "trace": "partita.frontends.torch",
-    "write_graph": "partita.documents.stated",
-    "write_problem": "partita.documents.stated",
+_NAMES = {
+    "partita.cluster": "Cluster",
+    "partita.conductor.bound": "bound",
+    "partita.conductor.compare": "compare",
+    "partita.conductor.judge": "evaluate",
+    "partita.conductor.plan": "plan price",
+    "partita.conductor.solve": "solve",
+    "partita.documents.stated": "read_graph write_graph write_problem",
+    "partita.errors": "DisagreementError FormatError InputError MissingExtraError PartitaError TraceError "
+    "UnsupportedError",
+    "partita.frontends.models": "load_model",
+    "partita.frontends.torch": "trace",
+    "partita.graph": "Graph",
+    "partita.problems.hybrid.plan": "HybridPlan HybridStage",
+    "partita.problems.hybrid.pricing": "hybrid_problem",
+    "partita.problems.hybrid.problem": "HybridProblem",
+    "partita.problems.importers": "read_problem",
+    "partita.problems.throughput.evaluation": "Evaluation",
+    "partita.problems.throughput.generators.plain": "plain_problem",
+    "partita.problems.throughput.generators.regal": "regal_problem",
+    "partita.problems.throughput.plan": "Plan Stage",
+    "partita.problems.throughput.problem": "ThroughputProblem",
+    "partita.run.result": "Bound Event Result Status StopReason",
 }
+
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Checks of numbers, each refusing with the owner, the field and the value."""
+"""Checks of numbers, each refusing by an ``InputError`` with the owner, the field and the value."""
 
 from __future__ import annotations
 
@@ -9,13 +9,7 @@ from partita.errors import InputError
 
 
 def check_number(owner: str, field: str, value: float) -> None:
-    """Refuse a number that is negative or not finite.
-
-    Raises
-    ------
-    InputError
-        As do all checks of this module.
-    """
+    """Refuse a number that is negative or not finite."""
     if not (math.isfinite(value) and value >= 0):
         raise InputError(f"{owner}: {field} is {value}; it must be finite and not negative")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -116,9 +116,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         InputError
             If the text is malformed or a name is unknown or ambiguous.
         """
-        form = parse_short_form(text)
         known = load_catalogue() if catalogue is None else catalogue
-        return _build(ClusterDocument("".join(text.split()), form.machines, form.network, known, None))
+        return _build(ClusterDocument("".join(text.split()), *parse_short_form(text), known))
 
     @classmethod
     def read(cls, path: str | Path) -> Cluster:
@@ -135,13 +134,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @classmethod
     def from_document(cls, data: Mapping[str, Any], *, where: str) -> Cluster:
-        """The cluster of a decoded file: a user's file, or what ``to_dict`` gives.
-
-        Raises
-        ------
-        FormatError, InputError
-            As ``read``.
-        """
+        """The cluster of a decoded file: a user's file, or what ``to_dict`` gives. Errors are those of ``read``."""
         if data.get("format") == cls.format:
             return _from_dict(data, where)
         if "format" in data:
@@ -176,19 +169,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def groups(self) -> list[DeviceGroup]:
         """Devices that are alike, in order of first appearance; equal specs under two names are one group."""
-        specs: list[DeviceSpec] = []
-        members: list[list[int]] = []
-        place: dict[str, int] = {}
-        for index, name in enumerate(self.device_names()):
-            if name not in place:
-                bare = _bare(self.devices[name])
-                same = next((i for i, spec in enumerate(specs) if _bare(spec) == bare), len(specs))
-                if same == len(specs):
-                    specs.append(self.devices[name])
-                    members.append([])
-                place[name] = same
-            members[place[name]].append(index)
-        return [DeviceGroup(spec=s, indices=tuple(m)) for s, m in zip(specs, members, strict=True)]
+        names = self.device_names()
+        bare = {name: msgspec.structs.replace(spec, name="", source="") for name, spec in self.devices.items()}
+        alike = {name: next(other for other in bare if bare[other] == spec) for name, spec in bare.items()}
+        members: dict[str, list[int]] = {}
+        for index, name in enumerate(names):
+            members.setdefault(alike[name], []).append(index)
+        return [DeviceGroup(spec=self.devices[names[m[0]]], indices=tuple(m)) for m in members.values()]
 
     def workers(self) -> list[DeviceGroup]:
         """The groups of accelerators, or all groups where there are none."""
@@ -240,43 +227,43 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         latency = max(self.links[link].latency_s for link in way)
         return LinkPath(link=name, bandwidth_bytes_per_s=bandwidth, latency_s=latency)
 
-    def slowest_path(self, group: DeviceGroup) -> LinkPath | None:
+    def slowest_path(self, group: DeviceGroup, *, inside: bool = False) -> LinkPath | None:
         """The slowest way from a device of a group to one it may have to talk to; None where it is alone.
 
         Accelerators talk to accelerators wherever there are two: a CPU in the cluster, which pays its own slow link,
-        does not make their links slower.
+        does not make their links slower. With ``inside`` a device talks to those of its own machine only.
         """
-        names = self.device_names()
-        accelerators = {i for i, name in enumerate(names) if self.devices[name].accelerator}
-        members = set(group.indices)
-        # Machines of one make are alike, and so are their devices: two of each stand for all of them.
-        shown = range(len(names)) if self.matrix_bytes_per_s is not None else self._representatives()
-        among_accelerators = group.spec.accelerator and len(accelerators) > 1
-        peers = [i for i in shown if i in accelerators] if among_accelerators else list(shown)
-        pairs = ((i, j) for i in shown if i in members for j in peers if i != j)
-        if self.matrix_bytes_per_s is not None:
-            matrix = self.matrix_bytes_per_s
-            slowest = min(pairs, key=lambda pair: matrix[pair[0]][pair[1]], default=None)
-            return None if slowest is None else self.path(*slowest)
-        paths = (self.path(i, j) for i, j in pairs)
-        return min(paths, key=lambda path: path.bandwidth_bytes_per_s, default=None)
+        pairs, matrix = self._talking(group, inside), self.matrix_bytes_per_s
+        if matrix is None:
+            return min((self.path(*pair) for pair in pairs), key=lambda p: p.bandwidth_bytes_per_s, default=None)
+        slowest = min(pairs, key=lambda pair: matrix[pair[0]][pair[1]], default=None)
+        return None if slowest is None else self.path(*slowest)
 
-    def two_of_each_make(self) -> list[bool]:
-        """Whether each machine is one of the first two that are alike; these stand for all."""
-        seen: Counter[Machine] = Counter()
-        shown = []
-        for machine in self.machines:
-            seen[machine] += 1
-            shown.append(seen[machine] <= 2)
-        return shown
+    def _talking(self, group: DeviceGroup, inside: bool) -> Iterator[tuple[int, int]]:
+        """Devices of a group with those they may have to talk to; some that stand for all."""
+        members, names, machine = set(group.indices), self.device_names(), self.machine_of()
+        near: dict[int, list[int]] = {}
+        for device in self._representatives():
+            near.setdefault(machine[device] if inside else 0, []).append(device)
+        for devices in near.values():
+            accelerators = [i for i in devices if self.devices[names[i]].accelerator]
+            peers = accelerators if group.spec.accelerator and len(accelerators) > 1 else devices
+            yield from ((i, j) for i in devices if i in members for j in peers if i != j)
 
     def _representatives(self) -> list[int]:
-        """The first two devices of each entry in the first two machines of each make."""
+        """The first two devices of each entry in the first two machines of each make, or all where a matrix differs.
+
+        Machines of one make are alike, and so are their devices: two of each stand for all of them.
+        """
+        if self.matrix_bytes_per_s is not None:
+            return list(range(self.device_count))
+        seen: Counter[Machine] = Counter()
         result: list[int] = []
         index = 0
-        for machine, shown in zip(self.machines, self.two_of_each_make(), strict=True):
+        for machine in self.machines:
+            seen[machine] += 1
             for _, count in machine.devices:
-                if shown:
+                if seen[machine] <= 2:
                     result += range(index, index + min(count, 2))
                 index += count
         return result
@@ -293,20 +280,42 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def parse_cluster(text: str | Path) -> Cluster:
-    """A cluster from a short form, or from a TOML or JSON file: what is a file, or ends like one, is read.
-
-    Raises
-    ------
-    InputError
-        If it is neither; see ``Cluster.from_spec`` and ``Cluster.read``.
-    """
+    """A cluster from a short form, or from a TOML or JSON file: what is a file, or ends like one, is read."""
     if isinstance(text, Path) or text.lower().endswith((".toml", ".json")) or os.path.isfile(text):
         return Cluster.read(text)
     return Cluster.from_spec(text)
 
 
-def _bare(spec: DeviceSpec) -> DeviceSpec:
-    return msgspec.structs.replace(spec, name="", source="")
+def with_devices(cluster: Cluster, devices: int) -> Cluster:
+    """The cluster with another number of devices, in machines like its first one.
+
+    A cluster of one device is a kind of device: its machine grows. Up to one machine there are fewer devices in it,
+    beyond that there are more machines, which the devices have to fill.
+    """
+    machine = cluster.machines[0]
+    if any(other != machine for other in cluster.machines) or len(machine.devices) != 1:
+        raise InputError(
+            f"cluster {cluster.name} has different machines or devices; other numbers of devices need machines that "
+            "are alike, with devices of one kind, such as 8xA100-80GB or 2x(8xA100-80GB)"
+        )
+    if cluster.matrix_bytes_per_s is not None:
+        raise InputError(f"cluster {cluster.name} has a bandwidth matrix, which other numbers of devices do not fit")
+    name, size = machine.devices[0]
+    if (size == 1 and len(cluster.machines) == 1) or devices <= size:
+        size = devices
+    if devices % size:
+        raise InputError(
+            f"{devices} devices do not fill machines of {size}; "
+            f"take {devices // size * size} or {(devices // size + 1) * size}"
+        )
+    count = devices // size
+    link = "" if machine.link is None else f"@{machine.link}"
+    text = f"{size}x{name}{link}" if count == 1 else f"{count}x({size}x{name}){link}"
+    return msgspec.structs.replace(
+        cluster,
+        name=f"{text}:{cluster.network}" if count > 1 else text,
+        machines=(msgspec.structs.replace(machine, devices=((name, size),)),) * count,
+    )
 
 
 def _validate(cluster: Cluster) -> None:

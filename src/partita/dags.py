@@ -27,14 +27,10 @@ def directed_graph(nodes: int, edges: Iterable[tuple[int, int]]) -> rustworkx.Py
 def topological_order(
     nodes: int, edges: Iterable[tuple[int, int]], preference: Sequence[int] | npt.NDArray[np.int64] | None = None
 ) -> list[int]:
-    """All nodes, each after those with an edge to it; of those possible the one preferred most is next.
+    """All nodes, each after those with an edge to it; of those possible the one with the smallest preference is next.
 
-    Parameters
-    ----------
-    nodes, edges
-        An acyclic graph; of any other, nodes of a cycle and what comes after them are left out.
-    preference
-        Smallest first, not negative; the nodes' own numbers unless stated.
+    Nodes of a cycle and what comes after them are left out. A preference is not negative, and the node's own number
+    unless stated.
     """
     import rustworkx
 
@@ -54,20 +50,11 @@ def ranks(order: Iterable[int]) -> npt.NDArray[np.int64]:
 
 
 def row_of_blocks(blocks: Sequence[str], before: Sequence[Iterable[int]]) -> tuple[list[int], list[str]]:
-    """The place of every node in a row of an input part (0), its blocks (1, 2, …) and an output part.
+    """The place of every node in a row of an input part (0), its blocks (1, 2, …) and an output part; their names.
 
-    Parameters
-    ----------
-    blocks
-        Name of every node's block, empty for none; blocks are numbered as they appear.
-    before
-        What each node reads; nodes are numbered along an order. Places never fall from there.
-
-    Returns
-    -------
-    list of int, list of str
-        A place for each node, and the blocks' names. What reads the last block and no block reads is the output part;
-        the rest is where the block is that it depends on.
+    ``blocks`` names every node's block, empty for none; blocks are numbered as they appear. ``before`` is what each
+    node reads; nodes are numbered along an order, and places never fall from what is read. What reads the last block
+    and no block reads is the output part; the rest is where the block is that it depends on.
     """
     number = {name: place for place, name in enumerate(dict.fromkeys(name for name in blocks if name), start=1)}
     needed = [bool(name) for name in blocks]
@@ -86,13 +73,7 @@ def row_of_blocks(blocks: Sequence[str], before: Sequence[Iterable[int]]) -> tup
 
 
 def check_acyclic(where: str, what: str, ids: Sequence[int], edges: Iterable[tuple[int, int]]) -> None:
-    """Refuse edges (pairs of places among ``ids``) with a cycle, naming its members by id.
-
-    Raises
-    ------
-    InputError
-        Naming ``where`` and ``what`` (``operators``).
-    """
+    """Refuse edges (pairs of places among ``ids``) with a cycle of ``what`` (``operators``), naming its ids."""
     import rustworkx
 
     graph = directed_graph(len(ids), edges)

@@ -1,20 +1,11 @@
 """The exceptions partita raises, all below one root.
 
-::
-
-    PartitaError
-    ├── InputError              a value, file or option is wrong; the message names it and the remedy  (exit 2)
-    │   ├── FormatError         a file cannot be read as the format it claims
-    │   ├── TraceError          a model cannot be turned into a graph
-    │   ├── UnsupportedError    a component was asked for something outside its declared domain
-    │   └── MissingExtraError   an optional dependency is not installed
-    ├── SolverCrashError        the process of a MIP backend ended without an answer
-    └── DisagreementError       two computations of one quantity differ: a defect in partita, never the user's fault
-
 Infeasibility is not an error: it is a ``Result`` with status ``infeasible`` and a reason.
 """
 
 from __future__ import annotations
+
+import importlib.util
 
 
 class PartitaError(Exception):
@@ -22,7 +13,7 @@ class PartitaError(Exception):
 
 
 class InputError(PartitaError, ValueError):
-    """A value, file or option is wrong; the message names it and the remedy."""
+    """A value, file or option is wrong; the message names it and the remedy. The command line exits with 2."""
 
 
 class FormatError(InputError):
@@ -38,15 +29,7 @@ class UnsupportedError(InputError):
 
 
 class MissingExtraError(InputError):
-    """An optional dependency is not installed.
-
-    Parameters
-    ----------
-    package
-        The import name that is missing.
-    extra
-        The partita extra that installs it.
-    """
+    """An optional dependency, by its import name, is not installed; the partita extra installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; install it with: pip install 'partita[{extra}]'")
@@ -54,22 +37,16 @@ class MissingExtraError(InputError):
         self.extra = extra
 
 
+def require(package: str, extra: str) -> None:
+    """Refuse to go on without an optional dependency."""
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtraError(package, extra)
+
+
 class SolverCrashError(PartitaError, RuntimeError):
     """The process of a MIP backend ended without an answer: killed, out of memory, or by an error of its own.
 
-    Parameters
-    ----------
-    backend
-        Its name.
-    cause
-        What happened, to stand after the name.
-    output
-        The last lines it wrote.
-
-    Attributes
-    ----------
-    backend, output
-        As given.
+    The cause stands after the backend's name; the output is the last lines it wrote.
     """
 
     def __init__(self, backend: str, cause: str, output: str = "") -> None:
@@ -80,4 +57,4 @@ class SolverCrashError(PartitaError, RuntimeError):
 
 
 class DisagreementError(PartitaError, AssertionError):
-    """Two computations of one quantity differ: a defect in partita."""
+    """Two computations of one quantity differ: a defect in partita, never the user's fault."""

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 NumberT = TypeVar("NumberT", float, "npt.NDArray[np.float64]")
 
-KIB = 1024
-MIB = 1024**2
 GIB = 1024**3
-GB = 10**9
 
 #: Relative tolerance at which two floating-point values of one quantity count as equal.
 TOLERANCE = 1e-9

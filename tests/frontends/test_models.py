@@ -22,10 +22,10 @@ from frontends.helpers import (
     tensor,
 )
 from partita.errors import InputError, TraceError
-from partita.frontends.hf import _build, _configuration, _simplify
+from partita.frontends.hf import _build, _configuration, _simplify, model_class
 from partita.frontends.hf_inputs import make_inputs
-from partita.frontends.hf_tasks import model_class
 from partita.frontends.models import load_model
+from partita.frontends.options import Asked
 from partita.frontends.torch import trace
 
 SMALL = {
@@ -81,7 +81,7 @@ def build(name: str, fields: dict, training: bool, length: int | None = None, dt
     task, cls = model_class(config, None)
     _simplify(config, training)
     model = _build(cls, config, dtype, name)
-    return model, make_inputs(model, config, task, 2, length, dtype, training)
+    return model, make_inputs(model, config, task, dtype, Asked(2, length, None, {}, None, training))
 
 
 def check(name: str, fields: dict, training: bool, length: int | None) -> None:

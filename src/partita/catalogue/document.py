@@ -34,61 +34,44 @@ _MACHINE_KEYS = ("count", "devices", "link")
 
 @dataclass(frozen=True)
 class ClusterDocument:
-    """What a cluster file says; names are still those of the file.
-
-    Attributes
-    ----------
-    name
-        The cluster's name.
-    machines
-        Its machines.
-    network
-        The link between them, None where the file says none.
-    catalogue
-        The shipped catalogue with the file's devices and links.
-    matrix
-        Achievable bandwidth between every two devices, bytes per second, where the file has it.
-    """
+    """What a cluster file says; names are still those of the file."""
 
     name: str
     machines: tuple[MachineForm, ...]
     network: str | None
     catalogue: Catalogue
-    matrix: Matrix | None
+    """The shipped one with the file's devices and links."""
+    matrix: Matrix | None = None
+    """Achievable bandwidth between every two devices, bytes per second."""
 
 
 def read_cluster_document(data: Mapping[str, Any], where: str) -> ClusterDocument:
-    """Read a decoded cluster file strictly.
-
-    Raises
-    ------
-    FormatError
-        If a key is unknown, contradicts another, or has a value of the wrong type.
-    InputError
-        If a name is unknown, a short form malformed or a value out of range.
-    """
+    """Read a decoded cluster file strictly: unknown and contradicting keys and wrong types are refused."""
     check_keys(where, data, _FILE_KEYS)
     catalogue = load_catalogue().extend(_table(where, data, "devices"), _table(where, data, "links"), where)
     network = _text(where, "network", data["network"]) if "network" in data else None
     if ("machines" in data) == ("cluster" in data):
         raise FormatError(f'{where}: state either machines or cluster (a short form such as "4xA100-80GB")')
     if "cluster" in data:
-        form = parse_short_form(_text(where, "cluster", data["cluster"]))
-        if network is not None and form.network is not None:
+        machines, inner = parse_short_form(_text(where, "cluster", data["cluster"]))
+        if network is not None and inner is not None:
             raise FormatError(f"{where}: the network is stated twice, in cluster and in network")
-        machines, network = form.machines, form.network if network is None else network
+        network = inner if network is None else network
     else:
         entries = data["machines"]
         if not isinstance(entries, list) or not entries:
             raise FormatError(f"{where}: machines must be a list with at least one entry")
         machines = tuple(_machine(where, entry) for entry in entries)
         check_size(where, machines)
+    matrix = data.get("bandwidth_bytes_per_s")
+    if matrix is not None:
+        matrix = converted(f"{where}: bandwidth_bytes_per_s must be rows of numbers", matrix, Matrix)
     return ClusterDocument(
         name=_text(where, "name", data.get("name", PurePath(where).stem)),
         machines=machines,
         network=network,
         catalogue=catalogue,
-        matrix=_matrix(where, data.get("bandwidth_bytes_per_s")),
+        matrix=matrix,
     )
 
 
@@ -103,12 +86,6 @@ def _table(where: str, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise FormatError(f"{where}: {key} must be a table of names, not {value!r}")
     return value
-
-
-def _matrix(where: str, value: Any) -> Matrix | None:
-    if value is None:
-        return None
-    return converted(f"{where}: bandwidth_bytes_per_s must be rows of numbers", value, Matrix)
 
 
 def _machine(where: str, entry: Any) -> MachineForm:

@@ -24,15 +24,7 @@ def check_keys(where: str, data: Mapping[str, Any], valid: Iterable[str]) -> Non
 
 
 def converted(where: str, data: Any, kind: type[T], *, strict: bool = True) -> T:
-    """Plain values as a type.
-
-    Raises
-    ------
-    FormatError
-        If a value has the wrong type or a field is missing.
-    InputError
-        If the type refuses a value.
-    """
+    """Plain values as a type: a wrong type or missing field is a ``FormatError``, what it refuses an ``InputError``."""
     try:
         return msgspec.convert(data, kind, strict=strict)
     except msgspec.ValidationError as error:
@@ -41,15 +33,7 @@ def converted(where: str, data: Any, kind: type[T], *, strict: bool = True) -> T
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The table a TOML or JSON file holds; a file without either suffix is tried as JSON, then as TOML.
-
-    Raises
-    ------
-    FormatError
-        If it is neither, or its top level is not a table.
-    InputError
-        If it cannot be read.
-    """
+    """The table a TOML or JSON file holds; a file without either suffix is tried as JSON, then as TOML."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -19,57 +19,29 @@ from partita.errors import FormatError, InputError
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Devices and links by name, and further names for them.
-
-    Attributes
-    ----------
-    devices, links
-        By their own name.
-    aliases
-        Normalised further name to own name, devices and links together.
-    """
+    """Devices and links by their own name, and further names for them."""
 
     devices: dict[str, DeviceSpec]
     links: dict[str, LinkSpec]
     aliases: dict[str, str]
+    """Normalised further name to own name, devices and links together."""
 
     def device(self, name: str) -> DeviceSpec:
         """The device with a name; case, hyphens and underscores do not matter.
 
-        Raises
-        ------
-        InputError
-            If no device has the name, or several do (``A100`` has two sizes).
+        A name that none has, or several do (``A100`` has two sizes), is an ``InputError``.
         """
         return self.devices[_resolve(name, self.devices, self.aliases, "device")]
 
     def link(self, name: str) -> LinkSpec:
-        """The link with a name; case, hyphens and underscores do not matter.
-
-        Raises
-        ------
-        InputError
-            If no link has the name, or several do.
-        """
+        """The link with a name, found as devices are."""
         return self.links[_resolve(name, self.links, self.aliases, "link")]
 
     def extend(self, devices: Mapping[str, Any], links: Mapping[str, Any], where: str) -> Catalogue:
-        """The catalogue with tables of a user's file added or overriding its entries.
+        """The catalogue with a user's tables, by name, added to its entries or overriding them.
 
-        Parameters
-        ----------
-        devices, links
-            Name to table. A table may be partial if it has ``base``, or if its name is in the catalogue, which then is
-            its base.
-        where
-            The file, for messages.
-
-        Raises
-        ------
-        FormatError
-            If a key is unknown or a value has the wrong type.
-        InputError
-            If a value is out of range, a base is unknown, or an entry without a base is incomplete.
+        A table may be partial if it has ``base``, or if its name is in the catalogue, which then is its base. ``where``
+        is the file, for messages.
         """
         own_links = dict(self.links)
         for name, table in links.items():

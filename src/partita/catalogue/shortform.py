@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import accumulate
 
 from partita.errors import InputError
 
@@ -32,22 +33,8 @@ class MachineForm:
     link: str | None
 
 
-@dataclass(frozen=True)
-class ShortForm:
-    """All machines, and the network's link if one is stated."""
-
-    machines: tuple[MachineForm, ...]
-    network: str | None
-
-
-def parse_short_form(text: str) -> ShortForm:
-    """Read a cluster's short form.
-
-    Raises
-    ------
-    InputError
-        If the text is not of the form; the message names the part that is wrong.
-    """
+def parse_short_form(text: str) -> tuple[tuple[MachineForm, ...], str | None]:
+    """Read a cluster's short form: its machines, and the network's link if one is stated."""
     compact = "".join(text.split())
     if not compact:
         raise InputError('the cluster is empty; write for example "4xA100-80GB"')
@@ -59,7 +46,7 @@ def parse_short_form(text: str) -> ShortForm:
         raise InputError(f"cluster {text!r}: {network!r} is not a link; the network comes last, after all machines")
     machines = tuple(_machine(text, part) for part in _split(body))
     check_size(text, machines)
-    return ShortForm(machines=machines, network=network or None)
+    return machines, network or None
 
 
 def check_size(where: str, machines: tuple[MachineForm, ...]) -> None:
@@ -89,12 +76,10 @@ def parse_devices(text: str, where: str) -> tuple[tuple[tuple[str, int], ...], s
 
 
 def _check_parentheses(text: str, compact: str) -> None:
-    depth = 0
-    for character in compact:
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if depth < 0:
-            raise InputError(f'cluster {text!r}: there is a ")" without a "("')
-    if depth:
+    depths = list(accumulate({"(": 1, ")": -1}.get(character, 0) for character in compact))
+    if min(depths) < 0:
+        raise InputError(f'cluster {text!r}: there is a ")" without a "("')
+    if depths[-1]:
         raise InputError(f'cluster {text!r}: a "(" is never closed')
 
 

@@ -170,7 +170,7 @@ class ModelSource:
         InputError
             If the cluster cannot have so many devices, or several problems are to be chosen from.
         """
-        from partita.cluster_size import with_devices
+        from partita.cluster import with_devices
 
         rest = dict(point)
         devices = rest.pop("devices", None)

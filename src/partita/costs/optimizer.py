@@ -20,13 +20,7 @@ _MOMENTS = {"adam": 2, "adamw": 2, "sgd": 0, "sgd-momentum": 1}
 
 
 def dtype_bytes(dtype: str) -> int:
-    """Bytes of one element of a number format that optimizer state can have.
-
-    Raises
-    ------
-    InputError
-        If the format is none of them.
-    """
+    """Bytes of one element of a number format that optimizer state can have; others are an ``InputError``."""
     if dtype.startswith("float8"):
         return 1
     if dtype not in _ITEM_BYTES:
@@ -35,13 +29,7 @@ def dtype_bytes(dtype: str) -> int:
 
 
 def check_optimizer(optimizer: str, dtype: str) -> None:
-    """Refuse an unknown optimizer, or a number format that its state cannot have (``parameter`` is fine).
-
-    Raises
-    ------
-    InputError
-        Naming what there is.
-    """
+    """Refuse an unknown optimizer, or a number format that its state cannot have (``parameter`` is fine)."""
     if optimizer not in OPTIMIZERS:
         raise InputError(f"optimizer is {optimizer!r}; it must be one of {', '.join(OPTIMIZERS)}")
     if dtype != "parameter":
@@ -55,24 +43,12 @@ def optimizer_bytes(
 
     Adam keeps two moments of every element (Kingma and Ba, "Adam", 2015), SGD with momentum one, SGD none. Adafactor
     (Shazeer and Stern, "Adafactor", 2018) keeps, for each matrix of the last two dimensions, one sum per row and one
-    per column, and for vectors one number per element; its first moment is off, as is its default.
+    per column, and for vectors one number per element; its first moment is off, as is its default. ``none`` keeps
+    nothing, not even master weights.
 
-    Parameters
-    ----------
-    parameter
-        The parameter; it must be trainable to have state.
-    optimizer
-        One of ``OPTIMIZERS``; ``none`` keeps nothing, not even master weights.
-    dtype
-        Number format of the state; ``parameter`` for that of the parameter itself.
-    master_weights
-        Whether a copy of the weights in ``dtype`` is kept beside the weights that the model computes with; None keeps
-        one where the weights are narrower than ``dtype`` (mixed-precision training as in Micikevicius et al., 2018).
-
-    Raises
-    ------
-    InputError
-        If the optimizer or number format is unknown.
+    ``dtype`` is the number format of the state, ``parameter`` for that of the parameter itself. ``master_weights`` says
+    whether a copy of the weights in ``dtype`` is kept beside those that the model computes with; None keeps one where
+    these are narrower (mixed-precision training as in Micikevicius et al., 2018).
     """
     check_optimizer(optimizer, dtype)
     if optimizer == "none" or not parameter.trainable or parameter.buffer:
@@ -81,10 +57,7 @@ def optimizer_bytes(
     # A packed format's element is less than what its shape suggests; the bytes are what is certain.
     width = parameter.bytes / count if count else 0.0
     item = width if dtype == "parameter" else float(dtype_bytes(dtype))
-    if optimizer == "adafactor":
-        elements = _factored(parameter.shape)
-    else:
-        elements = _MOMENTS[optimizer] * count
+    elements = _factored(parameter.shape) if optimizer == "adafactor" else _MOMENTS[optimizer] * count
     if master_weights or (master_weights is None and width < item):
         elements += count
     return round(elements * item)

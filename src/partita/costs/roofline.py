@@ -14,15 +14,10 @@ from partita.graph import Graph, Operator
 
 @dataclass(frozen=True)
 class Roofline:
-    """time = max(flops / (peak · efficiency), bytes / (bandwidth · efficiency)) + launch overhead; free operators 0.
-
-    Parameters
-    ----------
-    allow_tf32
-        Price float32 products at the TensorFloat-32 rate of devices that have one.
-    """
+    """time = max(flops / (peak · efficiency), bytes / (bandwidth · efficiency)) + launch overhead; free operators 0."""
 
     allow_tf32: bool = False
+    """Whether to price float32 products at the TensorFloat-32 rate of devices that have one."""
 
     def rate(self, device: DeviceSpec, dtype: str) -> float:
         """Achievable FLOP/s of a device for a number format."""
@@ -31,26 +26,17 @@ class Roofline:
         return device.peak(dtype) * device.compute_efficiency
 
     def time_s(self, operator: Operator, device: DeviceSpec) -> float:
-        """Seconds one operator takes on a device.
-
-        Raises
-        ------
-        InputError
-            If the device states no rate for the operator's number format.
-        """
-        rate = self.rate(device, operator.dtype) if operator.flops and not operator.free else 1.0
+        """Seconds one operator takes on a device; the device has to state a rate for its number format."""
+        if operator.free:
+            return 0.0
+        arithmetic = operator.flops / self.rate(device, operator.dtype) if operator.flops else 0.0
         bandwidth = device.memory_bandwidth_bytes_per_s * device.memory_efficiency
-        return _time(operator, rate, bandwidth, device.launch_overhead_s)
+        return max(arithmetic, (operator.bytes_read + operator.bytes_written) / bandwidth) + device.launch_overhead_s
 
     def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:
-        """Seconds each operator takes on a device."""
-        rates = {op.dtype: self.rate(device, op.dtype) for op in graph.operators if op.flops and not op.free}
-        bandwidth = device.memory_bandwidth_bytes_per_s * device.memory_efficiency
-        overhead = device.launch_overhead_s
-        return [_time(op, rates.get(op.dtype, 1.0), bandwidth, overhead) for op in graph.operators]
+        return [self.time_s(operator, device) for operator in graph.operators]
 
     def notes(self) -> list[str]:
-        """What these times leave out."""
         note = (
             "Operator times are estimates: the larger of arithmetic and memory traffic at the achievable rates of the "
             "device, plus a fixed time per operator; fusion, caches and small-matrix effects are not modelled."
@@ -58,9 +44,3 @@ class Roofline:
         if self.allow_tf32:
             note += " Float32 products run as TensorFloat-32 where the device can."
         return [note]
-
-
-def _time(operator: Operator, rate: float, bandwidth: float, overhead: float) -> float:
-    if operator.free:
-        return 0.0
-    return max(operator.flops / rate, (operator.bytes_read + operator.bytes_written) / bandwidth) + overhead

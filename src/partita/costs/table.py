@@ -17,7 +17,7 @@ from __future__ import annotations
 import csv
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from partita.checks import check_fields
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.errors import FormatError, InputError
-from partita.graph import Graph, Operator
+from partita.graph import Graph
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -72,24 +72,14 @@ class CostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @dataclass(frozen=True)
 class CostTable:
-    """Rows over another source.
-
-    Parameters
-    ----------
-    rows
-        The first that matches decides.
-    otherwise
-        Where the other times come from; the roofline unless stated.
-    source
-        The file, for notes.
-    """
+    """Rows over another source, the roofline unless stated: the first row that matches decides."""
 
     rows: tuple[CostRow, ...]
     otherwise: CostSource = field(default_factory=Roofline)
     source: str = "a table"
+    """The file, for notes."""
 
     def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:
-        """Seconds each operator takes on a device."""
         rows = [row for row in self.rows if fnmatch.fnmatchcase(device.name, row.device)]
         # Tables of measurements name every operator: rows with a plain name are looked up, only patterns are tried.
         by_name: dict[str, list[int]] = {}
@@ -102,17 +92,14 @@ class CostTable:
         tests = [_tests(row) for row in rows]
         times = list(self.otherwise.operator_times(graph, device))
         for index, op in enumerate(graph.operators):
-            places: Iterable[int] = patterns
-            if op.name in by_name:
-                places = sorted([*patterns, *by_name[op.name]])
+            places = sorted([*patterns, *by_name[op.name]]) if op.name in by_name else patterns
             for place in places:
-                if _matches(tests[place], op):
+                if all(pattern.match(getattr(op, key)) for key, pattern in tests[place]):
                     times[index] = _apply(rows[place], times[index])
                     break
         return times
 
     def notes(self) -> list[str]:
-        """What is known about these times."""
         return [f"Operator times are overridden by {len(self.rows)} rows of {self.source}.", *self.otherwise.notes()]
 
 
@@ -175,10 +162,6 @@ def _tests(row: CostRow) -> list[tuple[str, re.Pattern[str]]]:
         for key, pattern in (("name", row.name), ("target", row.target), ("module", row.module), ("phase", row.phase))
         if pattern != "*"
     ]
-
-
-def _matches(tests: list[tuple[str, re.Pattern[str]]], op: Operator) -> bool:
-    return all(pattern.match(getattr(op, key)) for key, pattern in tests)
 
 
 def _apply(row: CostRow, time: float | None) -> float | None:

@@ -47,13 +47,8 @@ def lives(
     flight. A stage that touches a saved tensor but has none of its backward readers holds it like any other: that is
     the span of the forward operators that share no device with a reader.
 
-    Parameters
-    ----------
-    graph, roots, saved
-        The graph, what ``colocation_roots`` and what ``saved_readers`` give for it.
-    accumulates
-        Whether gradients are summed over several microbatches: then the gradient of one microbatch exists beside the
-        sum while it is added.
+    Where it ``accumulates``, summing gradients over several microbatches, that of one exists beside the sum while it is
+    added. ``roots`` and ``saved`` are what ``colocation_roots`` and ``saved_readers`` give.
     """
     gradients = parameter_gradients(graph)
     result = []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from partita.errors import TraceError
 from partita.frontends.backward import find_partners
 from partita.frontends.geometry import Geometry
-from partita.frontends.records import Call, Capture, Read, Value
+from partita.frontends.records import Call, Capture, Layout, Read, Value
 from partita.frontends.views import Piece, fold, live_calls, region
 from partita.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Tensor
 
@@ -17,10 +19,7 @@ _ATTENTION_NOTE = (
 def assemble(capture: Capture, name: str, training: bool) -> Graph:
     """Build the graph of what a capture's outputs and gradients depend on.
 
-    Raises
-    ------
-    TraceError
-        If nothing but constants is computed, or a used trainable parameter has no gradient.
+    Nothing but constants, and a used trainable parameter without a gradient, is a ``TraceError``.
     """
     _own_gradients(capture)
     live = live_calls(capture)
@@ -28,15 +27,7 @@ def assemble(capture: Capture, name: str, training: bool) -> Graph:
         raise TraceError(f"model {name!r} computes nothing from its inputs or parameters; there is nothing to split")
     _check_gradients(capture, live)
     table = fold(live, capture.outputs, (read for _, read in capture.gradients))
-    graph = _Builder(capture, live, table).graph(name, training)
-    if any(op.target.startswith("aten.scaled_dot_product_attention_backward") for op in graph.operators):
-        graph = graph.replace(notes=(*graph.notes, _ATTENTION_NOTE))
-    idle = [p for p in graph.parameters if not p.users and not p.buffer]
-    if idle:
-        size = sum(p.bytes for p in idle)
-        note = f"No operator reads {len(idle)} of the weights ({size} bytes in all), for example {idle[0].name}."
-        graph = graph.replace(notes=(*graph.notes, note))
-    return graph
+    return _Builder(capture, live, table).graph(name, training)
 
 
 def _own_gradients(capture: Capture) -> None:
@@ -47,16 +38,14 @@ def _own_gradients(capture: Capture) -> None:
             continue
         reads = [] if read.value.constant else [read]
         calls = capture.calls
-        call = Call(
-            len(calls), "partita.gradient.default", "", True, reads, [], stored.dtype, 0, 0, stored.bytes, False
-        )
-        call.bytes_read = sum(min(stored.bytes, r.value.bytes) for r in reads)
+        call = Call(len(calls), "partita.gradient.default", "", True, reads, stored.dtype, bytes_written=stored.bytes)
+        call.bytes_read = sum(min(stored.bytes, r.value.layout.bytes) for r in reads)
         calls.append(call)
         users = (c for c in calls if not c.backward and any(r.value.stored is stored for r in c.reads))
         call.partner = next(users, None)
-        value = Value(call, None, stored.shape, stored.dtype, (0, ((stored.bytes, 1),)))
+        value = Value(call, None, Layout((0, ((stored.bytes, 1),)), stored.shape, stored.dtype))
         call.writes.append(value)
-        capture.gradients[number] = stored, Read(value, value.geometry, stored.shape, stored.dtype)
+        capture.gradients[number] = stored, Read(value, value.layout)
 
 
 def _check_gradients(capture: Capture, live: list[Call]) -> None:
@@ -112,14 +101,22 @@ class _Builder:
     def graph(self, name: str, training: bool) -> Graph:
         operators = tuple(self._operator(step) for step in self.steps)
         self.names = [op.name for op in operators]
+        parameters = self._parameters()
+        notes = list(self.capture.notes)
+        if any(op.target.startswith("aten.scaled_dot_product_attention_backward") for op in operators):
+            notes.append(_ATTENTION_NOTE)
+        idle = [p for p in parameters if not p.users and not p.buffer]
+        if idle:
+            size = f"{len(idle)} of the weights ({sum(p.bytes for p in idle)} bytes in all)"
+            notes.append(f"No operator reads {size}, for example {idle[0].name}.")
         return Graph(
             name=name,
             operators=operators,
             tensors=self._tensors(),
-            parameters=self._parameters(),
+            parameters=parameters,
             modules=self.capture.modules,
             training=training,
-            notes=tuple(self.capture.notes),
+            notes=tuple(notes),
         )
 
     def _unique(self, base: str) -> str:
@@ -132,34 +129,29 @@ class _Builder:
                 return name
 
     def _operator(self, step: Call | Piece) -> Operator:
+        if isinstance(step, Call):
+            call: Call | None = step
+        else:
+            call = step.consumers[0] if step.consumers else step.value.call
+        # What runs backward, and nothing else, has a partner.
+        partner = None if call is None else self.partners.get(call.index)
+        home = partner or call
+        common: dict[str, Any] = {
+            "module": "" if home is None else home.module,
+            "phase": "forward" if partner is None else "backward",
+            "colocation": None if partner is None else self.place[id(partner)],
+        }
         if isinstance(step, Piece):
-            return self._slice(step)
-        partner = self.partners.get(step.index)
-        module = step.module if partner is None else partner.module
+            target, dtype = "partita.slice.default", step.layout.dtype
+            return Operator(name=self._unique("slice"), target=target, dtype=dtype, free=True, **common)
         return Operator(
             name=self._unique(step.target.split(".")[1]),
             target=step.target,
-            module=module,
-            phase="backward" if step.backward else "forward",
             dtype=step.dtype,
             flops=step.flops,
             bytes_read=step.bytes_read,
             bytes_written=step.bytes_written,
-            colocation=None if partner is None else self.place[id(partner)],
-        )
-
-    def _slice(self, piece: Piece) -> Operator:
-        reader = piece.consumers[0] if piece.consumers else piece.value.call
-        partner = None if reader is None else self.partners.get(reader.index)
-        module = partner.module if partner is not None else reader.module if reader is not None else ""
-        return Operator(
-            name=self._unique("slice"),
-            target="partita.slice.default",
-            module=module,
-            phase="forward" if partner is None else "backward",
-            dtype=piece.dtype,
-            colocation=None if partner is None else self.place[id(partner)],
-            free=True,
+            **common,
         )
 
     def _producer(self, piece: Piece) -> int | None:
@@ -172,7 +164,7 @@ class _Builder:
         tensors = [
             Tensor(
                 name=GRADIENT_PREFIX + stored.name,
-                producer=self._producer(self.table[read.value][region(read)]),
+                producer=self._producer(self.table[read.value][region(read).geometry]),
                 shape=stored.shape,
                 dtype=stored.dtype,
                 bytes=stored.bytes,
@@ -203,8 +195,8 @@ class _Builder:
                         name=name,
                         producer=producer,
                         consumers=tuple(sorted(readers)),
-                        shape=piece.shape,
-                        dtype=piece.dtype,
+                        shape=piece.layout.shape,
+                        dtype=piece.layout.dtype,
                         bytes=piece.bytes,
                     )
                 )

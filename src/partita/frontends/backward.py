@@ -17,39 +17,29 @@ def find_partners(capture: Capture, live: list[Call]) -> dict[int, Call]:
     newest gradient the backward call reads, else whoever made a value it reads.
     """
     forward = [call for call in live if not call.backward]
-    indices = [call.index for call in forward]
     alive = {call.index for call in live}
     numbers = sorted(capture.nodes)
     partners: dict[int, Call] = {}
+
+    def by_node(call: Call) -> Call | None:
+        if call.partner is not None and call.partner.index in alive:
+            return call.partner
+        if call.node is None or not numbers or call.node < numbers[0]:
+            return None
+        origin, position = capture.nodes[numbers[bisect_right(numbers, call.node) - 1]]
+        maker = origin.call if isinstance(origin, Value) else origin
+        if maker is not None and maker.index in alive and not maker.backward:
+            return maker
+        readers = forward[bisect_left(forward, position, key=lambda reader: reader.index) :]
+        return next((reader for reader in readers if any(read.value is origin for read in reader.reads)), None)
+
+    def by_reads(call: Call) -> Call | None:
+        makers = [read.value.call for read in call.reads]
+        made = [maker for maker in makers if maker is not None and maker.index in alive]
+        newest = max(made, key=lambda maker: maker.index, default=None)
+        return None if newest is None else partners.get(newest.index, newest)
+
     for call in live:
         if call.backward:
-            partner = _by_node(capture, call, alive, forward, indices, numbers) or _by_reads(call, partners, alive)
-            partners[call.index] = partner or forward[-1]
+            partners[call.index] = by_node(call) or by_reads(call) or forward[-1]
     return partners
-
-
-def _by_node(
-    capture: Capture, call: Call, alive: set[int], forward: list[Call], indices: list[int], numbers: list[int]
-) -> Call | None:
-    if call.partner is not None and call.partner.index in alive:
-        return call.partner
-    if call.node is None or not numbers or call.node < numbers[0]:
-        return None
-    origin, position = capture.nodes[numbers[bisect_right(numbers, call.node) - 1]]
-    maker = origin.call if isinstance(origin, Value) else origin
-    if maker is not None and maker.index in alive and not maker.backward:
-        return maker
-    if isinstance(origin, Value):
-        for reader in forward[bisect_left(indices, position) :]:
-            if any(read.value is origin for read in reader.reads):
-                return reader
-    return None
-
-
-def _by_reads(call: Call, partners: dict[int, Call], alive: set[int]) -> Call | None:
-    makers = [read.value.call for read in call.reads]
-    made = [maker for maker in makers if maker is not None and maker.index in alive]
-    if not made:
-        return None
-    newest = max(made, key=lambda maker: maker.index)
-    return partners.get(newest.index, newest)

@@ -12,6 +12,7 @@ In-place calls write a new version of their storage.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -21,8 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from partita.frontends.flops import FRESH, GATHERS, OVERWRITES, SCATTERS, count_flops
-from partita.frontends.geometry import geometry_bytes, make_geometry
-from partita.frontends.records import Call, Capture, Read, Stored, Value
+from partita.frontends.geometry import make_geometry
+from partita.frontends.records import Call, Capture, Layout, Read, Stored, Value
 
 _MAX_KNOWN = 256
 _CPU = torch.device("cpu")
@@ -57,13 +58,7 @@ class _Target:
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
-    """Writes down calls into a :class:`Capture` while it is the active dispatch mode.
-
-    Parameters
-    ----------
-    fake
-        The mode the tensors belong to; it computes shapes.
-    """
+    """Writes down calls into a :class:`Capture` while it is the active dispatch mode; the fake mode computes shapes."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -92,9 +87,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def _write(self, tensor: Any, call: Call | None, stored: Stored | None = None) -> Value:
         storage = tensor.untyped_storage()
         self._alive.append(storage)
-        shape = tuple(tensor.shape)
-        geometry = make_geometry(tensor.storage_offset(), shape, tensor.stride(), tensor.element_size())
-        value = Value(call, stored, shape, dtype_name(tensor.dtype), geometry)
+        value = Value(call, stored, _layout(tensor))
         if call is not None:
             value.order = len(call.writes)
             call.writes.append(value)
@@ -106,15 +99,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         value = self._latest.get(tensor.untyped_storage()._cdata)
         if value is None:
             # A tensor made outside the run (a literal, a captured array): any device has it, like a constant.
-            call = self._new_call("partita.constant.default", [], "", constant=True)
-            value = self._write(tensor, call)
-        shape = tuple(tensor.shape)
-        geometry = make_geometry(tensor.storage_offset(), shape, tensor.stride(), tensor.element_size())
-        return Read(value, geometry, shape, dtype_name(tensor.dtype))
+            value = self._write(tensor, self._new_call("partita.constant.default", [], ""))
+        return Read(value, _layout(tensor))
 
-    def _new_call(self, target: str, reads: list[Read], dtype: str, *, constant: bool) -> Call:
+    def _new_call(self, target: str, reads: list[Read], dtype: str, *, random: bool = False) -> Call:
         calls = self.capture.calls
-        call = Call(len(calls), target, self.module, self.backward, reads, [], dtype, 0, 0, 0, constant)
+        constant = not random and all(read.value.constant for read in reads)
+        call = Call(len(calls), target, self.module, self.backward, reads, dtype, constant)
         if self.backward:
             node = _current_autograd_node()
             call.node = None if node is None else node._sequence_nr()
@@ -137,7 +128,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 return result
         if kwargs.get("device") is not None:
             # Where code says a call should run is what a split decides; here there is one place.
-            if target.packet == "aten._to_copy" and _only_moves(args[0], kwargs):
+            moves = target.packet == "aten._to_copy" and kwargs.get("dtype") in (None, args[0].dtype)
+            if moves and kwargs.get("memory_format") is None:
                 func, kwargs = torch.ops.aten.alias.default, {}
                 target = self._targets.setdefault(func, _Target(func))
             else:
@@ -154,20 +146,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def _record(self, func: Any, target: _Target, args: Any, kwargs: Any, out: Any, outputs: list[Any]) -> None:
         fresh = [t for t in outputs if t.untyped_storage()._cdata not in self._latest]
         if not fresh and not target.mutated:
-            if not self.backward and outputs:
+            if outputs:
                 self._mark_node(self._latest[outputs[0].untyped_storage()._cdata])
             return
-        mutated = _tensors([_argument(args, kwargs, position, name) for position, name in target.mutated])
+        mutated = _tensors([args[i] if i < len(args) else kwargs.get(name) for i, name in target.mutated])
         inputs = _tensors((args, kwargs))
         reads: list[Read] = []
         traffic = 0
         if not target.fresh:
             reads, traffic = self._reads(target, inputs, mutated, outputs)
-        constant = not target.random and all(r.value.constant for r in reads)
-        call = self._new_call(target.name, reads, _arithmetic_dtype(inputs, outputs), constant=constant)
-        if not self.backward:
-            self._mark_node(call)
-        if (constant and not inputs) or target.packet == "aten.rand":
+        call = self._new_call(target.name, reads, _arithmetic_dtype(inputs, outputs), random=target.random)
+        self._mark_node(call)
+        if (call.constant and not inputs) or target.packet == "aten.rand":
             self._remember(func, target, args, kwargs, fresh)
         call.flops = count_flops(func, args, kwargs, out)
         call.bytes_read = traffic
@@ -177,7 +167,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         for tensor in fresh:
             # The second of two outputs on one storage is a view of the first.
             if tensor.untyped_storage()._cdata not in self._latest:
-                call.bytes_written += self._write(tensor, call).bytes
+                call.bytes_written += self._write(tensor, call).layout.bytes
 
     def _reads(
         self, target: _Target, inputs: list[Any], mutated: list[Any], outputs: list[Any]
@@ -189,19 +179,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             if not tensor.numel():
                 continue
             read = self.read(tensor)
-            key = (id(read.value), read.geometry)
+            key = (id(read.value), read.layout.geometry)
             if key in seen:
                 continue
             seen.add(key)
-            size = min(geometry_bytes(read.geometry), read.value.bytes)
+            size = read.bytes
             if any(tensor is m for m in mutated):
-                whole = read.geometry == read.value.geometry
                 if target.overwrites or target.scatters:
                     size = 0
-                if target.overwrites and whole:
+                if target.overwrites and read.whole:
                     continue
                 # What a partial write leaves alone belongs to the result too.
-                read = Read(read.value, read.value.geometry, read.value.shape, read.value.dtype)
+                read = Read(read.value, read.value.layout)
             elif position == 0 and target.gathers:
                 size = min(size, sum(t.numel() * t.element_size() for t in outputs))
             reads.append(read)
@@ -210,17 +199,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def _overwrite(self, call: Call, tensor: Any) -> None:
         """Give a storage its next version, laid out like the last."""
-        address = tensor.untyped_storage()._cdata
-        before = self._latest.get(address)
+        before = self._latest.get(tensor.untyped_storage()._cdata)
         value = self._write(tensor, call)
         if before is not None:
-            value.shape, value.dtype, value.geometry = before.shape, before.dtype, before.geometry
+            value.layout = before.layout
 
     def _mark_node(self, origin: Call | Value) -> None:
-        """Remember which forward call the newest autograd node stands for."""
+        """Forward, remember which call the newest autograd node stands for."""
         # The node is numbered just before its kernel is dispatched here. Calls that make no node find an older
         # number, which is taken already.
-        self.capture.nodes.setdefault(torch._C._autograd._get_sequence_nr() - 1, (origin, len(self.capture.calls)))
+        if not self.backward:
+            self.capture.nodes.setdefault(torch._C._autograd._get_sequence_nr() - 1, (origin, len(self.capture.calls)))
 
     def _remember(self, func: Any, target: _Target, args: Any, kwargs: Any, fresh: list[Any]) -> None:
         """Keep the actual content of small constants, so that Python may branch on them."""
@@ -240,22 +229,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def emit(self, target: str, inputs: list[Any], outputs: list[Any], flops: int, partner: Call | None = None) -> Call:
         """Write down a fused call whose outputs were allocated while paused."""
         reads, traffic = self._reads(_FUSED, inputs, [], [])
-        constant = all(read.value.constant for read in reads)
-        call = self._new_call(target, reads, _arithmetic_dtype(inputs, outputs), constant=constant)
+        call = self._new_call(target, reads, _arithmetic_dtype(inputs, outputs))
         call.flops, call.bytes_read, call.partner = flops, traffic, partner
-        if not self.backward:
-            self._mark_node(call)
+        self._mark_node(call)
         for tensor in outputs:
-            call.bytes_written += self._write(tensor, call).bytes
+            call.bytes_written += self._write(tensor, call).layout.bytes
         return call
 
 
-class _Fused:
-    overwrites = scatters = gathers = False
-
-
-_FUSED: Any = _Fused()
-
+_FUSED: Any = SimpleNamespace(overwrites=False, scatters=False, gathers=False)
 _FACTORIES = {f"aten.{name}" for name in ("arange", "full", "linspace", "logspace", "ones", "scalar_tensor", "zeros")}
 
 
@@ -265,16 +247,14 @@ def _tensors(tree: Any) -> list[Any]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def _only_moves(tensor: Any, kwargs: dict[str, Any]) -> bool:
-    return kwargs.get("dtype") in (None, tensor.dtype) and kwargs.get("memory_format") is None
-
-
-def _argument(args: Any, kwargs: Any, position: int, name: str) -> Any:
-    return args[position] if position < len(args) else kwargs.get(name)
+def _layout(tensor: Any) -> Layout:
+    shape = tuple(tensor.shape)
+    geometry = make_geometry(tensor.storage_offset(), shape, tensor.stride(), tensor.element_size())
+    return Layout(geometry, shape, dtype_name(tensor.dtype))
 
 
 def _touched(target: _Target, tensor: Any, inputs: list[Any]) -> int:
-    size: int = geometry_bytes(make_geometry(0, tensor.shape, tensor.stride(), tensor.element_size()))
+    size = _layout(tensor).bytes
     if target.scatters and len(inputs) > 1:
         largest = max(t.numel() for t in inputs if t is not tensor)
         size = min(size, largest * tensor.element_size())

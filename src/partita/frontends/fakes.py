@@ -13,12 +13,6 @@ from partita.frontends.capture import Recorder, dtype_name
 from partita.frontends.records import Stored
 
 
-def _storage_key(tensor: Any) -> Any:
-    """Equal for tensors that are the same array."""
-    layout = (tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
-    return (tensor.untyped_storage()._cdata, *layout)
-
-
 def _format(tensor: Any, dtype: Any) -> Any:
     return dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
 
@@ -43,7 +37,8 @@ def fake_state(
     undo: list[tuple[dict[str, Any], str, Any]] = []
 
     def stand_in(tensor: Any, name: str, kind: str) -> Any:
-        key = _storage_key(tensor)
+        # Equal for tensors that are the same array.
+        key = tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
         if key in made:
             fake, stored = made[key]
             if stored is not None and kind != "constant" and name not in (stored.name, *stored.aliases):

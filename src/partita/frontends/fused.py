@@ -8,6 +8,7 @@ kernel does; dropout becomes ``native_dropout``, whose mask is a tensor.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,15 +41,9 @@ class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
 
     def _whole_layer(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a Python function that itself uses attention and dropout; this mode is off while it handles a call."""
-
-        def attention(*args: Any, **kwargs: Any) -> Any:
-            return _attention(self.recorder, *args, **kwargs)
-
-        def dropout(*args: Any, **kwargs: Any) -> Any:
-            return _dropout(originals[1], *args, **kwargs)
-
         originals = functional.scaled_dot_product_attention, functional.dropout
-        functional.scaled_dot_product_attention, functional.dropout = attention, dropout
+        functional.scaled_dot_product_attention = partial(_attention, self.recorder)
+        functional.dropout = partial(_dropout, originals[1])
         try:
             return func(*args, **kwargs)
         finally:

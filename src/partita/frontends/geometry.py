@@ -7,6 +7,7 @@ answers "is this the same data?" without knowing which view operators led there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 Geometry = tuple[int, tuple[tuple[int, int], ...]]
@@ -16,22 +17,10 @@ _MAX_PIECES = 256
 
 
 def make_geometry(offset: int, shape: Sequence[int], stride: Sequence[int], itemsize: int) -> Geometry:
-    """Canonical geometry of a strided tensor.
+    """Canonical geometry of a strided tensor; offset, extents and strides are in elements of so many bytes.
 
-    Parameters
-    ----------
-    offset
-        Storage offset in elements.
-    shape, stride
-        Extents and strides in elements.
-    itemsize
-        Bytes of one element.
-
-    Returns
-    -------
-    Geometry
-        Broadcast dimensions (stride 0) are dropped and mergeable dimensions are merged, so equal regions are equal
-        values.  An empty tensor has one pair with extent 0.
+    Broadcast dimensions (stride 0) are dropped and mergeable dimensions are merged, so equal regions are equal values.
+    An empty tensor has one pair with extent 0.
     """
     pairs = []
     start = offset
@@ -58,10 +47,7 @@ def make_geometry(offset: int, shape: Sequence[int], stride: Sequence[int], item
 
 def geometry_bytes(geometry: Geometry) -> int:
     """Bytes in the region (an upper bound where a view overlaps itself, as sliding windows do)."""
-    size = 1
-    for extent, _ in geometry[1]:
-        size *= extent
-    return size
+    return math.prod(extent for extent, _ in geometry[1])
 
 
 def _span(pairs: tuple[tuple[int, int], ...]) -> int:

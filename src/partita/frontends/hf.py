@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, TraceError
 from partita.frontends.hf_inputs import make_inputs
-from partita.frontends.hf_tasks import model_class
-from partita.frontends.options import nearest, one_line, parse_dtype, parse_value
+from partita.frontends.options import Asked, nearest, one_line, parse_dtype, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
 
@@ -20,55 +19,60 @@ _EXPERTS_NOTE = (
     "which read all the experts' weights and count each token's chosen experts only."
 )
 
+TASKS: dict[str, str] = {
+    "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "speech-seq2seq": "AutoModelForSpeechSeq2Seq",
+    "zero-shot-image-classification": "AutoModelForZeroShotImageClassification",
+    "image-text-to-text": "AutoModelForImageTextToText",
+    "masked-lm": "AutoModelForMaskedLM",
+    "causal-lm": "AutoModelForCausalLM",
+    "object-detection": "AutoModelForObjectDetection",
+    "image-classification": "AutoModelForImageClassification",
+    "semantic-segmentation": "AutoModelForSemanticSegmentation",
+    "depth-estimation": "AutoModelForDepthEstimation",
+    "video-classification": "AutoModelForVideoClassification",
+    "ctc": "AutoModelForCTC",
+    "audio-classification": "AutoModelForAudioClassification",
+    "sequence-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "question-answering": "AutoModelForQuestionAnswering",
+    "base": "AutoModel",
+}
+"""Task to transformers' class, the most telling first: a model's default is the first that it has."""
 
-def load_transformers(
-    name: str,
-    batch_size: int,
-    sequence_length: int | None,
-    dtype: str | None,
-    fields: Mapping[str, str],
-    task: str | None,
-    training: bool,
-) -> Graph:
-    """Trace a transformers model; see :func:`partita.frontends.models.load_model`.
+
+def load_transformers(name: str, asked: Asked) -> Graph:
+    """Trace a transformers model.
 
     Attention runs as one fused call ("sdpa") unless the model caps its scores, which no fused call does. Key-value
     caches are off.
     """
-    with _quiet():
-        config = _configuration(name, fields)
-        number_format = parse_dtype(dtype) if dtype is not None else _own_dtype(config)
-        task, cls = model_class(config, task)
-        notes = _simplify(config, training)
+    from transformers.utils import logging
+
+    with ExitStack() as after:
+        after.callback(logging.set_verbosity, logging.get_verbosity())
+        logging.set_verbosity_error()
+        config = _configuration(name, asked.fields)
+        number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
+        task, cls = model_class(config, asked.task)
+        notes = _simplify(config, asked.training)
 
         def attempt(number_format: Any) -> Graph:
             model = _build(cls, config, number_format, name)
-            kwargs = make_inputs(model, config, task, batch_size, sequence_length, number_format, training)
+            kwargs = make_inputs(model, config, task, number_format, asked)
             title = Path(name).stem if name.endswith(".json") else name
-            return trace(model, (), kwargs, training=training, name=title)
+            return trace(model, (), kwargs, training=asked.training, name=title)
 
         try:
             graph = attempt(number_format)
         except TraceError as error:
-            if dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
+            if asked.dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
                 raise
             graph = attempt(parse_dtype("float32"))
             notes.append(f"The model does not run in {str(number_format).removeprefix('torch.')}; this is float32.")
     if any("grouped_mm" in op.target for op in graph.operators):
         notes.append(_EXPERTS_NOTE)
     return graph.replace(notes=(*graph.notes, *notes))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    from transformers.utils import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
 
 
 def _configuration(name: str, fields: Mapping[str, str]) -> Any:
@@ -128,28 +132,49 @@ def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, v
     given[head] = value
 
 
+#: What a field may become, by what it is: sizes are often either one number or one per layer or side.
+_ACCEPTED: dict[type, tuple[type, ...]] = {
+    bool: (bool,),
+    int: (int, list),
+    float: (int, float),
+    list: (list, int),
+    tuple: (list, int),
+    str: (str,),
+    dict: (dict,),
+}
+
+
 def _check_type(kind: str, field: str, before: Any, value: Any) -> None:
-    if before is None or value is None:
-        return
-    expected: tuple[type, ...]
-    if isinstance(before, bool):
-        expected = (bool,)
-    elif isinstance(before, int):
-        # Sizes are often either one number or one per layer or side.
-        expected = (int, list)
-    elif isinstance(before, float):
-        expected = (int, float)
-    elif isinstance(before, (list, tuple)):
-        expected = (list, int)
-    elif isinstance(before, (str, dict)):
-        expected = (type(before),)
-    else:
+    expected = next((types for kind, types in _ACCEPTED.items() if isinstance(before, kind)), None)
+    if value is None or expected is None:
         return
     if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
         raise InputError(
             f"field {field!r} of the configuration of {kind!r} is {before!r} by default; "
             f"{value!r} is not of its type {type(before).__name__}"
         )
+
+
+def model_class(config: Any, task: str | None) -> tuple[str, Any]:
+    """The task and the transformers class of a configuration's head; one that it does not have is an ``InputError``."""
+    import transformers
+
+    def has(name: str) -> bool:
+        return type(config) in getattr(transformers, TASKS[name])._model_mapping
+
+    if task is not None and task not in TASKS:
+        raise InputError(f"task {task!r} is not known{nearest(task, TASKS)}")
+    available = [name for name in TASKS if has(name)]
+    if task is None:
+        # An encoder-decoder may also be listed as a plain language model; that is only half of it.
+        if not available:
+            raise InputError(f"transformers has no model for configurations of type {config.model_type!r}")
+        task = available[0]
+    elif task not in available:
+        raise InputError(
+            f"model type {config.model_type!r} has no head for {task!r}; it has {', '.join(available) or 'none'}"
+        )
+    return task, getattr(transformers, TASKS[task])
 
 
 def _own_dtype(config: Any) -> Any:

@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from partita.errors import InputError
+from partita.frontends.options import Asked
 
 _DEFAULT_LENGTH = 1024
 _AUDIO_SAMPLES = 16000
@@ -15,15 +16,7 @@ _PER_SAMPLE = frozenset(
 )
 
 
-def make_inputs(
-    model: Any,
-    config: Any,
-    task: str,
-    batch_size: int,
-    sequence_length: int | None,
-    dtype: Any,
-    training: bool,
-) -> dict[str, Any]:
+def make_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
     """Keyword arguments of one microbatch, on the meta device.
 
     Text is ``sequence_length`` tokens (both sides of an encoder-decoder), images and audio have the size that the
@@ -34,60 +27,49 @@ def make_inputs(
 
     accepted = set(inspect.signature(model.forward).parameters)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    length = _length(model, text, sequence_length)
+    length = _length(model, text, asked.sequence_length)
+    batch_size, training = asked.batch_size, asked.training
     inputs: dict[str, Any] = {}
 
     def integers(*shape: int) -> Any:
-        return torch.empty(shape, dtype=torch.long, device="meta")
+        return torch.empty((batch_size, *shape), dtype=torch.long, device="meta")
 
     def numbers(*shape: int) -> Any:
-        return torch.empty(shape, dtype=dtype, device="meta")
+        return torch.empty((batch_size, *shape), dtype=dtype, device="meta")
 
     main = getattr(model, "main_input_name", "input_ids")
-    if "input_features" in accepted and main == "input_features":
-        frames = 2 * config.max_source_positions if hasattr(config, "max_source_positions") else 3000
-        bins = _first(config, "num_mel_bins", "feature_size", "input_feat_per_channel", default=80)
-        shape = (bins, frames) if "mel" in _spec_order(config) else (frames, bins)
-        inputs["input_features"] = numbers(batch_size, *shape)
-    elif "input_values" in accepted and main == "input_values":
-        inputs["input_values"] = _audio(config, batch_size, numbers)
-    elif "pixel_values" in accepted and main == "pixel_values" and task == "video-classification":
-        frames = _first(config, "num_frames", default=16)
-        inputs["pixel_values"] = numbers(batch_size, frames, *_image(config, 1, numbers).shape[1:])
-    elif "pixel_values" in accepted and main == "pixel_values":
-        inputs["pixel_values"] = _image(config, batch_size, numbers)
-    elif "pixel_values_videos" in accepted and main == "pixel_values_videos":
-        frames = _first(config, "frames_per_clip", "num_frames", default=16)
-        inputs["pixel_values_videos"] = numbers(batch_size, frames, *_image(config, 1, numbers).shape[1:])
+    signal = _signal(main, config, task) if main in accepted else None
+    if signal is not None:
+        inputs[main] = numbers(*signal)
     if not inputs or (task in {"zero-shot-image-classification", "base"} and "input_ids" in accepted):
-        inputs["input_ids"] = integers(batch_size, length)
+        inputs["input_ids"] = integers(length)
     if task == "zero-shot-image-classification" and "pixel_values" in accepted:
-        inputs["pixel_values"] = _image(config, batch_size, numbers)
+        inputs["pixel_values"] = numbers(*_image(config))
         if training and "return_loss" in accepted:
             inputs["return_loss"] = True
     if "bbox" in accepted and "input_ids" in inputs:
-        inputs["bbox"] = integers(batch_size, length, 4)
-    labels = _labels(task, batch_size, length, integers) if training and "labels" in accepted else None
+        inputs["bbox"] = integers(length, 4)
+    labels = _labels(task, length, integers) if training and "labels" in accepted else None
     two_sided = getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in accepted
     if two_sided and labels is None:
-        inputs["decoder_input_ids"] = integers(batch_size, length)
+        inputs["decoder_input_ids"] = integers(length)
     if labels is not None:
         inputs["labels"] = labels
         if two_sided and getattr(config, "decoder_start_token_id", None) is None:
             # The decoder's input is the labels shifted behind a start token, which default configurations leave open.
             config.decoder_start_token_id = 0
     if training and task == "question-answering" and "start_positions" in accepted:
-        inputs["start_positions"] = integers(batch_size)
-        inputs["end_positions"] = integers(batch_size)
+        inputs["start_positions"] = integers()
+        inputs["end_positions"] = integers()
     if "use_cache" in accepted:
         inputs["use_cache"] = False
     return inputs
 
 
-def _labels(task: str, batch_size: int, length: int, integers: Any) -> Any:
+def _labels(task: str, length: int, integers: Any) -> Any:
     if task in _PER_TOKEN or task in {"seq2seq-lm", "speech-seq2seq"}:
-        return integers(batch_size, length)
-    return integers(batch_size) if task in _PER_SAMPLE else None
+        return integers(length)
+    return integers() if task in _PER_SAMPLE else None
 
 
 def _length(model: Any, config: Any, wanted: int | None) -> int:
@@ -114,22 +96,28 @@ def _length(model: Any, config: Any, wanted: int | None) -> int:
 _POSITIONS = frozenset({"wpe", "position_embeddings", "embed_positions", "position_embedding"})
 
 
-def _image(config: Any, batch_size: int, numbers: Any) -> Any:
+def _signal(name: str, config: Any, task: str) -> tuple[int, ...] | None:
+    """The shape of one sample of an input that is no text."""
+    if name == "input_features":
+        frames = 2 * config.max_source_positions if hasattr(config, "max_source_positions") else 3000
+        bins = _first(config, "num_mel_bins", "feature_size", "input_feat_per_channel", default=80)
+        return (bins, frames) if config.model_type.startswith("whisper") else (frames, bins)
+    if name == "input_values":
+        spectrogram = hasattr(config, "max_length") and hasattr(config, "num_mel_bins")
+        return (config.max_length, config.num_mel_bins) if spectrogram else (_AUDIO_SAMPLES,)
+    if name == "pixel_values_videos":
+        return _first(config, "frames_per_clip", "num_frames", default=16), *_image(config)
+    if name == "pixel_values":
+        frames = (_first(config, "num_frames", default=16),) if task == "video-classification" else ()
+        return *frames, *_image(config)
+    return None
+
+
+def _image(config: Any) -> tuple[int, int, int]:
     vision = getattr(config, "vision_config", None) or config
     size = _first(vision, "image_size", "img_size", "input_size", default=224)
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
-    channels = _first(vision, "num_channels", "in_channels", "num_input_channels", default=3)
-    return numbers(batch_size, channels, height, width)
-
-
-def _audio(config: Any, batch_size: int, numbers: Any) -> Any:
-    if hasattr(config, "max_length") and hasattr(config, "num_mel_bins"):
-        return numbers(batch_size, config.max_length, config.num_mel_bins)
-    return numbers(batch_size, _AUDIO_SAMPLES)
-
-
-def _spec_order(config: Any) -> str:
-    return "mel first" if config.model_type.startswith("whisper") else "time first"
+    return _first(vision, "num_channels", "in_channels", "num_input_channels", default=3), height, width
 
 
 def _first(config: Any, *names: str, default: Any) -> Any:

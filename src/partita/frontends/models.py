@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 
 from partita.checks import check_at_least
-from partita.errors import InputError, MissingExtraError
+from partita.errors import InputError, require
+from partita.frontends.options import Asked
 from partita.graph import Graph
-
-_FORMS = "'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'"
 
 
 def load_model(
@@ -61,19 +59,18 @@ def load_model(
     """
     check_at_least("batch size", batch_size)
     check_at_least("sequence length", 1 if sequence_length is None else sequence_length)
+    forms = "'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'"
     if not spec.startswith("hf:") and ".py:" not in spec and not spec.endswith(".py"):
-        raise InputError(f"model {spec!r} is not of a form that can be traced; write {_FORMS}")
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtraError("torch", "torch")
-    fields = dict(set_fields or {})
+        raise InputError(f"model {spec!r} is not of a form that can be traced; write {forms}")
+    require("torch", "torch")
+    asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training)
     if spec.startswith("hf:"):
-        if importlib.util.find_spec("transformers") is None:
-            raise MissingExtraError("transformers", "torch")
+        require("transformers", "torch")
         from partita.frontends.hf import load_transformers
 
-        return load_transformers(spec[3:], batch_size, sequence_length, dtype, fields, task, training)
+        return load_transformers(spec[3:], asked)
     if task is not None:
         raise InputError("a task picks the head of an hf: model; a Python file builds its own")
     from partita.frontends.userfile import load_file
 
-    return load_file(spec, batch_size, sequence_length, dtype, fields, training)
+    return load_file(spec, asked)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from partita.errors import InputError
@@ -21,14 +22,20 @@ _DTYPES = {
 }
 
 
-def parse_dtype(text: str) -> Any:
-    """The torch dtype of a name such as ``bfloat16`` or ``fp16``.
+@dataclass(frozen=True)
+class Asked:
+    """What a model is to be traced for, as :func:`partita.frontends.models.load_model` takes it."""
 
-    Raises
-    ------
-    InputError
-        If the name is none of those known.
-    """
+    batch_size: int
+    sequence_length: int | None
+    dtype: str | None
+    fields: Mapping[str, str]
+    task: str | None
+    training: bool
+
+
+def parse_dtype(text: str) -> Any:
+    """The torch dtype of a name such as ``bfloat16`` or ``fp16``; an unknown one is an ``InputError``."""
     import torch
 
     name = _DTYPES.get(text.lower().removeprefix("torch."))

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from partita.frontends.geometry import Geometry, geometry_bytes
+
+
+class Layout(NamedTuple):
+    """Which bytes of a storage an array has, and how it reads them."""
+
+    geometry: Geometry
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        """Size of its distinct data."""
+        return geometry_bytes(self.geometry)
 
 
 @dataclass(slots=True, eq=False)
@@ -27,16 +41,9 @@ class Value:
 
     call: Call | None
     stored: Stored | None
-    shape: tuple[int, ...]
-    dtype: str
-    geometry: Geometry
+    layout: Layout
     order: int = 0
     """Place among the outputs of its call."""
-
-    @property
-    def bytes(self) -> int:
-        """Size of its distinct data."""
-        return geometry_bytes(self.geometry)
 
     @property
     def constant(self) -> bool:
@@ -49,9 +56,17 @@ class Read:
     """One region of one value, as a call or the model's result reads it."""
 
     value: Value
-    geometry: Geometry
-    shape: tuple[int, ...]
-    dtype: str
+    layout: Layout
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of its value."""
+        return self.layout.geometry == self.value.layout.geometry
+
+    @property
+    def bytes(self) -> int:
+        """Size of its distinct data."""
+        return min(self.layout.bytes, self.value.layout.bytes)
 
 
 @dataclass(slots=True, eq=False)
@@ -63,12 +78,12 @@ class Call:
     module: str
     backward: bool
     reads: list[Read]
-    writes: list[Value]
     dtype: str
-    flops: int
-    bytes_read: int
-    bytes_written: int
-    constant: bool
+    constant: bool = False
+    writes: list[Value] = field(default_factory=list)
+    flops: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
     node: int | None = None
     """Backward: the number of the autograd node that issued it."""
     partner: Call | None = None

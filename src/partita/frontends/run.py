@@ -23,7 +23,6 @@ from partita.errors import TraceError
 from partita.frontends.capture import Recorder
 from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
-from partita.frontends.quirks import library_quirks
 from partita.frontends.records import Capture, Stored
 
 _LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating outputs stands in for one."
@@ -34,24 +33,16 @@ def run_module(
 ) -> Capture:
     """Run a module once on fake tensors, floating ones in the given ``torch.dtype`` if any.
 
-    Raises
-    ------
-    TraceError
-        If the module cannot be run, its control flow depends on data, or a parameter gets no gradient.
+    What cannot be run, or followed because it depends on data, is a ``TraceError``.
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     recorder = Recorder(fake)
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []
-    with (
-        _silence(),
-        _fixed_chance(),
-        _mode_of(module, training),
-        fake_state(module, recorder, training, dtype) as parameters,
-    ):
+    with _settings(module, recorder, training), fake_state(module, recorder, training, dtype) as parameters:
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
-        with _module_tracking(recorder, names, stack), library_quirks(module, recorder):
+        with _module_tracking(recorder, names, stack):
             try:
                 with _plain_torch(), torch.set_grad_enabled(training), fake, recorder, FusedCalls(recorder):
                     out = module(*fake_args, **fake_kwargs)
@@ -117,26 +108,41 @@ def _tensors(out: Any) -> list[Any]:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Keep the fake mode from logging a traceback for what is raised as an error anyway."""
+def _settings(module: Any, recorder: Recorder, training: bool) -> Iterator[None]:
+    """What a run needs of its surroundings; put back afterwards.
+
+    Where transformers is loaded it runs as it would on real tensors and without key-value caches. It looks for packed
+    sequences in the position ids by value, and under fake tensors assumes the worst: a mask of sequence × sequence and
+    keys repeated for every query head, neither of which the real run has. Positions that are constants were counted by
+    the model itself, so they are not packed.
+    """
+    masking: Any = sys.modules.get("transformers.masking_utils")
+    original: Any = getattr(masking, "find_packed_sequence_indices", None)
+
+    def find_packed_sequence_indices(position_ids: Any) -> Any:
+        return None if recorder.read(position_ids).value.constant else original(position_ids)
+
     logger = logging.getLogger("torch._subclasses.fake_tensor")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
+    with ExitStack() as after:
+        # The fake mode logs a traceback for what is raised as an error anyway.
+        after.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.CRITICAL)
+        # Python's own random draws, which some models drop layers by, are the same in every trace.
+        after.callback(random.setstate, random.getstate())
+        random.seed(0)
+        # Evaluation mode for inference, training mode for training (unless the caller already chose it).
+        for child in module.modules():
+            after.callback(setattr, child, "training", child.training)
+            configuration: Any = getattr(child, "config", None)
+            if getattr(configuration, "use_cache", None) is True:
+                after.callback(setattr, configuration, "use_cache", True)
+                configuration.use_cache = False
+        if module.training != training:
+            module.train(training)
+        if original is not None:
+            after.callback(setattr, masking, "find_packed_sequence_indices", original)
+            masking.find_packed_sequence_indices = find_packed_sequence_indices
         yield
-    finally:
-        logger.setLevel(before)
-
-
-@contextmanager
-def _fixed_chance() -> Iterator[None]:
-    """Make Python's own random draws, which some models drop layers by, the same in every trace."""
-    before = random.getstate()
-    random.seed(0)
-    try:
-        yield
-    finally:
-        random.setstate(before)
 
 
 @contextmanager
@@ -152,19 +158,6 @@ def _plain_torch() -> Iterator[None]:
 
 
 @contextmanager
-def _mode_of(module: Any, training: bool) -> Iterator[None]:
-    """Evaluation mode for inference, training mode for training (unless the caller already chose it)."""
-    before = {child: child.training for child in module.modules()}
-    if module.training != training:
-        module.train(training)
-    try:
-        yield
-    finally:
-        for child, mode in before.items():
-            child.training = mode
-
-
-@contextmanager
 def _module_tracking(recorder: Recorder, names: dict[int, str], stack: list[Any]) -> Iterator[None]:
     """Keep ``recorder.module`` at the module now running. After an error the stack still ends with the culprit."""
 
@@ -177,12 +170,8 @@ def _module_tracking(recorder: Recorder, names: dict[int, str], stack: list[Any]
             pass
         recorder.module = next((names[id(m)] for m in reversed(stack) if id(m) in names), "")
 
-    handles = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave)]
-    try:
+    with register_module_forward_pre_hook(enter), register_module_forward_hook(leave):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _explain(name: str, kind: str, error: Exception, what: str = "") -> str:

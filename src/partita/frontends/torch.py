@@ -5,11 +5,10 @@ Importing this file imports nothing heavy; torch is loaded by the first call.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from partita.errors import InputError, MissingExtraError, PartitaError, TraceError
+from partita.errors import InputError, PartitaError, TraceError, require
 from partita.graph import Graph
 
 
@@ -58,8 +57,7 @@ def trace(
     TraceError
         If the module cannot be run, its control flow depends on data, or a used parameter gets no gradient.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtraError("torch", "torch")
+    require("torch", "torch")
     import torch
 
     from partita.frontends.assemble import assemble

@@ -11,29 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, TraceError
-from partita.frontends.options import nearest, one_line, parse_value
+from partita.frontends.options import Asked, nearest, one_line, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
 
 
-def load_file(
-    spec: str,
-    batch_size: int,
-    sequence_length: int | None,
-    dtype: str | None,
-    fields: Mapping[str, str],
-    training: bool,
-) -> Graph:
-    """Trace what ``path/to/file.py:callable`` builds; see :func:`partita.frontends.models.load_model`."""
+def load_file(spec: str, asked: Asked) -> Graph:
+    """Trace what ``path/to/file.py:callable`` builds."""
     path_text, _, attribute = spec.rpartition(":")
     if not path_text or not attribute.isidentifier():
         raise InputError(f"model {spec!r} names no callable; write path/to/file.py:callable")
     path = Path(path_text)
     with _importable(path.parent):
         build = _find(path, attribute)
-        given = _arguments(build, spec, batch_size, sequence_length, fields, training)
+        given = _arguments(build, spec, asked)
         module, args, kwargs = _build(build, spec, given)
-    return trace(module, args, kwargs, training=training, name=attribute, dtype=dtype)
+    return trace(module, args, kwargs, training=asked.training, name=attribute, dtype=asked.dtype)
 
 
 @contextmanager
@@ -67,28 +60,19 @@ def _find(path: Path, attribute: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _arguments(
-    build: Callable[..., Any],
-    spec: str,
-    batch_size: int,
-    sequence_length: int | None,
-    fields: Mapping[str, str],
-    training: bool,
-) -> dict[str, Any]:
+def _arguments(build: Callable[..., Any], spec: str, asked: Asked) -> dict[str, Any]:
     parameters = inspect.signature(build).parameters
     anything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     given: dict[str, Any] = {}
-    for name, value, asked in (
-        ("batch_size", batch_size, batch_size != 1),
-        ("sequence_length", sequence_length, sequence_length is not None),
-        ("training", training, False),
-    ):
+    # Whatever was asked for needs a parameter, but for training, which a module may take as it comes.
+    for name, unasked in (("batch_size", 1), ("sequence_length", None), ("training", asked.training)):
+        value = getattr(asked, name)
         if name in parameters:
             if value is not None:
                 given[name] = value
-        elif asked:
+        elif value != unasked:
             raise InputError(f"{spec!r} takes no {name}; give the callable a parameter of that name")
-    for name, text in fields.items():
+    for name, text in asked.fields.items():
         if name not in parameters and not anything:
             raise InputError(f"{spec!r} takes no {name!r}{nearest(name, parameters)}")
         given[name] = parse_value(text)

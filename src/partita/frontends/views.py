@@ -11,35 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from partita.frontends.geometry import Geometry, disjoint, geometry_bytes
-from partita.frontends.records import Call, Capture, Read, Value
+from partita.frontends.geometry import Geometry, disjoint
+from partita.frontends.records import Call, Capture, Layout, Read, Value
 
 _MAX_SPLIT = 64
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class Piece(Read):
     """One tensor of the graph to be: all of a value, or a region of it."""
 
-    value: Value
-    geometry: Geometry
-    shape: tuple[int, ...]
-    dtype: str
     consumers: list[Call] = field(default_factory=list)
     output: bool = False
     """Whether it is part of the model's result."""
     slice: bool = False
     """Whether a free operator takes it from the value."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether it is all of its value."""
-        return self.geometry == self.value.geometry
-
-    @property
-    def bytes(self) -> int:
-        """Size of its distinct data."""
-        return min(geometry_bytes(self.geometry), self.value.bytes)
 
 
 def live_calls(capture: Capture) -> list[Call]:
@@ -57,21 +43,9 @@ def live_calls(capture: Capture) -> list[Call]:
 
 
 def fold(live: list[Call], outputs: Iterable[Read], gradients: Iterable[Read]) -> dict[Value, dict[Geometry, Piece]]:
-    """The tensors between the live calls, by value and region.
+    """The tensors between the live calls, what the model returns and the parameters' gradients, by value and region.
 
-    Parameters
-    ----------
-    live
-        Calls to keep.
-    outputs
-        What the model returns.
-    gradients
-        Gradients of parameters; they read their value without being a consumer of it.
-
-    Returns
-    -------
-    dict
-        For each value read, its pieces. Values that are parameters or constants are left out.
+    Gradients read their value without being a consumer of it. Values that are parameters or constants are left out.
     """
     table: dict[Value, dict[Geometry, Piece]] = {}
     for call in live:
@@ -90,38 +64,28 @@ def fold(live: list[Call], outputs: Iterable[Read], gradients: Iterable[Read]) -
     return table
 
 
-def region(read: Read) -> Geometry:
-    """The region of its value a read stands for: all of it unless it is narrower."""
-    value = read.value
-    return value.geometry if geometry_bytes(read.geometry) >= value.bytes else read.geometry
+def region(read: Read) -> Layout:
+    """The part of its value a read stands for: all of it unless it is narrower."""
+    return read.value.layout if read.layout.bytes >= read.value.layout.bytes else read.layout
 
 
 def _piece(table: dict[Value, dict[Geometry, Piece]], read: Read) -> Piece | None:
-    value = read.value
+    value, layout = read.value, region(read)
     if value.constant or (value.stored is not None and value.stored.kind != "input"):
         return None
-    pieces = table.setdefault(value, {})
-    geometry = region(read)
-    if geometry not in pieces:
-        whole = geometry == value.geometry
-        shape, dtype = (value.shape, value.dtype) if whole else (read.shape, read.dtype)
-        pieces[geometry] = Piece(value, geometry, shape, dtype)
-    return pieces[geometry]
+    return table.setdefault(value, {}).setdefault(layout.geometry, Piece(value, layout))
 
 
 def _choose(value: Value, pieces: dict[Geometry, Piece]) -> None:
     narrow = [piece for piece in pieces.values() if not piece.whole]
-    if not narrow:
-        return
     splits = (
         len(narrow) == len(pieces) <= _MAX_SPLIT
         and value.stored is None
-        and sum(piece.bytes for piece in narrow) <= value.bytes
-        and all(disjoint(a.geometry, b.geometry) for i, a in enumerate(narrow) for b in narrow[:i])
+        and sum(piece.bytes for piece in narrow) <= value.layout.bytes
+        and all(disjoint(a.layout.geometry, b.layout.geometry) for i, a in enumerate(narrow) for b in narrow[:i])
     )
-    if splits:
+    if not narrow or splits:
         return
     for piece in narrow:
         piece.slice = True
-    if value.geometry not in pieces:
-        pieces[value.geometry] = Piece(value, value.geometry, value.shape, value.dtype)
+    pieces.setdefault(value.layout.geometry, Piece(value, value.layout))

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from partita.costs.menus.modes import Modes, holding
+import msgspec
+
+from partita.costs.menus.modes import Modes
 from partita.costs.menus.pricing import LayerPricer
 
 
-def signatures(pricer: LayerPricer, modes: dict[int, Modes]) -> list[int]:
-    """A number for every layer; equal numbers cost the same."""
+def first_alike(pricer: LayerPricer, modes: dict[int, Modes]) -> list[int]:
+    """For every layer the first that costs the same; itself where no earlier one does."""
     known: dict[object, int] = {}
-    return [
-        known.setdefault(_signature(pricer, layer, modes), len(known)) for layer in range(len(pricer.splits.members))
-    ]
+    layers = range(len(pricer.splits.names))
+    return [known.setdefault(_signature(pricer, layer, modes), layer) for layer in layers]
 
 
 def _signature(pricer: LayerPricer, layer: int, modes: dict[int, Modes]) -> object:
     """All that a layer's prices depend on, with operators and tensors numbered as they appear."""
-    view, graph = pricer.view, pricer.view.graph
+    view = pricer.splits.view
+    graph = view.graph
     operators = {v: index for index, v in enumerate(pricer.splits.members[layer])}
     tensors: dict[int, int] = {}
     parameters: dict[int, int] = {}
     parts: list[object] = []
     for v in operators:
-        op = graph.operators[v]
-        parts.append(
-            (
-                op.target,
-                op.dtype,
-                op.flops,
-                op.bytes_read,
-                op.bytes_written,
-                op.workspace_bytes,
-                pricer.times[v],
-                operators.get(view.roots[v]),
-                tuple(found.mode[v] for found in modes.values()),
-                tuple(found.share[v] for found in modes.values()),
-            )
-        )
+        op = msgspec.structs.replace(graph.operators[v], name="", module="", colocation=None)
+        ways = tuple((found.mode[v], found.share[v]) for found in modes.values())
+        parts.append((op, pricer.times[v], operators.get(view.roots[v]), ways))
         for place in (*view.inputs[v], *view.outputs[v]):
             parts.append(tensors.setdefault(place, len(tensors)))
         for place in view.parameters[v]:
@@ -45,7 +35,8 @@ def _signature(pricer: LayerPricer, layer: int, modes: dict[int, Modes]) -> obje
         tensor = graph.tensors[place]
         inside = tuple(operators[v] for v in tensor.consumers if v in operators)
         saved = tuple(operators[v] for v in view.saved.get(place, ()) if v in operators)
-        held = () if _backward(pricer, place) else tuple(holding(view, place, found) for found in modes.values())
+        late = tensor.producer is not None and view.backward[tensor.producer]
+        held = () if late else tuple(found.holding(place) for found in modes.values())
         trained = place in view.trained
         maker = None if tensor.producer is None else operators.get(tensor.producer, -1)
         weight = place in view.weight_gradients
@@ -56,8 +47,3 @@ def _signature(pricer: LayerPricer, layer: int, modes: dict[int, Modes]) -> obje
         parameter = graph.parameters[place]
         parts.append((parameter.shape, parameter.dtype, parameter.bytes, parameter.trainable, parameter.buffer))
     return tuple(parts)
-
-
-def _backward(pricer: LayerPricer, place: int) -> bool:
-    producer = pricer.view.graph.tensors[place].producer
-    return producer is not None and pricer.view.backward[producer]

@@ -81,7 +81,7 @@ class MenuEntry:
     @property
     def time_s(self) -> float:
         """Time of one microbatch, forward and backward."""
-        return self.forward_s + self.backward_s + self.recompute_s + self.communication_s
+        return self.compute_s + self.communication_s
 
     @property
     def compute_s(self) -> float:
@@ -96,35 +96,16 @@ class MenuEntry:
 
 @dataclass(frozen=True)
 class LayerMenu:
-    """All entries of a layer.
-
-    Attributes
-    ----------
-    id, name
-        Number and name of the layer in the problem.
-    like
-        Number of the first layer that is built and run the same way; its own for the first.
-    regions
-        What can be split in it.
-    entries
-        By degree, the ways to run it.
-    """
+    """All entries of a layer, with its number and name in the problem, and what can be split in it."""
 
     id: int
     name: str
     like: int
+    """Number of the first layer that is built and run the same way; its own for the first."""
     regions: tuple[Region, ...]
     entries: dict[int, tuple[MenuEntry, ...]]
+    """By degree, the ways to run it."""
 
     def entry(self, degree: int, option: str = "none") -> MenuEntry:
-        """The entry of a degree and option.
-
-        Raises
-        ------
-        KeyError
-            If there is none.
-        """
-        for entry in self.entries[degree]:
-            if entry.option == option:
-                return entry
-        raise KeyError(option)
+        """The entry of a degree and option; a ``KeyError`` if there is none."""
+        return {entry.option: entry for entry in self.entries[degree]}[option]

@@ -8,40 +8,38 @@ gathered (Korthikanti et al., 2022, §4.2.2).
 from __future__ import annotations
 
 from partita.costs.menus.entries import Collective
-from partita.costs.menus.forward import GraphView, numel
-from partita.costs.menus.modes import Mode, Modes, Splits, holding, parameter_share
+from partita.costs.menus.forward import numel
+from partita.costs.menus.modes import Mode, Modes
 from partita.costs.menus.targets import LOSSES
-from partita.graph import Tensor
 
 
-def exchanges(splits: Splits, layer: int, modes: Modes) -> tuple[Collective, ...]:
+def exchanges(layer: int, modes: Modes) -> tuple[Collective, ...]:
     """All exchanges for one microbatch of a layer, forward and backward."""
     if modes.degree == 1:
         return ()
-    view, graph = splits.view, splits.view.graph
-    forward = [v for v in splits.members[layer] if not view.backward[v]]
+    view, forward = modes.splits.view, modes.splits.forward(layer)
     inside = set(forward)
     result: list[Collective] = []
     for place in sorted({place for v in forward for place in view.inputs[v]}):
         readers = (v for v in view.readers(place) if v in inside)
-        users = {modes.mode[v] for v in readers if v not in splits.linears or splits.linears[v].source == place}
-        result += _entering(view, place, users, modes)
+        users = {modes.mode[v] for v in readers if v not in view.linears or view.linears[v].source == place}
+        result += _entering(place, users, modes)
     for v in forward:
         mode = modes.mode[v]
         if mode is Mode.ROW:
             for place in view.outputs[v]:
-                result += _leaving(graph.tensors[place], place in view.trained, modes)
+                result += _leaving(place, modes)
         elif mode is Mode.SPLIT and view.names[v] in LOSSES:
-            result += _loss(view, v)
+            result += _loss(v, modes)
         if mode in (Mode.TOKENS, Mode.SPLIT) or (mode is Mode.ROW and modes.sequence):
-            result += _partial_gradients(splits, v, modes)
+            result += _partial_gradients(v, modes)
     return tuple(result)
 
 
-def _partial_gradients(splits: Splits, v: int, modes: Modes) -> list[Collective]:
+def _partial_gradients(v: int, modes: Modes) -> list[Collective]:
     """Gradients of weights that all devices hold, but use for their own tokens or heads."""
-    places = splits.view.parameters[v]
-    held = [splits.view.graph.parameters[p] for p in places if parameter_share(splits, v, p, modes) == 1.0]
+    view = modes.splits.view
+    held = [view.graph.parameters[p] for p in view.parameters[v] if modes.parameter_share(v, p) == 1.0]
     return [
         Collective("all-reduce", "batch", float(parameter.bytes), parameter.name)
         for parameter in held
@@ -49,11 +47,10 @@ def _partial_gradients(splits: Splits, v: int, modes: Modes) -> list[Collective]
     ]
 
 
-def _entering(view: GraphView, place: int, users: set[Mode], modes: Modes) -> list[Collective]:
+def _entering(place: int, users: set[Mode], modes: Modes) -> list[Collective]:
     """What a tensor costs that operators of a layer read."""
-    tensor = view.graph.tensors[place]
-    held = holding(view, place, modes)
-    size, name, trained = float(tensor.bytes), tensor.name, place in view.trained
+    view, held = modes.splits.view, modes.holding(place)
+    size, name, trained = float(view.graph.tensors[place].bytes), view.graph.tensors[place].name, place in view.trained
     result = []
     # Each device has its part of a sum, over features or heads, for the gradient of what these read.
     parts = bool(users & {Mode.COLUMN, Mode.SPLIT}) and trained
@@ -72,19 +69,21 @@ def _entering(view: GraphView, place: int, users: set[Mode], modes: Modes) -> li
     return result
 
 
-def _leaving(tensor: Tensor, trained: bool, modes: Modes) -> list[Collective]:
+def _leaving(place: int, modes: Modes) -> list[Collective]:
     """What the sum of a product's or lookup's parts costs."""
-    size, name = float(tensor.bytes), tensor.name
+    view = modes.splits.view
+    size, name = float(view.graph.tensors[place].bytes), view.graph.tensors[place].name
     if not modes.sequence:
         return [Collective("all-reduce", "forward", size, name)]
     result = [Collective("reduce-scatter", "forward", size, name)]
-    if trained:
+    if place in view.trained:
         result.append(Collective("all-gather", "backward", size, name))
     return result
 
 
-def _loss(view: GraphView, v: int) -> list[Collective]:
+def _loss(v: int, modes: Modes) -> list[Collective]:
     """What each token's loss needs to know of all words: the largest logit, the sum of powers, the label's."""
+    view = modes.splits.view
     largest = max((view.graph.tensors[place] for place in view.outputs[v]), key=numel)
     if len(largest.shape) < 2:
         return []

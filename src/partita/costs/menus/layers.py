@@ -9,11 +9,20 @@ from __future__ import annotations
 import re
 
 from partita.costs.menus.forward import GraphView
-from partita.costs.menus.regions import Region
+from partita.costs.menus.modes import Splits
+from partita.costs.menus.regions import Region, find_regions
 from partita.dags import row_of_blocks
 
 #: With fewer repeated modules than this the lists inside them are looked at instead.
 _FEW = 8
+
+
+def find_splits(view: GraphView) -> Splits:
+    """The layers of a graph and what can be split in them; where its modules say nothing, layers are cut."""
+    layer, names = assign_layers(view)
+    if len(names) == 1:
+        layer, names = _cut_layers(view, find_regions(view, layer))
+    return Splits(view, layer, names, find_regions(view, layer))
 
 
 def assign_layers(view: GraphView) -> tuple[list[int], list[str]]:
@@ -25,7 +34,7 @@ def assign_layers(view: GraphView) -> tuple[list[int], list[str]]:
     blocks = _blocks(view)
     makers: list[list[int]] = []
     for v in range(len(operators)):
-        producers = [] if view.backward[v] else [view.graph.tensors[t].producer for t in view.inputs[v]]
+        producers = [] if view.backward[v] else [view.maker(place) for place in view.inputs[v]]
         makers.append([p for p in producers if p is not None])
     of_operator = ["" if view.backward[v] else _block_of(op.module, blocks) for v, op in enumerate(operators)]
     row, found = row_of_blocks(of_operator, makers)
@@ -38,13 +47,12 @@ def assign_layers(view: GraphView) -> tuple[list[int], list[str]]:
     return [new[p] for p in place], [names[old] for old in used]
 
 
-def cut_layers(view: GraphView, regions: list[Region]) -> tuple[list[int], list[str]]:
+def _cut_layers(view: GraphView, regions: list[Region]) -> tuple[list[int], list[str]]:
     """Layers of a graph whose modules say nothing: as many as there are places where one tensor alone goes on.
 
     A layer has a product at least, and all of every region.
     """
-    operators = view.graph.operators
-    forward = [v for v in range(len(operators)) if not view.backward[v]]
+    operators, forward = view.graph.operators, view.forward
     rank = {v: index for index, v in enumerate(forward)}
     # Tensors that go on from each operator to a later one, counted where they begin and end.
     change = [0] * (len(forward) + 1)
@@ -66,8 +74,7 @@ def cut_layers(view: GraphView, regions: list[Region]) -> tuple[list[int], list[
         work += operators[v].flops
         if going == 1 and work and index < last and index not in whole:
             layer, work = layer + 1, 0
-    for v in range(len(operators)):
-        place[v] = place[view.roots[v]]
+    place = [place[root] for root in view.roots]
     first = {place[v]: operators[v].name for v in reversed(forward)}
     return place, [f"from {first[number]}" for number in range(layer + 1)]
 
@@ -84,12 +91,11 @@ def _block_of(module: str, blocks: frozenset[str]) -> str:
 def _blocks(view: GraphView) -> frozenset[str]:
     """Qualified names of the repeated modules."""
     work: dict[str, int] = {}
-    for v, op in enumerate(view.graph.operators):
-        if not view.backward[v]:
-            prefix = op.module
-            while prefix:
-                work[prefix] = work.get(prefix, 0) + op.flops
-                prefix = prefix.rpartition(".")[0]
+    for op in (view.graph.operators[v] for v in view.forward):
+        prefix = op.module
+        while prefix:
+            work[prefix] = work.get(prefix, 0) + op.flops
+            prefix = prefix.rpartition(".")[0]
     lists: dict[str, list[str]] = {}
     for prefix in work:
         parent, _, tail = prefix.rpartition(".")

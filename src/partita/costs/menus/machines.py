@@ -2,56 +2,37 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from partita.catalogue.specs import DeviceSpec
 from partita.cluster import Cluster, LinkPath
-from partita.cluster_paths import inside_paths
 from partita.errors import InputError, UnsupportedError
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Devices to train on.
-
-    Attributes
-    ----------
-    device, count
-        What each is, and how many there are.
-    per_machine
-        The fewest of them in a machine.
-    inside, outside
-        The slowest way between two devices of one machine, and between any two; None where there are none.
-    bandwidth_bytes_per_s
-        What each device moves per second; with machines of several devices inside its machine.
-    machine_bandwidth_bytes_per_s
-        What each machine of several devices moves per second; None where all ways are alike.
-    """
+    """Devices to train on: what each is, and how many there are."""
 
     device: DeviceSpec
     count: int
     per_machine: int
+    """The fewest in a machine."""
     inside: LinkPath | None
+    """The slowest way between two devices of one machine."""
     outside: LinkPath | None
+    """The slowest way between any two devices."""
     bandwidth_bytes_per_s: float
+    """What each device moves per second; with machines of several devices inside its machine."""
     machine_bandwidth_bytes_per_s: float | None
+    """What each machine of several devices moves per second; None where all ways are alike."""
 
     def path(self, degree: int) -> LinkPath | None:
         """The slowest way in a tensor-parallel group."""
         return self.inside if degree <= self.per_machine else self.outside
 
     def degrees(self, asked: Sequence[int] | None) -> list[int]:
-        """Tensor-parallel degrees, ascending: those asked for, or powers of two up to the devices of a machine.
-
-        Raises
-        ------
-        InputError
-            If a degree is asked for that no group of the cluster can have.
-        """
+        """Tensor-parallel degrees, ascending: those asked for, or powers of two up to the devices of a machine."""
         if asked is None:
             return [1 << k for k in range(self.per_machine.bit_length())]
         if not asked:
@@ -65,23 +46,14 @@ class Machines:
 
 
 def find_machines(cluster: Cluster) -> Machines:
-    """The devices of a cluster.
-
-    Raises
-    ------
-    UnsupportedError
-        If there are several kinds of accelerators, or several machines with different numbers of them.
-    """
+    """The devices of a cluster; where they are ``uneven``, an ``UnsupportedError``."""
     wrong = uneven(cluster)
     if wrong is not None:
-        raise UnsupportedError(
-            f"cluster {cluster.name} {wrong}; menus of layers need devices and machines that are alike"
-        )
+        needed = "menus of layers need devices and machines that are alike"
+        raise UnsupportedError(f"cluster {cluster.name} {wrong}; {needed}")
     (group,) = cluster.workers()
     counts = cluster.per_machine(group)
-    sample = _sample(cluster)
-    (members,) = sample.workers()
-    (inside,), outside = inside_paths(sample, [members]), sample.slowest_path(members)
+    inside, outside = cluster.slowest_path(group, inside=True), cluster.slowest_path(group)
     between = None
     if len(counts) > 1 and inside is not None and outside is not None:
         between = outside.bandwidth_bytes_per_s
@@ -109,11 +81,3 @@ def uneven(cluster: Cluster) -> str | None:
         return f"has several kinds of devices ({', '.join(group.spec.name for group in groups)})"
     counts = cluster.per_machine(groups[0])
     return f"has machines of {min(counts)} to {max(counts)} devices" if len(set(counts)) > 1 else None
-
-
-def _sample(cluster: Cluster) -> Cluster:
-    """Two machines of each make, which stand for all: ways between thousands of devices need not be looked at."""
-    if cluster.matrix_bytes_per_s is not None:
-        return cluster
-    kept = tuple(itertools.compress(cluster.machines, cluster.two_of_each_make()))
-    return msgspec.structs.replace(cluster, machines=kept)

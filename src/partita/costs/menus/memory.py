@@ -6,15 +6,15 @@ from collections.abc import Collection
 
 import numpy as np
 
-from partita.costs.menus.modes import Mode, Modes, Splits, holding, parameter_share, seen_share
+from partita.costs.menus.modes import Mode, Modes, Splits
 
 
-def parameter_shares(splits: Splits, layer: int, modes: Modes) -> dict[int, float]:
+def parameter_shares(layer: int, modes: Modes) -> dict[int, float]:
     """Parameters of a layer with the largest part of each that its operators need."""
     result: dict[int, float] = {}
-    for v in splits.members[layer]:
-        for place in splits.view.parameters[v]:
-            result[place] = max(result.get(place, 0.0), parameter_share(splits, v, place, modes))
+    for v in modes.splits.members[layer]:
+        for place in modes.splits.view.parameters[v]:
+            result[place] = max(result.get(place, 0.0), modes.parameter_share(v, place))
     return result
 
 
@@ -28,19 +28,18 @@ def kept_inputs(splits: Splits, operators: Collection[int]) -> set[int]:
     """Tensors that some forward operators need to run again: those that others make."""
     view = splits.view
     inside = set(operators)
-    read = {place for v in inside for place in view.inputs[v]}
-    return {place for place in read if view.graph.tensors[place].producer not in inside}
+    return {place for v in inside for place in view.inputs[v] if view.maker(place) not in inside}
 
 
-def activation_bytes(splits: Splits, layer: int, modes: Modes, places: Collection[int]) -> float:
+def activation_bytes(layer: int, modes: Modes, places: Collection[int]) -> float:
     """What a device keeps of some forward tensors for the backward pass of a layer."""
-    tensors = splits.view.graph.tensors
-    return sum(tensors[place].bytes * _kept_share(splits, layer, modes, place) for place in places)
+    tensors = modes.splits.view.graph.tensors
+    return sum(tensors[place].bytes * _kept_share(layer, modes, place) for place in places)
 
 
-def _kept_share(splits: Splits, layer: int, modes: Modes, place: int) -> float:
-    producer = splits.view.graph.tensors[place].producer
-    held = holding(splits.view, place, modes)
+def _kept_share(layer: int, modes: Modes, place: int) -> float:
+    splits = modes.splits
+    producer, held = splits.view.maker(place), modes.holding(place)
     if held is Mode.SPLIT and producer is not None:
         return modes.share[producer]
     if held is Mode.TOKENS:
@@ -51,41 +50,28 @@ def _kept_share(splits: Splits, layer: int, modes: Modes, place: int) -> float:
     return 1.0
 
 
-def workspace_bytes(splits: Splits, layer: int, modes: Modes, *, accumulates: bool) -> float:
+def workspace_bytes(layer: int, modes: Modes, *, accumulates: bool) -> float:
     """The most bytes alive, beyond weights, gradients and what is kept, while an operator of the layer runs.
 
-    Parameters
-    ----------
-    splits, layer, modes
-        What runs, and how.
-    accumulates
-        Whether gradients are summed over microbatches: then that of one exists beside the sum while it is added.
+    Where it ``accumulates``, summing gradients over microbatches, that of one exists beside the sum while it is added.
     """
-    view, graph = splits.view, splits.view.graph
-    members = splits.members[layer]
+    view, members = modes.splits.view, modes.splits.members[layer]
     rank = {v: index for index, v in enumerate(members)}
     change = np.zeros(len(members) + 1)
     gathered = 0.0
     for place in sorted({place for v in members for place in (*view.inputs[v], *view.outputs[v])}):
-        tensor = graph.tensors[place]
+        tensor = view.graph.tensors[place]
         if any(v in rank for v in view.saved.get(place, ())):
-            if holding(view, place, modes) is Mode.TOKENS:
+            if modes.holding(place) is Mode.TOKENS:
                 gathered = max(gathered, tensor.bytes * (1.0 - 1.0 / modes.degree))
             continue
         if place in view.weight_gradients and not accumulates:
             continue
-        maker = () if tensor.producer is None else (tensor.producer,)
-        pins = [rank[v] for v in (*maker, *tensor.consumers) if v in rank]
-        size = tensor.bytes * _life_share(splits, place, modes)
+        makers = () if tensor.producer is None else (tensor.producer,)
+        pins = [rank[v] for v in (*makers, *tensor.consumers) if v in rank]
+        # Sums over the group are whole.
+        size = tensor.bytes * min((modes.seen_share(v, place, writes=True) for v in makers), default=1.0)
         change[min(pins)] += size
         change[max(pins) + 1] -= size
-    scratch = np.array([graph.operators[v].workspace_bytes * modes.share[v] for v in members])
+    scratch = np.array([view.graph.operators[v].workspace_bytes * modes.share[v] for v in members])
     return float((np.cumsum(change[:-1]) + scratch).max(initial=0.0)) + gathered
-
-
-def _life_share(splits: Splits, place: int, modes: Modes) -> float:
-    """The part of a tensor that a device holds while it is alive; sums over the group are whole."""
-    producer = splits.view.graph.tensors[place].producer
-    if producer is None:
-        return 1.0
-    return seen_share(splits, producer, place, modes, writes=True)

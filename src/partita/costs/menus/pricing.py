@@ -13,15 +13,8 @@ from partita.catalogue.specs import DeviceSpec
 from partita.cluster import LinkPath
 from partita.costs.menus.entries import Collective, MenuEntry
 from partita.costs.menus.exchanges import exchanges
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.memory import (
-    activation_bytes,
-    kept_inputs,
-    parameter_shares,
-    saved_tensors,
-    workspace_bytes,
-)
-from partita.costs.menus.modes import Mode, Modes, Splits, parameter_share, seen_share
+from partita.costs.menus.memory import activation_bytes, kept_inputs, parameter_shares, saved_tensors, workspace_bytes
+from partita.costs.menus.modes import Mode, Modes, Splits
 from partita.costs.optimizer import optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.graph import Operator
@@ -42,59 +35,36 @@ class Training:
 
 @dataclass(frozen=True)
 class LayerPricer:
-    """Prices layers on one kind of device.
-
-    Attributes
-    ----------
-    splits
-        The graph and what can be split in it.
-    times
-        Seconds of every operator on one device that does all of it.
-    device
-        The device.
-    paths
-        By degree the link that a group talks over.
-    training
-        How the model is trained.
-    scaling
-        How much faster a part of an operator is than all of it.
-    """
+    """Prices layers on one kind of device."""
 
     splits: Splits
     times: Sequence[float]
+    """Seconds of every operator on one device that does all of it."""
     device: DeviceSpec
     paths: dict[int, LinkPath | None]
+    """By degree the link that a group talks over."""
     training: Training
     scaling: Roofline
+    """How much faster a part of an operator is than all of it."""
 
-    @property
-    def view(self) -> GraphView:
-        """The graph."""
-        return self.splits.view
-
-    def entries(self, layer: int, name: str, modes: Modes, options: Sequence[str]) -> tuple[MenuEntry, ...]:
+    def entries(self, layer: int, modes: Modes, options: Sequence[str]) -> tuple[MenuEntry, ...]:
         """Entries of a layer at a degree, one for each memory option that spares memory (and ``none``)."""
-        members = self.splits.members[layer]
-        forward = [v for v in members if not self.view.backward[v]]
-        seconds = {v: self._time(v, modes) for v in members}
-        exchanged = exchanges(self.splits, layer, modes)
+        seconds = {v: self._time(v, modes) for v in self.splits.members[layer]}
         saved = saved_tensors(self.splits, layer)
-        plain = activation_bytes(self.splits, layer, modes, saved)
-        base = self._base(layer, name, modes, seconds, exchanged, plain)
+        base = self._base(layer, modes, seconds, activation_bytes(layer, modes, saved))
+        plain = base.activation_bytes
         result = [base]
         for option in dict.fromkeys(options):
             if option == "none":
                 continue
-            again, places = self._again(layer, option, forward, saved)
-            kept = activation_bytes(self.splits, layer, modes, places)
-            repeated = (
-                ()
-                if option != "full"
-                else tuple(dataclasses.replace(c, phase="recompute") for c in exchanged if c.phase == "forward")
-            )
+            again, places = self._again(layer, option, saved)
+            kept = activation_bytes(layer, modes, places)
             if not again or plain - kept <= _WORTH * plain:
                 continue
-            collectives = (*exchanged, *repeated)
+            collectives = base.collectives
+            if option == "full":
+                forward = (c for c in collectives if c.phase == "forward")
+                collectives += tuple(dataclasses.replace(c, phase="recompute") for c in forward)
             result.append(
                 dataclasses.replace(
                     base,
@@ -110,31 +80,25 @@ class LayerPricer:
             )
         return tuple(result)
 
-    def _again(self, layer: int, option: str, forward: list[int], saved: set[int]) -> tuple[list[int], set[int]]:
+    def _again(self, layer: int, option: str, saved: set[int]) -> tuple[list[int], set[int]]:
         """What a memory option runs again, and the tensors that it keeps."""
+        splits = self.splits
         if option == "full":
-            return forward, kept_inputs(self.splits, forward)
+            forward = splits.forward(layer)
+            return forward, kept_inputs(splits, forward)
         # Attention's scores and all that is made of them, but for its result.
-        regions = [r for r in self.splits.regions if r.core and self.splits.layer[r.core[0]] == layer]
+        regions = [r for r in splits.regions if r.core and splits.layer[r.core[0]] == layer]
         core = [v for region in regions for v in region.core]
-        inner = {place for r in regions for v in r.core if v != r.context for place in self.view.outputs[v]}
-        return core, (saved - inner) | kept_inputs(self.splits, core)
+        inner = {place for r in regions for v in r.core if v != r.context for place in splits.view.outputs[v]}
+        return core, (saved - inner) | kept_inputs(splits, core)
 
-    def _base(
-        self,
-        layer: int,
-        name: str,
-        modes: Modes,
-        seconds: dict[int, float],
-        exchanged: tuple[Collective, ...],
-        activations: float,
-    ) -> MenuEntry:
-        held = parameter_shares(self.splits, layer, modes)
-        training = self.training
+    def _base(self, layer: int, modes: Modes, seconds: dict[int, float], activations: float) -> MenuEntry:
+        """The entry that runs nothing again, given the time of every operator and what is kept."""
+        view, training = self.splits.view, self.training
         weights = gradients = state = 0.0
         count = 0
-        for place, share in held.items():
-            parameter = self.view.graph.parameters[place]
+        for place, share in parameter_shares(layer, modes).items():
+            parameter = view.graph.parameters[place]
             weights += round(parameter.bytes * share)
             if parameter.trainable and not parameter.buffer:
                 gradients += round(parameter.bytes * share)
@@ -147,13 +111,13 @@ class LayerPricer:
                 state += round(whole * share)
             if not parameter.buffer:
                 count += round(math.prod(parameter.shape) * share)
-        backward = self.view.backward
+        exchanged = exchanges(layer, modes)
         return MenuEntry(
-            layer=name,
+            layer=self.splits.names[layer],
             degree=modes.degree,
             option="none",
-            forward_s=sum(time for v, time in seconds.items() if not backward[v]),
-            backward_s=sum(time for v, time in seconds.items() if backward[v]),
+            forward_s=sum(time for v, time in seconds.items() if not view.backward[v]),
+            backward_s=sum(time for v, time in seconds.items() if view.backward[v]),
             recompute_s=0.0,
             communication_s=self._communication(exchanged, modes.degree),
             collectives=exchanged,
@@ -162,21 +126,21 @@ class LayerPricer:
             gradient_bytes=gradients,
             optimizer_bytes=state,
             activation_bytes=activations,
-            workspace_bytes=workspace_bytes(self.splits, layer, modes, accumulates=training.microbatches > 1),
-            flops=sum(self._flops(v, modes) for v in self.splits.members[layer]),
+            workspace_bytes=workspace_bytes(layer, modes, accumulates=training.microbatches > 1),
+            flops=sum(self._flops(v, modes) for v in seconds),
         )
 
     # -- time -----------------------------------------------------------------------------------------------------
 
     def _flops(self, v: int, modes: Modes) -> float:
-        return self.view.graph.operators[v].flops * modes.share[v]
+        return self.splits.view.graph.operators[v].flops * modes.share[v]
 
     def _time(self, v: int, modes: Modes) -> float:
         """Seconds of a device's part of an operator: the whole one's, scaled as the roofline scales."""
         whole = self.times[v]
         if modes.mode[v] is Mode.WHOLE or not whole:
             return whole
-        op = self.view.graph.operators[v]
+        op = self.splits.view.graph.operators[v]
         all_of_it = self.scaling.time_s(op, self.device)
         if not all_of_it:
             return whole * modes.share[v]
@@ -184,12 +148,10 @@ class LayerPricer:
 
     def _part(self, v: int, op: Operator, modes: Modes) -> Operator:
         """A device's part of an operator: its arithmetic, and its traffic by what it sees of each tensor."""
-        tensors, graph = self.view.graph.tensors, self.view.graph
-        read = [(tensors[t].bytes, seen_share(self.splits, v, t, modes, writes=False)) for t in self.view.inputs[v]]
-        read += [
-            (graph.parameters[p].bytes, parameter_share(self.splits, v, p, modes)) for p in self.view.parameters[v]
-        ]
-        written = [(tensors[t].bytes, seen_share(self.splits, v, t, modes, writes=True)) for t in self.view.outputs[v]]
+        view, graph = self.splits.view, self.splits.view.graph
+        read = [(graph.tensors[t].bytes, modes.seen_share(v, t, writes=False)) for t in view.inputs[v]]
+        read += [(graph.parameters[p].bytes, modes.parameter_share(v, p)) for p in view.parameters[v]]
+        written = [(graph.tensors[t].bytes, modes.seen_share(v, t, writes=True)) for t in view.outputs[v]]
         return msgspec.structs.replace(
             op,
             flops=round(op.flops * modes.share[v]),

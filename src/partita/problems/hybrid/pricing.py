@@ -11,14 +11,13 @@ from typing import Any
 from partita.catalogue.specs import DeviceSpec
 from partita.checks import check_at_least
 from partita.cluster import Cluster
-from partita.costs.menus.alike import signatures
+from partita.costs.menus.alike import first_alike
 from partita.costs.menus.entries import LayerMenu, MenuEntry
 from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers, cut_layers
+from partita.costs.menus.layers import find_splits
 from partita.costs.menus.machines import find_machines
 from partita.costs.menus.modes import Modes, Splits, assign_modes
 from partita.costs.menus.pricing import LayerPricer, Training
-from partita.costs.menus.regions import find_embeddings, find_linears, find_regions
 from partita.costs.optimizer import check_optimizer
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
@@ -135,15 +134,7 @@ def layer_menus(
         hierarchy = Hierarchy(devices_per_machine=machines.per_machine, machine_bandwidth_bytes_per_unit=between)
     source: CostSource = Roofline() if costs is None else costs
 
-    view = GraphView(graph)
-    layer, names = assign_layers(view)
-    linears = find_linears(view)
-    if len(names) == 1:
-        layer, names = cut_layers(view, find_regions(view, linears, layer))
-    members: list[list[int]] = [[] for _ in names]
-    for v, number in enumerate(layer):
-        members[number].append(v)
-    splits = Splits(view, layer, members, linears, find_embeddings(view), find_regions(view, linears, layer))
+    splits = find_splits(GraphView(graph))
     pricer = LayerPricer(
         splits,
         _times(graph, source, machines.device),
@@ -153,8 +144,8 @@ def layer_menus(
         _scaling(source),
     )
     modes = {degree: assign_modes(splits, degree, sequence_parallel) for degree in chosen}
-    menus = _menus(pricer, names, modes, memory_options)
-    _check_offload(offload, names, chosen)
+    menus = _menus(pricer, modes, memory_options)
+    _check_offload(offload, splits.names, chosen)
     reserve = _reserve(menus)
     bandwidth = machines.device.memory_bandwidth_bytes_per_s * machines.device.memory_efficiency
     layers = tuple(_layer(menu, reserve, offload, zero1, bandwidth) for menu in menus)
@@ -165,7 +156,7 @@ def layer_menus(
         bandwidth_bytes_per_unit=machines.bandwidth_bytes_per_s,
         microbatches=microbatches,
         layers=layers,
-        edges=_edges(view, layer),
+        edges=_edges(splits),
         unit="s",
         weight_sync_per_batch=True,
         hierarchy=hierarchy,
@@ -242,20 +233,20 @@ def _scaling(source: CostSource) -> Roofline:
 # -- layers ---------------------------------------------------------------------------------------------------------
 
 
-def _menus(pricer: LayerPricer, names: list[str], modes: dict[int, Modes], options: Sequence[str]) -> list[LayerMenu]:
-    first: dict[object, int] = {}
+def _menus(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str]) -> list[LayerMenu]:
+    splits = pricer.splits
     menus: list[LayerMenu] = []
-    for number, signature in enumerate(signatures(pricer, modes)):
-        like = first.setdefault(signature, number)
+    for number, like in enumerate(first_alike(pricer, modes)):
+        name = splits.names[number]
         if like != number:
             entries = {
-                degree: tuple(dataclasses.replace(entry, layer=names[number]) for entry in found)
+                degree: tuple(dataclasses.replace(entry, layer=name) for entry in found)
                 for degree, found in menus[like].entries.items()
             }
         else:
-            entries = {degree: pricer.entries(number, names[number], found, options) for degree, found in modes.items()}
-        regions = tuple(r for r in pricer.splits.regions if pricer.splits.layer[r.columns[0]] == number)
-        menus.append(LayerMenu(number, names[number], like, regions, entries))
+            entries = {degree: pricer.entries(number, found, options) for degree, found in modes.items()}
+        regions = tuple(r for r in splits.regions if splits.layer[r.columns[0]] == number)
+        menus.append(LayerMenu(number, name, like, regions, entries))
     return menus
 
 
@@ -315,8 +306,9 @@ def _offloaded(menu: LayerMenu, degree: int, offload: Offload | None) -> list[Co
     return [found] if isinstance(found, Configuration) else list(found)
 
 
-def _edges(view: GraphView, layer: list[int]) -> tuple[Edge, ...]:
+def _edges(splits: Splits) -> tuple[Edge, ...]:
     """What layers hand to later layers; constants are made where they are read."""
+    view, layer = splits.view, splits.layer
     sizes: dict[tuple[int, int], float] = {}
     for tensor in view.graph.tensors:
         producer = tensor.producer

@@ -12,7 +12,6 @@ import rustworkx
 
 from partita.checks import check_at_least
 from partita.cluster import Cluster, DeviceGroup, LinkPath
-from partita.cluster_paths import inside_paths
 from partita.costs.gradients import partial_gradients
 from partita.costs.optimizer import check_optimizer, optimizer_bytes
 from partita.costs.roofline import Roofline
@@ -104,7 +103,7 @@ def price(
         raise InputError("recompute needs a graph with a backward part; trace the model for training, or leave it out")
     source: CostSource = Roofline() if costs is None else costs
     groups = cluster.groups()
-    paths = inside_paths(cluster, groups) if hierarchy else [cluster.slowest_path(group) for group in groups]
+    paths = [cluster.slowest_path(group, inside=hierarchy) for group in groups]
     kinds = tuple(_kind(cluster, group, path) for group, path in zip(groups, paths, strict=True))
 
     roots = colocation_roots(graph)
