@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from partita.problems.throughput.load import Transfers
+from partita.run.result import Worth
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,17 +100,13 @@ class GroupEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     backward_load: float
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is worth.
+class Evaluation(Worth, frozen=True, kw_only=True):
+    """What a plan is worth: the largest load; for GPipe's objective the largest forward and backward loads added.
+
+    It is feasible if every device can run its operators and hold them, and the plan keeps what it claims.
 
     Attributes
     ----------
-    objective
-        The largest load; with GPipe's objective the largest forward load plus the largest backward load.
-    feasible
-        Whether every device can run its operators and hold them, and the plan keeps what it claims.
-    violations
-        One sentence for each thing that is wrong.
     acyclic
         Whether the stages can be ordered so that every forward tensor goes forward and each group's stages are
         consecutive.
@@ -119,9 +116,6 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         In the problem's order.
     """
 
-    objective: float
-    feasible: bool
-    violations: tuple[str, ...]
     acyclic: bool
     stages: tuple[StageEvaluation, ...]
     groups: tuple[GroupEvaluation, ...] = ()
