@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from partita.problems.hybrid.baselines.layouts import Layouts, LikeBlocks, StageRow, find_blocks, replica_degrees
-from partita.problems.hybrid.baselines.recipe import Recipe
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
 
 
@@ -43,7 +42,7 @@ def equal_rows(
     ]
 
 
-class EqualStages(Recipe):
+class EqualStages(Solver):
     """The best of all equal stages."""
 
     name: ClassVar[str] = "equal stages"

@@ -11,16 +11,18 @@ from typing import ClassVar
 
 from partita.problems.hybrid.baselines.equal_stages import divisors, equal_rows
 from partita.problems.hybrid.baselines.layouts import Layouts, find_blocks, replica_degrees
-from partita.problems.hybrid.baselines.recipe import Recipe, machine_devices
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
 
 #: Tensor parallelism is not usual beyond this many devices.
 _MOST = 8
 
+#: Devices of one machine where nothing is said about that.
+_USUAL = 8
 
-class Megatron(Recipe):
+
+class Megatron(Solver):
     """Tensor parallelism inside the machine, then pipeline for memory, then data parallelism."""
 
     name: ClassVar[str] = "Megatron's recipe"
@@ -31,7 +33,7 @@ class Megatron(Recipe):
         layouts = Layouts(problem)
         blocks = find_blocks(layouts)
         shared = set.intersection(*(set(layer.configurations) for layer in layouts.order))
-        most = min(_MOST, machine_devices(problem, options), problem.devices)
+        most = min(_MOST, _machine_devices(problem, options), problem.devices)
         degree = max((t for t in shared if t <= most), default=None)
         if degree is None:
             return Outcome(None, reason=f"the layers share no tensor-parallel degree up to {most}")
@@ -53,3 +55,10 @@ class Megatron(Recipe):
             else:
                 first = first or outcome
         return first or Outcome(None, reason=reason)
+
+
+def _machine_devices(problem: HybridProblem, options: Options) -> int:
+    """Devices of one machine, among which tensor parallelism is cheap."""
+    if problem.hierarchy is not None:
+        return problem.devices_per_machine
+    return options.machine_devices or _USUAL

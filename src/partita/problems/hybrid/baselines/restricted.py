@@ -8,15 +8,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from partita.problems.hybrid.baselines.recipe import Recipe
 from partita.problems.hybrid.baselines.restrict import fastest_only, tensor_degree_only, without_replicas
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
 
 
-class _Restricted(Recipe, ABC):
+class _Restricted(Solver, ABC):
     """The exact solver's plan for a problem with less choice, which is a plan of the original one as well."""
 
     #: Whether data-parallel degrees above 1 are an answer.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from partita.problems.hybrid.baselines.layouts import Layouts, StageRow, replica_degrees
-from partita.problems.hybrid.baselines.recipe import Recipe
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
 
 
-class PureDataParallel(Recipe):
+class PureDataParallel(Solver):
     """One stage on replicas of one device."""
 
     name: ClassVar[str] = "pure data parallel"
@@ -25,7 +24,7 @@ class PureDataParallel(Recipe):
         return layouts.best(rows, monitor)
 
 
-class PureTensorParallel(Recipe):
+class PureTensorParallel(Solver):
     """One stage without replicas."""
 
     name: ClassVar[str] = "pure tensor parallel"

@@ -16,7 +16,7 @@ from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.machines import MachineFamily
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
@@ -38,15 +38,11 @@ _ORDERS = 12
 _ROUNDS = 4
 
 
-class HybridExact:
-    """Exact solver of the hybrid problem."""
+class HybridExact(Solver):
+    """Exact solver of the hybrid problem; with very many suffix sets the plan comes without proof."""
 
     name = "exact"
     summary = "plans with proof: bisection over the fewest devices per suffix set, exact choice of configurations"
-
-    def supports(self, problem: HybridProblem, options: Options) -> str | None:
-        """Every problem; with very many suffix sets the plan comes without proof."""
-        return None
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         """Search until proved, or until ``monitor.stopping``."""
