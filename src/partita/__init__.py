@@ -5,6 +5,7 @@ Names are imported on first use, so that ``import partita`` stays fast and needs
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,27 +19,13 @@ if TYPE_CHECKING:
     from partita.documents.stated import read_graph as read_graph
     from partita.documents.stated import write_graph as write_graph
     from partita.documents.stated import write_problem as write_problem
-    from partita.errors import (
-        DisagreementError as DisagreementError,
-    )
-    from partita.errors import (
-        FormatError as FormatError,
-    )
-    from partita.errors import (
-        InputError as InputError,
-    )
-    from partita.errors import (
-        MissingExtraError as MissingExtraError,
-    )
-    from partita.errors import (
-        PartitaError as PartitaError,
-    )
-    from partita.errors import (
-        TraceError as TraceError,
-    )
-    from partita.errors import (
-        UnsupportedError as UnsupportedError,
-    )
+    from partita.errors import DisagreementError as DisagreementError
+    from partita.errors import FormatError as FormatError
+    from partita.errors import InputError as InputError
+    from partita.errors import MissingExtraError as MissingExtraError
+    from partita.errors import PartitaError as PartitaError
+    from partita.errors import TraceError as TraceError
+    from partita.errors import UnsupportedError as UnsupportedError
     from partita.frontends.models import load_model as load_model
     from partita.frontends.torch import trace as trace
     from partita.graph import Graph as Graph
@@ -59,60 +46,53 @@ if TYPE_CHECKING:
     from partita.run.result import Status as Status
     from partita.run.result import StopReason as StopReason
 
-_HOMES = {
-    "Bound": "partita.run.result",
-    "Cluster": "partita.cluster",
-    "DisagreementError": "partita.errors",
-    "Evaluation": "partita.problems.throughput.evaluate",
-    "Event": "partita.run.result",
-    "FormatError": "partita.errors",
-    "Graph": "partita.graph",
-    "HybridPlan": "partita.problems.hybrid.plan",
-    "HybridProblem": "partita.problems.hybrid.problem",
-    "HybridStage": "partita.problems.hybrid.plan",
-    "InputError": "partita.errors",
-    "MissingExtraError": "partita.errors",
-    "PartitaError": "partita.errors",
-    "Plan": "partita.problems.throughput.plan",
-    "Result": "partita.run.result",
-    "Stage": "partita.problems.throughput.plan",
-    "Status": "partita.run.result",
-    "StopReason": "partita.run.result",
-    "ThroughputProblem": "partita.problems.throughput.problem",
-    "TraceError": "partita.errors",
-    "UnsupportedError": "partita.errors",
-    "bound": "partita.conductor.bound",
-    "compare": "partita.conductor.compare",
-    "evaluate": "partita.conductor.judge",
-    "hybrid_problem": "partita.problems.hybrid.pricing",
-    "load_model": "partita.frontends.models",
-    "plain_problem": "partita.problems.throughput.generators.plain",
-    "plan": "partita.conductor.plan",
-    "price": "partita.conductor.plan",
-    "read_graph": "partita.documents.stated",
-    "read_problem": "partita.problems.importers",
-    "regal_problem": "partita.problems.throughput.generators.regal",
-    "solve": "partita.conductor.solve",
-    "trace": "partita.frontends.torch",
-    "write_graph": "partita.documents.stated",
-    "write_problem": "partita.documents.stated",
+#: Where the public names are.
+_NAMES = {
+    "partita.cluster": ["Cluster"],
+    "partita.conductor.bound": ["bound"],
+    "partita.conductor.compare": ["compare"],
+    "partita.conductor.judge": ["evaluate"],
+    "partita.conductor.plan": ["plan", "price"],
+    "partita.conductor.solve": ["solve"],
+    "partita.documents.stated": ["read_graph", "write_graph", "write_problem"],
+    "partita.errors": [
+        "DisagreementError",
+        "FormatError",
+        "InputError",
+        "MissingExtraError",
+        "PartitaError",
+        "TraceError",
+        "UnsupportedError",
+    ],
+    "partita.frontends.models": ["load_model"],
+    "partita.frontends.torch": ["trace"],
+    "partita.graph": ["Graph"],
+    "partita.problems.hybrid.plan": ["HybridPlan", "HybridStage"],
+    "partita.problems.hybrid.pricing": ["hybrid_problem"],
+    "partita.problems.hybrid.problem": ["HybridProblem"],
+    "partita.problems.importers": ["read_problem"],
+    "partita.problems.throughput.evaluation": ["Evaluation"],
+    "partita.problems.throughput.generators.plain": ["plain_problem"],
+    "partita.problems.throughput.generators.regal": ["regal_problem"],
+    "partita.problems.throughput.plan": ["Plan", "Stage"],
+    "partita.problems.throughput.problem": ["ThroughputProblem"],
+    "partita.run.result": ["Bound", "Event", "Result", "Status", "StopReason"],
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'partita' has no attribute {name!r}")
-    import importlib
-
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__
