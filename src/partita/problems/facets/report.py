@@ -1,26 +1,22 @@
-"""Tables and sentences for people."""
+"""What people read of a problem."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
+from partita.problems.facets import E, Facet, L, P
 from partita.run.result import Result, Row
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from partita.problems.facets.model import Answer
-    from partita.problems.kind import AnyKind
-
-P = TypeVar("P", bound=Any)
-L = TypeVar("L", bound=Any)
-E = TypeVar("E", bound=Any)
 
 
-class Report(Generic[P, L, E]):
+class Report(Facet, Generic[P, L, E]):
     """Tables and sentences for people, and the figures beside the objective; by default the plan as it is.
 
     Attributes
@@ -33,9 +29,6 @@ class Report(Generic[P, L, E]):
 
     doing: str = "solving"
     per: str = ""
-
-    def __init__(self, kind: AnyKind) -> None:
-        self.kind = kind
 
     def scope(self, scope: str) -> str:
         """A plan of a scope, in words: ``acyclic split``."""
