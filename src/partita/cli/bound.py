@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from partita.cli.common import emit_json, json_option, show
-from partita.cli.flags import GroupedCommand, grouped, positive
+from partita.cli.common import emit_json, show
+from partita.cli.flags import GroupedCommand, json_option, option, time_limit_option
 from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file
 
@@ -24,13 +24,10 @@ def command() -> click.Command:
 
     @click.command("bound", cls=GroupedCommand)
     @click.argument("file", type=click.Path())
-    @file_options
-    @settings_of_files
-    @grouped(
-        "search",
-        (("--method",), {"metavar": "NAME", "help": "See `partita bounds`; all that fit if not given."}),
-        (("--time-limit",), {"type": positive, "default": 60.0, "show_default": True, "help": "Seconds."}),
-    )
+    @file_options()
+    @settings_of_files()
+    @option("search", "--method", metavar="NAME", help="See `partita bounds`; all that fit if not given.")
+    @time_limit_option
     @json_option
     def bound(file: str, method: str | None, time_limit: float, as_json: bool, **parameters: Any) -> int:
         """Prove a lower bound on the best objective of the problem in FILE."""

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
-from partita.cli.flags import GroupedCommand, grouped
-from partita.cli.options import all_settings, cluster_options, file_options, model_options
+from partita.cli.flags import GroupedCommand, option
+from partita.cli.options import all_settings, file_options, machine_options, model_options
 from partita.cli.source import ModelSource, read_source
 from partita.run.result import Row, StopReason
 
@@ -20,17 +20,19 @@ def command() -> click.Command:
 
     @click.command("compare", cls=GroupedCommand)
     @click.argument("what", metavar="FILE|MODEL")
-    @cluster_options
-    @grouped(
+    @machine_options()
+    @option(
         "search",
-        (
-            ("--expert", "experts"),
-            {"multiple": True, "type": click.Path(), "metavar": "PLAN", "help": "A plan to compare; may repeat."},
-        ),
+        "--expert",
+        "experts",
+        multiple=True,
+        type=click.Path(),
+        metavar="PLAN",
+        help="A plan to compare; may repeat.",
     )
     @model_options
-    @file_options
-    @all_settings
+    @file_options()
+    @all_settings()
     @run_options
     @output_options
     def compare(

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from partita.cli.common import emit_json, json_option
+from partita.cli.common import emit_json
+from partita.cli.flags import json_option
 from partita.problems import kinds
 
 #: Lines for people, cell by cell, and the same as plain values.

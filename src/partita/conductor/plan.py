@@ -89,9 +89,15 @@ def sort_settings(kind: AnyKind, given: Mapping[str, Any]) -> tuple[dict[str, An
 
 
 def price_all(
-    kind: AnyKind, graph: Graph, cluster: Cluster, pricing: Mapping[str, Any], changes: Mapping[str, Any]
+    kind: AnyKind,
+    graph: Graph,
+    cluster: Cluster,
+    pricing: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    *,
+    usual: bool = True,
 ) -> Sequence[Priced[Any]]:
-    """The candidate problems of a model on a cluster, with changes applied.
+    """The candidate problems of a model on a cluster, with changes applied, and if wanted what is usual for these.
 
     Raises
     ------
@@ -100,6 +106,7 @@ def price_all(
     """
     model = kind.model
     assert model is not None
+    pricing = {**(model.usual(graph, cluster) if usual else {}), **pricing}
     settings = read_settings(model.pricing, pricing, f"{kind.name} pricing")
     if not changes:
         return model.price(graph, cluster, settings)
@@ -132,7 +139,7 @@ def price(graph: Graph, cluster: Cluster, *, objective: str | None = None, **set
     options, pricing, changes = sort_settings(kind, settings)
     if options:
         raise InputError(f"{next(iter(options))} is an option of the search; give it to solve")
-    candidates = price_all(kind, graph, cluster, pricing, changes)
+    candidates = price_all(kind, graph, cluster, pricing, changes, usual=False)
     if len(candidates) > 1:
         raise InputError(f"these settings make {len(candidates)} problems; price makes one, plan takes the best")
     return candidates[0].problem
@@ -179,8 +186,7 @@ def plan(
     options, pricing, changes = sort_settings(kind, settings)
     asked = options_of(kind, seed, threads, options)
     check_time_limit(time_limit_s)
-    assert kind.model is not None
-    candidates = price_all(kind, graph, cluster, {**kind.model.usual(graph, cluster), **pricing}, changes)
+    candidates = price_all(kind, graph, cluster, pricing, changes)
     return plan_priced(
         kind, candidates, asked, solver, time_limit_s=time_limit_s, progress=progress, baselines=baselines
     )

@@ -22,7 +22,7 @@ from partita.run.result import Bound, Result, Worth
 
 if TYPE_CHECKING:
     from partita.problems.facets.files import Files
-    from partita.problems.facets.making import Converter, Generator
+    from partita.problems.facets.making import Generator
     from partita.problems.facets.model import FromModel
     from partita.problems.facets.report import Report
     from partita.problems.facets.sweep import Sweep
@@ -229,7 +229,7 @@ class Kind(Generic[P, L, E]):
     report: Report[P, L, E] = lazy("partita.problems.facets.report:Report")
     sweep: Sweep[P, L] = lazy("partita.problems.facets.sweep:Sweep")
     generators: Sequence[Generator] = ()
-    converter: Converter | None = None
+    converter: Generator | None = None
     samples: Sequence[Sequence[P]] = ()
 
     @property

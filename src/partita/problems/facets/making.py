@@ -11,38 +11,19 @@ import msgspec
 
 @dataclass(frozen=True)
 class Generator:
-    """A family of random problems.
+    """A family of random problems, or a simpler form of any problem of the kind.
 
     Attributes
     ----------
     name, help
         On the command line.
     settings
-        A declaration of settings; its ``seed`` says which problem.
+        A declaration of settings; a family's ``seed`` says which problem.
     make
-        From an instance of it to the problem.
+        From an instance of it to the problem; of a simpler form, called with the other problem before that.
     """
 
     name: str
     help: str
     settings: type[msgspec.Struct]
-    make: Callable[[Any], Any]
-
-
-@dataclass(frozen=True)
-class Converter:
-    """Any problem of the kind in a simpler form.
-
-    Attributes
-    ----------
-    help
-        What the form is.
-    settings
-        A declaration of settings.
-    convert
-        From a problem and an instance of it to the other problem.
-    """
-
-    help: str
-    settings: type[msgspec.Struct]
-    convert: Callable[[Any, Any], Any]
+    make: Callable[..., Any]
