@@ -89,18 +89,17 @@ def read_file(path: str, parameters: dict[str, Any]) -> FileSource:
     from partita.problems.settings import read_settings
 
     file_format, problem_kind, scale = take_reading(parameters)
-    opened = open_problem(path, file_format, problem_kind, scale_communication=scale)
-    problem = opened.problem
+    problem, foreign = open_problem(path, file_format, problem_kind, scale_communication=scale)
     kind = kind_of(problem)
     what = f"{path}, which states a {kind.name} problem"
     options, changes = read_flags(take_flags(parameters), (kind.options, kind.changes), what)
     for name, value in changes.items():
-        if (name, value) in opened.refusals:
-            raise UnsupportedError(f"{path} {opened.refusals[name, value]}")
+        if foreign is not None and (name, value) in foreign.refusals:
+            raise UnsupportedError(f"{path} {foreign.refusals[name, value]}")
     if changes:
         problem = kind.change(problem, read_settings(kind.changes, changes, path))
     # A problem that partita wrote carries notes about its making; only foreign files are a surprise to warn of.
-    for note in problem.notes if opened.foreign else ():
+    for note in () if foreign is None else problem.notes:
         warn(f"note: {note}")
     return FileSource(kind, problem, options)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from partita.errors import InputError
@@ -30,8 +30,7 @@ def find_kind(name: str) -> AnyKind:
     if name not in _LOADED:
         if name not in PROBLEMS:
             raise InputError(f"there is no problem {name!r}; known are {', '.join([*PROBLEMS, *_LOADED])}")
-        module, _, attribute = PROBLEMS[name].partition(":")
-        _LOADED[name] = getattr(importlib.import_module(module), attribute)
+        _LOADED[name] = resolve_name(PROBLEMS[name])
     return _LOADED[name]
 
 

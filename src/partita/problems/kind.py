@@ -8,10 +8,10 @@ What is heavy (solvers, files, reports) is imported by the property that is aske
 from __future__ import annotations
 
 import functools
-import importlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
@@ -176,8 +176,7 @@ class _Lazy:
         self.home = home
 
     def __get__(self, owner: Any, kind: type[Any]) -> Any:
-        module, _, name = self.home.partition(":")
-        found = getattr(importlib.import_module(module), name)
+        found = resolve_name(self.home)
         return found(owner) if isinstance(found, type) else found
 
 
