@@ -11,7 +11,7 @@ from partita.conductor.judge import adopt, adopt_better
 from partita.conductor.solve import check_time_limit, find_solver, options_of, run_solver
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kinds
-from partita.problems.facets.model import Answer, FromModel, Priced, Refinement
+from partita.problems.facets.model import Answer, Priced, Refinement
 from partita.problems.kind import AnyKind, AnyResult
 from partita.problems.settings import read_settings
 from partita.run.interrupt import interruptible
@@ -29,21 +29,8 @@ REFINE_S, UNLIMITED_S = 15.0, 5.0
 def choose_problem(objective: str | None, cluster: Cluster, training: bool) -> tuple[AnyKind, list[str]]:
     """Which problem a model is planned as, and what a reader should know about the choice.
 
-    Parameters
-    ----------
-    objective
-        What was asked for; None to choose.
-    cluster
-        The devices.
-    training
-        Whether the model is trained.
-
-    Raises
-    ------
-    InputError
-        If no problem has that objective, or it is about other models.
-    UnsupportedError
-        If the problem asked for does not know such clusters.
+    An objective (None to choose) that no problem has, that is about other models or does not know such clusters is
+    refused.
     """
     models = {kind.model.objective: (kind, kind.model) for kind in kinds() if kind.model is not None}
     if objective is not None:
@@ -69,23 +56,17 @@ def choose_problem(objective: str | None, cluster: Cluster, training: bool) -> t
 
 
 def sort_settings(kind: AnyKind, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Settings by what they are of: the search, the pricing, and changes of the priced problem.
-
-    Raises
-    ------
-    InputError
-        If one is none of these.
-    """
+    """Settings by what they are of: the search, the pricing, and changes of the priced problem; others are refused."""
     assert kind.model is not None
     parts = (kind.options.__struct_fields__, kind.model.pricing.__struct_fields__, kind.changes.__struct_fields__)
-    found: tuple[dict[str, Any], ...] = ({}, {}, {})
+    found: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
     for name, value in given.items():
         place = next((i for i, fields in enumerate(parts) if name in fields), None)
         if place is None:
             known = ", ".join(dict.fromkeys(field for fields in parts for field in fields))
             raise InputError(f"planning for {kind.name} has no option {name!r}; known are {known}")
         found[place][name] = value
-    return found[0], found[1], found[2]
+    return found
 
 
 def price_all(
@@ -97,13 +78,7 @@ def price_all(
     *,
     usual: bool = True,
 ) -> Sequence[Priced[Any]]:
-    """The candidate problems of a model on a cluster, with changes applied, and if wanted what is usual for these.
-
-    Raises
-    ------
-    InputError
-        If a setting is unknown, out of range, or does not fit.
-    """
+    """The candidate problems of a model on a cluster, with changes applied, and if wanted what is usual for these."""
     model = kind.model
     assert model is not None
     pricing = {**(model.usual(graph, cluster) if usual else {}), **pricing}
@@ -222,8 +197,7 @@ def plan_priced(
     if baselines and result.stop_reason is not StopReason.INTERRUPTED:
         rows = run_baselines(result.problem, options)
         result = adopt_better(result, rows, options)
-    found_answer = answer(kind, priced, result, rows, options)
-    return dataclasses.replace(found_answer, tried=tuple(tried))
+    return dataclasses.replace(answer(kind, priced, result, rows, options), tried=tuple(tried))
 
 
 def answer(
@@ -231,14 +205,9 @@ def answer(
 ) -> Answer[Any]:
     """What a problem makes of a result: what is better in a way that the objective does not see, and what limits it.
 
-    Parameters
-    ----------
-    kind, priced, result, rows, options
-        The problem, the answer so far, and the baselines.
-    probe
-        Whether to plan again without a limit that is nearly reached.
+    With ``probe`` it is planned again without a limit that is nearly reached.
     """
-    model: FromModel[Any] | None = kind.model
+    model = kind.model
     assert model is not None
     refined = Refinement()
     if result.plan is not None and result.stop_reason is not StopReason.INTERRUPTED:
@@ -250,8 +219,12 @@ def answer(
         if monitor.interrupted:
             result = dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED)
     without = None
-    probe = probe and refined.by_objective
-    if probe and result.evaluation is not None and result.stop_reason is not StopReason.INTERRUPTED:
+    if (
+        probe
+        and refined.by_objective
+        and result.evaluation is not None
+        and result.stop_reason is not StopReason.INTERRUPTED
+    ):
         unlimited = kind.unlimited(result.problem, result.evaluation)
         if unlimited is not None:
             without = run_solver(unlimited, None, options, Monitor(UNLIMITED_S), explain=False).objective

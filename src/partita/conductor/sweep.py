@@ -69,29 +69,26 @@ class Swept:
         if not self.points:
             return []
         facet = kind_of(self.points[0].result.problem).sweep
-        results = [entry.result for entry in self.points]
-        further = facet.figures(
-            [entry.point for entry in self.points], results, [entry.answer for entry in self.points]
+        points, results, answers = zip(
+            *((entry.point, entry.result, entry.answer) for entry in self.points), strict=True
         )
-        found = []
-        for entry, result, figures in zip(self.points, results, further, strict=True):
-            best = entry.baseline
-            found.append(
-                {
-                    **facet.place(result.problem, entry.point),
-                    "objective": result.objective,
-                    "bound": None if result.bound is None else result.bound.value,
-                    "gap": result.gap,
-                    "status": str(result.status),
-                    "stop_reason": str(result.stop_reason),
-                    "runtime_s": result.runtime_s,
-                    "baseline": None if best is None else best.name,
-                    "baseline_objective": None if best is None else best.evaluation.objective,
-                    **figures,
-                    "reason": result.reason or None,
-                }
-            )
-        return found
+        further = facet.figures(points, results, answers)
+        return [
+            {
+                **facet.place(entry.result.problem, entry.point),
+                "objective": entry.result.objective,
+                "bound": None if entry.result.bound is None else entry.result.bound.value,
+                "gap": entry.result.gap,
+                "status": str(entry.result.status),
+                "stop_reason": str(entry.result.stop_reason),
+                "runtime_s": entry.result.runtime_s,
+                "baseline": None if entry.baseline is None else entry.baseline.name,
+                "baseline_objective": None if entry.baseline is None else entry.baseline.evaluation.objective,
+                **figures,
+                "reason": entry.result.reason or None,
+            }
+            for entry, figures in zip(self.points, further, strict=True)
+        ]
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> list[Point]:
