@@ -11,6 +11,7 @@ from partita.cli.common import emit_json, show
 from partita.cli.flags import GroupedCommand, json_option, option, time_limit_option
 from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file
+from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,7 +33,6 @@ def command() -> click.Command:
     def bound(file: str, method: str | None, time_limit: float, as_json: bool, **parameters: Any) -> int:
         """Prove a lower bound on the best objective of the problem in FILE."""
         from partita.conductor.bound import proof
-        from partita.units import format_time
 
         stated = read_file(file, parameters)
         problem, report = stated.problem, stated.kind.report
@@ -69,7 +69,6 @@ def command() -> click.Command:
 def _table(parts: Sequence[Bound], unit: str, report: Report[Any, Any, Any]) -> Table:
     """What was proven by the end of each method."""
     from partita.tables.text import new_table
-    from partita.units import format_time
 
     table = new_table("Bounds")
     for title in ("method", "proven", "holds for", "time"):

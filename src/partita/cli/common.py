@@ -73,13 +73,7 @@ class Output:
 
     @classmethod
     def take(cls, parameters: dict[str, Any], *others: str | None) -> Output:
-        """What ``output_options`` gave, out of a command's parameters.
-
-        Raises
-        ------
-        InputError
-            If it, or one of the ``others``, cannot be written: before the search, not after it.
-        """
+        """What ``output_options`` gave, out of a command's parameters, if it and the ``others`` can be written."""
         found = cls(parameters.pop("output"), parameters.pop("as_json"))
         check_writable(found.path, *others)
         return found

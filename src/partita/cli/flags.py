@@ -1,4 +1,7 @@
-"""Command-line flags, in groups; those of problems are made from their declarations of settings."""
+"""Command-line flags, in groups; those of problems are made from their declarations of settings.
+
+What the problem at hand does not know, or has no meaning, raises ``InputError``.
+"""
 
 from __future__ import annotations
 
@@ -150,25 +153,13 @@ def axis_flags() -> Callable[[Command], Command]:
 
 
 def take_axes(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Take the axes that were given out of a command's parameters: values by flag.
-
-    Raises
-    ------
-    InputError
-        If a value has no meaning.
-    """
+    """Take the axes that were given out of a command's parameters: values by flag."""
     known = axis_settings()
     return {flag: known[flag].parse(text) for flag, text in take_flags(parameters, known).items()}
 
 
 def axes_of(kind: AnyKind, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A problem's values by axis, from those by flag.
-
-    Raises
-    ------
-    InputError
-        If it cannot be swept along one of them.
-    """
+    """A problem's values by axis, from those by flag."""
     axes = {axis.setting.flag: axis.name for axis in kind.sweep.axes}
     for flag in given:
         if flag not in axes:
@@ -203,11 +194,6 @@ def read_flags(
     others
         Of a model, by what to say instead (``--objective throughput``), the declarations of other problems. Flags that
         only a stated problem has are refused then.
-
-    Raises
-    ------
-    InputError
-        If the problem does not know a flag, or its value has no meaning.
     """
     found: list[dict[str, Any]] = [{} for _ in declarations]
     known = [flags_of([declaration]) for declaration in declarations]

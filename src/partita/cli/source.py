@@ -1,4 +1,7 @@
-"""Reading what a command is about: a problem file with its changes, or a model with its cluster."""
+"""Reading what a command is about: a problem file with its changes, or a model with its cluster.
+
+Options that do not fit what it is raise ``InputError``.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,7 @@ if TYPE_CHECKING:
 def read_source(
     what: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
 ) -> ModelSource | FileSource:
-    """A file or a model, from what a command with the options of both was given.
-
-    Raises
-    ------
-    InputError
-        If options do not fit what it is.
-    """
+    """A file or a model, from what a command with the options of both was given."""
     if not is_model(what):
         _refuse_model_options(what)
         return read_file(what, parameters)
@@ -44,13 +41,7 @@ def read_source(
 
 
 def _refuse_model_options(what: str) -> None:
-    """Refuse options of models on the command line of a file.
-
-    Raises
-    ------
-    InputError
-        If there is one.
-    """
+    """Refuse options of models on the command line of a file."""
     context = click.get_current_context()
     for parameter in context.command.params:
         name = str(parameter.name)
@@ -156,13 +147,7 @@ class ModelSource:
         return list(price_all(self.kind, self.graph, machines, self.pricing, self.changes))
 
     def at(self, point: Mapping[str, Any]) -> Priced[Any]:
-        """The priced problem at a point of a grid; another number of devices is another cluster.
-
-        Raises
-        ------
-        InputError
-            If the cluster cannot have so many devices, or several problems are to be chosen from.
-        """
+        """The priced problem at a point of a grid, if it is one; another number of devices is another cluster."""
         from partita.cluster_size import with_devices
 
         rest = dict(point)
