@@ -71,7 +71,7 @@ def command() -> click.Command:
         with progress_line(problem.unit, report.doing) as progress:
             if candidates:
                 answer = plan_priced(
-                    kind, candidates, options, search.solver, time_limit_s=search.time_limit, progress=progress
+                    candidates, options, search.solver, time_limit_s=search.time_limit, progress=progress
                 )
                 result, baselines = answer.result, list(answer.baselines)
             else:

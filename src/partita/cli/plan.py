@@ -55,12 +55,7 @@ def command() -> click.Command:
         report = found.kind.report
         with progress_line("s", report.doing) as progress:
             answer = plan_priced(
-                found.kind,
-                found.price(),
-                options,
-                search.solver,
-                time_limit_s=search.time_limit,
-                progress=progress,
+                found.price(), options, search.solver, time_limit_s=search.time_limit, progress=progress
             )
         if problem_output is not None:
             write_problem(problem_output, answer.problem)

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from partita.conductor.compare import run_baselines
-from partita.conductor.judge import adopt, adopt_better
+from partita.conductor.compare import beside_baselines
+from partita.conductor.judge import adopt
 from partita.conductor.solve import check_time_limit, find_solver, options_of, run_solver
 from partita.errors import InputError, UnsupportedError
-from partita.problems import kinds
+from partita.problems import kind_of, kinds
 from partita.problems.facets.model import Answer, Priced, Refinement
 from partita.problems.kind import AnyKind, AnyResult
 from partita.problems.settings import read_settings
@@ -162,13 +162,10 @@ def plan(
     asked = options_of(kind, seed, threads, options)
     check_time_limit(time_limit_s)
     candidates = price_all(kind, graph, cluster, pricing, changes)
-    return plan_priced(
-        kind, candidates, asked, solver, time_limit_s=time_limit_s, progress=progress, baselines=baselines
-    )
+    return plan_priced(candidates, asked, solver, time_limit_s=time_limit_s, progress=progress, baselines=baselines)
 
 
 def plan_priced(
-    kind: AnyKind,
     candidates: Sequence[Priced[Any]],
     options: Any,
     solver: str | None = None,
@@ -178,6 +175,7 @@ def plan_priced(
     baselines: bool = True,
 ) -> Answer[Any]:
     """``plan`` for candidate problems that are priced already, with the problem's options as one value."""
+    kind = kind_of(candidates[0].problem)
     model = kind.model
     assert model is not None
     clock = Monitor(time_limit_s)
@@ -194,26 +192,25 @@ def plan_priced(
         result = dataclasses.replace(result, reason=kind.explain_infeasible(priced.problem, chosen, options))
     options = model.search_options(priced, options)
     rows: list[Row] = []
-    if baselines and result.stop_reason is not StopReason.INTERRUPTED:
-        rows = run_baselines(result.problem, options)
-        result = adopt_better(result, rows, options)
-    return dataclasses.replace(answer(kind, priced, result, rows, options), tried=tuple(tried))
+    if baselines:
+        result, rows = beside_baselines(result, options)
+    return dataclasses.replace(answer(priced, result, rows, options), tried=tuple(tried))
 
 
 def answer(
-    kind: AnyKind, priced: Priced[Any], result: AnyResult, rows: Sequence[Row], options: Any, *, probe: bool = True
+    priced: Priced[Any], result: AnyResult, rows: Sequence[Row], options: Any, *, probe: bool = True
 ) -> Answer[Any]:
     """What a problem makes of a result: what is better in a way that the objective does not see, and what limits it.
 
     With ``probe`` it is planned again without a limit that is nearly reached.
     """
-    model = kind.model
-    assert model is not None
+    kind = kind_of(result.problem)
+    assert kind.model is not None
     refined = Refinement()
     if result.plan is not None and result.stop_reason is not StopReason.INTERRUPTED:
         monitor = Monitor(REFINE_S)
         with interruptible(monitor):
-            refined = model.refine(priced, result, rows, options, monitor)
+            refined = kind.model.refine(priced, result, rows, options, monitor)
         if refined.row is not None:
             result = adopt(result, refined.row, options)
         if monitor.interrupted:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from partita.conductor.compare import run_baselines
+from partita.conductor.compare import beside_baselines
 from partita.conductor.judge import adopt_better, best_of, judge_plan, with_bound
 from partita.conductor.plan import answer
 from partita.conductor.solve import check_time_limit, options_of, run_solver
@@ -203,15 +203,9 @@ class _Run:
         kind, options = kind_of(problem), self.options
         if priced is not None and kind.model is not None:
             options = kind.model.search_options(priced, options)
-        rows: list[Row] = []
-        if result.stop_reason is not StopReason.INTERRUPTED:
-            rows = run_baselines(problem, options)
-        result = adopt_better(result, [*guesses, *rows], options)
-        made = None
-        if priced is not None:
-            made = answer(kind, priced, result, rows, options, probe=False)
-            result = made.result
-        return SweptPoint(point, result, best_of(problem, rows, options), made)
+        result, rows = beside_baselines(result, options, guesses)
+        made = None if priced is None else answer(priced, result, rows, options, probe=False)
+        return SweptPoint(point, result if made is None else made.result, best_of(problem, rows, options), made)
 
     def _known(self, problem: Any, status: Status, bound: Bound | None, reason: str = "") -> AnyResult:
         """A result that needs no search."""

@@ -1,4 +1,7 @@
-"""The best answer of a run so far and the best bound, together: every thread of a search works on one of these."""
+"""The best answer of a run so far and the best bound, together: every thread of a search works on one of these.
+
+An answer and a claim that contradict each other by more than rounding raise ``DisagreementError``: a defect.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,6 @@ def agreed(bound: float, value: float, by: str, scale: float = 0.0) -> float:
 
     Rounding may put a bound a little above the value, relative ``OPTIMALITY_GAP`` at most, of the larger of value and
     ``scale``. More than that is a wrong proof.
-
-    Raises
-    ------
-    DisagreementError
-        If the bound is further above the value, or no number: a defect.
     """
     if not bound <= value + OPTIMALITY_GAP * max(abs(value), scale):
         raise DisagreementError(f"{by or 'a proof'} claims bound {bound!r} above the known objective {value!r}")
@@ -99,13 +97,7 @@ class Incumbent(Generic[AnswerT]):
             return self.value, self.answer, self.bound
 
     def offer(self, value: float, answer: AnswerT, by: str = "") -> bool:
-        """Take an answer if it is better than the best; whether it was.
-
-        Raises
-        ------
-        DisagreementError
-            If it contradicts what is proven: a defect.
-        """
+        """Take an answer if it is better than the best; whether it was."""
         value = float(value)
         with self._lock:
             if not value < self.value:
@@ -119,13 +111,7 @@ class Incumbent(Generic[AnswerT]):
         return True
 
     def prove(self, bound: float, by: str = "") -> bool:
-        """Raise the bound if this one is better; whether it was. An infinite one says that there is no answer.
-
-        Raises
-        ------
-        DisagreementError
-            If a better answer is known, by more than rounding: a defect.
-        """
+        """Raise the bound if this one is better; whether it was. An infinite one says that there is no answer."""
         # Kernels and backends give numbers of numpy, which no file can hold.
         bound = float(bound)
         with self._lock:
@@ -138,13 +124,7 @@ class Incumbent(Generic[AnswerT]):
         return True
 
     def refute(self, by: str = "") -> None:
-        """Say that there is no answer at all.
-
-        Raises
-        ------
-        DisagreementError
-            If one is known: a defect.
-        """
+        """Say that there is no answer at all."""
         value, answer, _ = self.snapshot()
         if answer is not None:
             raise DisagreementError(f"{by or 'a proof'} claims that there is no plan, and one has {value!r}")
