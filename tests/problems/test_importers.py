@@ -76,7 +76,7 @@ def test_formats_are_recognised(known: tuple[Path, str, type]) -> None:
     path, name, kind = known
     found = pt.read_problem(path)
     assert type(found) is kind
-    assert detect_format(path) == name
+    assert detect_format(path.read_bytes(), path) == name
     opened, foreign = open_problem(path)
     assert (opened, "partita" if foreign is None else foreign.name) == (found, name)
     assert pt.read_problem(path, format=name) == found

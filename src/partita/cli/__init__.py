@@ -39,11 +39,9 @@ class _Commands(click.Group):
     """The subcommands, made when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the list."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Make it."""
         if cmd_name not in COMMANDS:
             return None
         made: click.Command = resolve_name(f"partita.cli.{COMMANDS[cmd_name]}")()

@@ -49,8 +49,7 @@ def command() -> click.Command:
         from partita.conductor.plan import plan_priced
         from partita.conductor.solve import options_of, run_solver
         from partita.run.monitor import Monitor
-        from partita.tables.comparison import comparison_table
-        from partita.tables.summary import summary_lines
+        from partita.tables.results import comparison_table, summary_lines
 
         output, search = Output.take(parameters), Search.take(parameters)
         source = read_source(what, cluster, objective, parameters, solver=search.solver)

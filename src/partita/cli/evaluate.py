@@ -24,7 +24,7 @@ def command() -> click.Command:
     def evaluate(file: str, plan_file: str, as_json: bool, **parameters: Any) -> int:
         """Evaluate PLAN, a result file or another file that plans are written in, on the problem in FILE."""
         from partita.conductor.documents import evaluation_document
-        from partita.tables.summary import verdict_lines
+        from partita.tables.results import verdict_lines
 
         stated = read_file(file, parameters)
         problem, report = stated.problem, stated.kind.report

@@ -12,8 +12,7 @@ from partita.cli.options import cluster_option, file_options, model_options, set
 from partita.cli.source import is_model, read_file, read_model
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kinds
-from partita.problems.facets.making import Generator
-from partita.problems.kind import AnyKind
+from partita.problems.kind import AnyKind, Generator
 from partita.problems.settings import flags_of, read_settings
 
 _output = path_option("--output", metavar="P.json", help="Write the problem.", required=True)

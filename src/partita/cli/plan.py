@@ -42,8 +42,7 @@ def command() -> click.Command:
         from partita.conductor.plan import plan_priced
         from partita.conductor.solve import options_of
         from partita.documents.stated import write_graph, write_problem
-        from partita.tables.comparison import comparison_table
-        from partita.tables.summary import summary_lines
+        from partita.tables.results import comparison_table, summary_lines
         from partita.tables.text import paragraphs
 
         output = Output.take(parameters, problem_output, graph_output)

@@ -31,7 +31,7 @@ def command() -> click.Command:
         from partita.conductor.documents import result_document
         from partita.conductor.solve import options_of, run_solver
         from partita.run.monitor import Monitor
-        from partita.tables.summary import summary_lines
+        from partita.tables.results import summary_lines
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
         output, search = Output.take(parameters, *asked.values()), Search.take(parameters)

@@ -75,18 +75,8 @@ def format_names() -> tuple[str, ...]:
     return (NATIVE, *(importer.name for importer in IMPORTERS))
 
 
-def detect_format(path: str | Path) -> str:
-    """Recognise a problem file by its keys, or by how it begins.
-
-    Raises
-    ------
-    FormatError
-        If it is none of the known formats.
-    """
-    return _detect(read_bytes(path), path)
-
-
-def _detect(data: bytes, path: str | Path) -> str:
+def detect_format(data: bytes, path: str | Path) -> str:
+    """Recognise the content of a problem file by its keys, or by how it begins; ``FormatError`` if it is none known."""
     for importer in IMPORTERS:
         if importer.text is not None and resolve_name(importer.text)(data):
             return importer.name
@@ -138,7 +128,7 @@ def open_problem(
     if problem is not None:
         find_kind(problem)
     data = read_bytes(path)
-    found = format or _detect(data, path)
+    found = format or detect_format(data, path)
     if found == NATIVE:
         return _native(data, path, problem, scale_communication), None
     importer = next(entry for entry in IMPORTERS if entry.name == found)

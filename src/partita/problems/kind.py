@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, TypeVar
@@ -22,7 +22,6 @@ from partita.run.result import Bound, Result, Worth
 
 if TYPE_CHECKING:
     from partita.problems.facets.files import Files
-    from partita.problems.facets.making import Generator
     from partita.problems.facets.model import FromModel
     from partita.problems.facets.report import Report
     from partita.problems.facets.sweep import Sweep
@@ -145,6 +144,26 @@ class BoundMethod(Component, Protocol[ContraP]):
 
     def bound(self, problem: ContraP, monitor: Monitor) -> Bound:
         """The bound on the original problem; infinite only if the problem is proven infeasible."""
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A family of random problems, or a simpler form of any problem of the kind.
+
+    Attributes
+    ----------
+    name, help
+        On the command line.
+    settings
+        A declaration of settings; a family's ``seed`` says which problem.
+    make
+        From an instance of it to the problem; of a simpler form, called with the other problem before that.
+    """
+
+    name: str
+    help: str
+    settings: type[msgspec.Struct]
+    make: Callable[..., Any]
 
 
 @dataclass(frozen=True)

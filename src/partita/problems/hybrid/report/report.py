@@ -21,7 +21,7 @@ from partita.problems.hybrid.report.plan_table import hybrid_table, link_table
 from partita.problems.hybrid.report.utilisation import layer_modules, utilisation
 from partita.problems.hybrid.step_time import step_time
 from partita.run.result import Result, Row
-from partita.tables.comparison import row_documents
+from partita.tables.results import row_documents
 from partita.tables.text import paragraphs
 from partita.units import format_bytes, format_count, format_time
 

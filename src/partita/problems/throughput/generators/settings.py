@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from partita.problems.facets.making import Generator
+from partita.problems.kind import Generator
 from partita.problems.settings import setting
 from partita.problems.throughput.generators.plain import plain_problem
 from partita.problems.throughput.generators.regal import Noise, regal_problem
