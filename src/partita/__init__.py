@@ -5,6 +5,7 @@ Names are imported on first use, so that ``import partita`` stays fast and needs
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,27 +19,13 @@ if TYPE_CHECKING:
     from partita.documents.stated import read_graph as read_graph
     from partita.documents.stated import write_graph as write_graph
     from partita.documents.stated import write_problem as write_problem
-    from partita.errors import (
-        DisagreementError as DisagreementError,
-    )
-    from partita.errors import (
-        FormatError as FormatError,
-    )
-    from partita.errors import (
-        InputError as InputError,
-    )
-    from partita.errors import (
-        MissingExtraError as MissingExtraError,
-    )
-    from partita.errors import (
-        PartitaError as PartitaError,
-    )
-    from partita.errors import (
-        TraceError as TraceError,
-    )
-    from partita.errors import (
-        UnsupportedError as UnsupportedError,
-    )
+    from partita.errors import DisagreementError as DisagreementError
+    from partita.errors import FormatError as FormatError
+    from partita.errors import InputError as InputError
+    from partita.errors import MissingExtraError as MissingExtraError
+    from partita.errors import PartitaError as PartitaError
+    from partita.errors import TraceError as TraceError
+    from partita.errors import UnsupportedError as UnsupportedError
     from partita.frontends.models import load_model as load_model
     from partita.frontends.torch import trace as trace
     from partita.graph import Graph as Graph
@@ -59,6 +46,7 @@ if TYPE_CHECKING:
     from partita.run.result import Status as Status
     from partita.run.result import StopReason as StopReason
 
+#: Where the public names are.
 _NAMES = {
     "partita.cluster": "Cluster",
     "partita.conductor.bound": "bound",
@@ -83,7 +71,6 @@ _NAMES = {
     "partita.problems.throughput.problem": "ThroughputProblem",
     "partita.run.result": "Bound Event Result Status StopReason",
 }
-
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __version__ = "0.1.0"
@@ -95,12 +82,10 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'partita' has no attribute {name!r}")
-    import importlib
-
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

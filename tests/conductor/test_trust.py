@@ -14,10 +14,8 @@ from partita.problems.facets.sweep import Sweep
 from partita.problems.kind import Outcome
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
-from toy.components import Branching, ListOrder
-from toy.descriptor import Tasks
-from toy.problem import Options, Schedule, TaskProblem
 from toy.registered import registered
+from toy.tasks import Branching, ListOrder, Options, Schedule, TaskProblem, Tasks
 
 #: Best is 6 s: {5}, {3, 3}, {2, 2, 2}.
 SIX = TaskProblem(name="six", machines=3, times=(3.0, 3.0, 2.0, 2.0, 2.0, 5.0))

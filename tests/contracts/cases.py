@@ -15,7 +15,7 @@ from partita.problems import kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import read_settings, settings_of
 from strategies import examples
-from toy.descriptor import TASKS
+from toy.tasks import TASKS
 
 __all__ = ["Case", "all_kinds", "at_most", "bound_cases", "equal", "options_of", "over_examples", "solver_cases"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from toy.descriptor import TASKS
 from toy.registered import registered
+from toy.tasks import TASKS
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -67,7 +67,7 @@ def test_settings_are_written_and_read_alike(kind: Any) -> None:
         assert msgspec.json.decode(msgspec.json.encode(options), type=kind.options) == options
         given = {entry.flag: fields[name] for name, entry in settings_of(kind.options).items()}
         texts = {flag: str(value) for flag, value in given.items() if value is not None}
-        (found,) = read_flags(kind, texts, (kind.options,), {}, what="a test", model=False)
+        (found,) = read_flags(texts, (kind.options,), "a test")
         assert read_settings(kind.options, {"seed": 3, "threads": 1, **found}, kind.name) == options
 
 

@@ -12,10 +12,9 @@ import pytest
 
 from partita.cli import main
 from partita.documents.stated import write_problem
-from toy.descriptor import TASKS
-from toy.problem import TaskProblem
 from toy.registered import registered
 from toy.samples import SIX
+from toy.tasks import TASKS, TaskProblem
 
 
 @pytest.fixture

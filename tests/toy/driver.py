@@ -10,8 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from partita.cli import main
 from partita.problems import register
-from toy.components import Branching
-from toy.descriptor import Tasks
+from toy.tasks import Branching, Tasks
 
 
 class Telling(Branching):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from contracts.samples import Family, Samples
 from strategies import halves
-from toy.problem import Options, Schedule, TaskProblem, evaluate
+from toy.tasks import TASKS, Options, Schedule, TaskProblem
 
 __all__ = ["SAMPLES"]
 
@@ -21,7 +21,7 @@ MANY = TaskProblem(name="many", machines=8, times=tuple(7.0 + 2 * (5 * k % 37) f
 def optimum(problem: TaskProblem, options: Options) -> float | None:
     """By trying everything."""
     assignments = itertools.product(range(problem.machines), repeat=len(problem.times))
-    found = [evaluate(problem, Schedule(machines)) for machines in assignments]
+    found = [TASKS.evaluate(problem, Schedule(machines)) for machines in assignments]
     wanted = [worth for worth in found if worth.feasible and (options.assignment == "any" or worth.consecutive)]
     return min((worth.objective for worth in wanted), default=None)
 

@@ -14,8 +14,8 @@ import pytest
 
 from partita.documents.stated import write_problem
 from toy.conftest import Run
-from toy.problem import TaskProblem
 from toy.samples import MANY
+from toy.tasks import TaskProblem
 
 DRIVER = Path(__file__).parent / "driver.py"
 

@@ -11,10 +11,9 @@ from partita.conductor.documents import result_document
 from partita.conductor.sweep import grid, sweep
 from partita.documents.document import write_json
 from partita.problems import find_kind, kind_of, kinds, register
-from toy.descriptor import TASKS, Tasks
-from toy.problem import Options, Schedule, TaskProblem
 from toy.registered import registered
 from toy.samples import MANY
+from toy.tasks import TASKS, Options, Schedule, TaskProblem, Tasks
 
 UNEVEN = TaskProblem(name="uneven", machines=2, times=(4.0, 4.0, 2.0, 1.0, 1.0))
 

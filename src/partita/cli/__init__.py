@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import traceback
+from pkgutil import resolve_name
 from typing import Any
 
 import click
@@ -39,15 +39,12 @@ class _Commands(click.Group):
     """The subcommands, made when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the list."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Make it."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name].partition(":")
-        made: click.Command = getattr(importlib.import_module(f"partita.cli.{module}"), function)()
+        made: click.Command = resolve_name(f"partita.cli.{COMMANDS[cmd_name]}")()
         return made
 
 

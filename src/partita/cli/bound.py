@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from partita.cli.common import emit_json, json_option, show
-from partita.cli.flags import GroupedCommand, grouped, positive
+from partita.cli.common import emit_json, show
+from partita.cli.flags import GroupedCommand, json_option, option, time_limit_option
 from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file
+from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,18 +25,14 @@ def command() -> click.Command:
 
     @click.command("bound", cls=GroupedCommand)
     @click.argument("file", type=click.Path())
-    @file_options
-    @settings_of_files
-    @grouped(
-        "search",
-        (("--method",), {"metavar": "NAME", "help": "See `partita bounds`; all that fit if not given."}),
-        (("--time-limit",), {"type": positive, "default": 60.0, "show_default": True, "help": "Seconds."}),
-    )
+    @file_options()
+    @settings_of_files()
+    @option("search", "--method", metavar="NAME", help="See `partita bounds`; all that fit if not given.")
+    @time_limit_option
     @json_option
     def bound(file: str, method: str | None, time_limit: float, as_json: bool, **parameters: Any) -> int:
         """Prove a lower bound on the best objective of the problem in FILE."""
         from partita.conductor.bound import proof
-        from partita.units import format_time
 
         stated = read_file(file, parameters)
         problem, report = stated.problem, stated.kind.report
@@ -72,7 +69,6 @@ def command() -> click.Command:
 def _table(parts: Sequence[Bound], unit: str, report: Report[Any, Any, Any]) -> Table:
     """What was proven by the end of each method."""
     from partita.tables.text import new_table
-    from partita.units import format_time
 
     table = new_table("Bounds")
     for title in ("method", "proven", "holds for", "time"):

@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 import click
 
-from partita.cli.flags import grouped, positive
+from partita.cli import EXIT_INTERRUPTED
+from partita.cli.flags import json_option, option, path_option, time_limit_option, together
 from partita.errors import InputError
 from partita.run.result import Event, Progress, Result, Status, StopReason, relative_gap
 from partita.units import format_time
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-EXIT_INTERRUPTED = 130
 
 #: As the path of a file to write: standard output.
 STDOUT = "-"
@@ -27,21 +24,15 @@ STDOUT = "-"
 #: Columns of tables that go into a pipe or a file.
 WIDE = 140
 
-json_option = grouped("output", (("--json", "as_json"), {"is_flag": True, "help": "Print one JSON object on stdout."}))
-
-
-def run_options(command: Command) -> Command:
-    """Options of every command that searches; see ``Search``."""
-    return grouped(
-        "search",
-        (("--solver",), {"metavar": "NAME", "help": "See `partita solvers`."}),
-        (("--time-limit",), {"type": positive, "default": 60.0, "show_default": True, "help": "Seconds."}),
-        (("--seed",), {"type": int, "default": 0, "show_default": True, "help": "Same seed, same answer."}),
-        (
-            ("--threads",),
-            {"type": click.IntRange(min=1), "default": 2, "show_default": True, "help": "Most threads to use."},
-        ),
-    )(command)
+#: Options of every command that searches; see ``Search``.
+run_options = together(
+    option("search", "--solver", metavar="NAME", help="See `partita solvers`."),
+    time_limit_option,
+    option("search", "--seed", type=int, default=0, show_default=True, help="Same seed, same answer."),
+    option(
+        "search", "--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Most threads to use."
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -59,10 +50,10 @@ class Search:
         return cls(*(parameters.pop(name) for name in ("solver", "time_limit", "seed", "threads")))
 
 
-def output_options(command: Command) -> Command:
-    """Where the result goes; see ``Output``."""
-    path = {"type": click.Path(), "metavar": "R.json", "help": "Write the result file; - is standard output."}
-    return grouped("output", (("--output",), path))(json_option(command))
+#: Where the result goes; see ``Output``.
+output_options = together(
+    path_option("--output", metavar="R.json", help="Write the result file; - is standard output."), json_option
+)
 
 
 @dataclass(frozen=True)
@@ -82,13 +73,7 @@ class Output:
 
     @classmethod
     def take(cls, parameters: dict[str, Any], *others: str | None) -> Output:
-        """What ``output_options`` gave, out of a command's parameters.
-
-        Raises
-        ------
-        InputError
-            If it, or one of the ``others``, cannot be written: before the search, not after it.
-        """
+        """What ``output_options`` gave, out of a command's parameters, if it and the ``others`` can be written."""
         found = cls(parameters.pop("output"), parameters.pop("as_json"))
         check_writable(found.path, *others)
         return found

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
-from partita.cli.flags import GroupedCommand, grouped
-from partita.cli.options import all_settings, cluster_options, file_options, model_options
+from partita.cli.flags import GroupedCommand, option
+from partita.cli.options import all_settings, file_options, machine_options, model_options
 from partita.cli.source import ModelSource, read_source
 from partita.run.result import Row, StopReason
 
@@ -20,17 +20,19 @@ def command() -> click.Command:
 
     @click.command("compare", cls=GroupedCommand)
     @click.argument("what", metavar="FILE|MODEL")
-    @cluster_options
-    @grouped(
+    @machine_options()
+    @option(
         "search",
-        (
-            ("--expert", "experts"),
-            {"multiple": True, "type": click.Path(), "metavar": "PLAN", "help": "A plan to compare; may repeat."},
-        ),
+        "--expert",
+        "experts",
+        multiple=True,
+        type=click.Path(),
+        metavar="PLAN",
+        help="A plan to compare; may repeat.",
     )
     @model_options
-    @file_options
-    @all_settings
+    @file_options()
+    @all_settings()
     @run_options
     @output_options
     def compare(
@@ -47,8 +49,7 @@ def command() -> click.Command:
         from partita.conductor.plan import plan_priced
         from partita.conductor.solve import options_of, run_solver
         from partita.run.monitor import Monitor
-        from partita.tables.comparison import comparison_table
-        from partita.tables.summary import summary_lines
+        from partita.tables.results import comparison_table, summary_lines
 
         output, search = Output.take(parameters), Search.take(parameters)
         source = read_source(what, cluster, objective, parameters, solver=search.solver)
@@ -69,7 +70,7 @@ def command() -> click.Command:
         with progress_line(problem.unit, report.doing) as progress:
             if candidates:
                 answer = plan_priced(
-                    kind, candidates, options, search.solver, time_limit_s=search.time_limit, progress=progress
+                    candidates, options, search.solver, time_limit_s=search.time_limit, progress=progress
                 )
                 result, baselines = answer.result, list(answer.baselines)
             else:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from partita.cli.common import emit_json, json_option, show
-from partita.cli.flags import GroupedCommand
+from partita.cli.common import emit_json, show
+from partita.cli.flags import GroupedCommand, json_option
 from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file
 
@@ -18,13 +18,13 @@ def command() -> click.Command:
     @click.command("evaluate", cls=GroupedCommand)
     @click.argument("file", type=click.Path())
     @click.argument("plan_file", metavar="PLAN", type=click.Path())
-    @file_options
-    @settings_of_files
+    @file_options()
+    @settings_of_files()
     @json_option
     def evaluate(file: str, plan_file: str, as_json: bool, **parameters: Any) -> int:
         """Evaluate PLAN, a result file or another file that plans are written in, on the problem in FILE."""
         from partita.conductor.documents import evaluation_document
-        from partita.tables.summary import verdict_lines
+        from partita.tables.results import verdict_lines
 
         stated = read_file(file, parameters)
         problem, report = stated.problem, stated.kind.report

@@ -1,4 +1,7 @@
-"""Command-line flags, in groups; those of problems are made from their declarations of settings."""
+"""Command-line flags, in groups; those of problems are made from their declarations of settings.
+
+What the problem at hand does not know, or has no meaning, raises ``InputError``.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ import msgspec
 from partita.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
-from partita.problems.settings import Setting, flags_of, settings_of
+from partita.problems.settings import Setting, flags_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Declarations = Iterable[type[msgspec.Struct]]
 
 #: Titles of the groups on a help page, in order; a problem's own group comes before the last one.
 GROUPS = {
@@ -28,16 +32,15 @@ GROUPS = {
 }
 
 #: What parameters made from settings begin with, so that they are no other parameter's.
-PREFIX, AXIS = "setting_", "axis_"
+PREFIX = "setting_"
 
 
 class Positive(click.ParamType[float]):
-    """A number above zero; ``inf`` only where it is allowed."""
+    """A finite number above zero."""
 
     name = "number"
 
-    def __init__(self, *, allow_inf: bool = False, allow_zero: bool = False) -> None:
-        self.allow_inf = allow_inf
+    def __init__(self, *, allow_zero: bool = False) -> None:
         self.allow_zero = allow_zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -46,13 +49,9 @@ class Positive(click.ParamType[float]):
             number = float(value)
         except ValueError:
             self.fail(f"{value!r} is not a number", param, ctx)
-        low_enough = number > 0 or (self.allow_zero and number == 0)
-        if not low_enough or (number == float("inf") and not self.allow_inf):
+        if not (0 < number < float("inf") or (self.allow_zero and number == 0)):
             self.fail(f"{value} is out of range; give a {'' if self.allow_zero else 'positive '}number", param, ctx)
         return number
-
-
-positive = Positive()
 
 
 class _GroupedOption(click.Option):
@@ -82,61 +81,65 @@ class GroupedCommand(click.Command):
             formatter.write_dl([*output, *general])
 
 
-def grouped(group: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Callable[[Command], Command]:
-    """Options of one group: the names of each, and the details that ``click.option`` takes."""
+def option(group: str, *names: str, **details: Any) -> Callable[[Command], Command]:
+    """An option in a group of the help page; names and details are those of ``click.option``."""
+    return click.option(*names, cls=_GroupedOption, group=group, **details)
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order of the help page."""
 
     def add(command: Command) -> Command:
-        for names, details in reversed(options):
-            command = click.option(*names, cls=_GroupedOption, group=group, **details)(command)
+        for entry in reversed(options):
+            command = entry(command)
         return command
 
     return add
 
 
+time_limit_option = option("search", "--time-limit", type=Positive(), default=60.0, show_default=True, help="Seconds.")
+json_option = option("output", "--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+
+
+def path_option(*names: str, metavar: str, help: str, required: bool = False) -> Callable[[Command], Command]:
+    """The path of a file to write."""
+    return option("output", *names, type=click.Path(), metavar=metavar, help=help, required=required)
+
+
 def setting_flags(
-    declarations: Iterable[tuple[str, Iterable[type[msgspec.Struct]]]],
-    but: Collection[str] = (),
-    *,
-    stated: bool = True,
+    declarations: Iterable[tuple[AnyKind, Declarations]], but: Collection[str] = (), *, stated: bool = True
 ) -> Callable[[Command], Command]:
     """A flag for every setting of some problems.
 
     Parameters
     ----------
     declarations
-        (Title of the problem's own group, its declarations) for each problem. A flag that several have is listed once,
-        with what it means for each.
+        (problem, its declarations) for each problem. A flag that several have is listed once, with what it means for
+        each.
     but
         Flags that the command has for something else.
     stated
         Whether the command takes stated problems: otherwise flags that are for these only are left out.
     """
     found: dict[str, tuple[Setting, str]] = {}
-    for title, structures in declarations:
+    for kind, structures in declarations:
+        title = f"{kind.name.capitalize()} problems"
         for flag, entry in flags_of(structures).items():
             if flag in but or (entry.stated and not stated):
                 continue
             first, group = found.setdefault(flag, (entry, entry.group or title))
             if entry.help not in first.help:
                 found[flag] = dataclasses.replace(first, help=f"{first.help} {title}: {entry.help}"), group
-
-    def add(command: Command) -> Command:
-        for flag, (entry, group) in reversed(found.items()):
-            command = _option(flag, entry, group)(command)
-        return command
-
-    return add
+    return together(*(_flag(flag, entry, group) for flag, (entry, group) in found.items()))
 
 
-def _option(flag: str, entry: Setting, group: str, prefix: str = PREFIX) -> Callable[[Command], Command]:
-    details: dict[str, Any] = {"is_flag": True, "default": False} if entry.is_switch else {"default": None, "type": str}
-    text = entry.help
-    if not entry.is_switch:
-        details["metavar"] = entry.metavar or (f"[{'|'.join(entry.choices)}]" if entry.choices else "VALUE")
-        if entry.default not in (None, ()):
-            text += f"  [default: {entry.default}]"
-    name = prefix + flag.lstrip("-").replace("-", "_")
-    return click.option(flag, name, cls=_GroupedOption, group=group, help=text, **details)
+def _flag(flag: str, entry: Setting, group: str) -> Callable[[Command], Command]:
+    name = PREFIX + flag.lstrip("-").replace("-", "_")
+    if entry.is_switch:
+        return option(group, flag, name, is_flag=True, default=False, help=entry.help)
+    metavar = entry.metavar or (f"[{'|'.join(entry.choices)}]" if entry.choices else "VALUE")
+    default = "" if entry.default in (None, ()) else f"  [default: {entry.default}]"
+    return option(group, flag, name, default=None, type=str, metavar=metavar, help=entry.help + default)
 
 
 def axis_settings() -> dict[str, Setting]:
@@ -144,34 +147,19 @@ def axis_settings() -> dict[str, Setting]:
     return {axis.setting.flag: axis.setting for kind in kinds() for axis in kind.sweep.axes}
 
 
-def sweep_flags(command: Command) -> Command:
+def axis_flags() -> Callable[[Command], Command]:
     """A flag for every axis."""
-    for flag, entry in reversed(axis_settings().items()):
-        command = _option(flag, entry, "grid", AXIS)(command)
-    return command
+    return together(*(_flag(flag, entry, "grid") for flag, entry in axis_settings().items()))
 
 
 def take_axes(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Take the axes that were given out of a command's parameters: values by flag.
-
-    Raises
-    ------
-    InputError
-        If a value has no meaning.
-    """
+    """Take the axes that were given out of a command's parameters: values by flag."""
     known = axis_settings()
-    texts = {_flag(name, AXIS): parameters.pop(name) for name in list(parameters) if name.startswith(AXIS)}
-    return {flag: known[flag].parse(text) for flag, text in texts.items() if text is not None}
+    return {flag: known[flag].parse(text) for flag, text in take_flags(parameters, known).items()}
 
 
 def axes_of(kind: AnyKind, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A problem's values by axis, from those by flag.
-
-    Raises
-    ------
-    InputError
-        If it cannot be swept along one of them.
-    """
+    """A problem's values by axis, from those by flag."""
     axes = {axis.setting.flag: axis.name for axis in kind.sweep.axes}
     for flag in given:
         if flag not in axes:
@@ -179,73 +167,54 @@ def axes_of(kind: AnyKind, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: given[flag] for flag, name in axes.items() if flag in given}
 
 
-def _flag(name: str, prefix: str) -> str:
-    return "--" + name.removeprefix(prefix).replace("_", "-")
-
-
 def take_flags(parameters: dict[str, Any], only: Collection[str] | None = None) -> dict[str, Any]:
     """Take settings that were given out of a command's parameters: texts, or True for switches, by flag."""
-    names = [name for name in parameters if name.startswith(PREFIX) and (only is None or _flag(name, PREFIX) in only)]
-    values = {_flag(name, PREFIX): parameters.pop(name) for name in names}
+    flags = {name: "--" + name.removeprefix(PREFIX).replace("_", "-") for name in parameters if name.startswith(PREFIX)}
+    values = {flag: parameters.pop(name) for name, flag in flags.items() if only is None or flag in only}
     return {flag: value for flag, value in values.items() if value not in (None, False)}
 
 
 def read_flags(
-    kind: AnyKind,
     given: Mapping[str, Any],
     declarations: Sequence[type[msgspec.Struct]],
-    others: Mapping[str, Iterable[type[msgspec.Struct]]],
-    *,
     what: str,
-    model: bool,
+    *,
+    others: Mapping[str, Declarations] | None = None,
 ) -> list[dict[str, Any]]:
     """The values of flags, by declaration: the first that has a flag gets it.
 
     Parameters
     ----------
-    kind
-        The problem.
     given
         What ``take_flags`` returns.
     declarations
-        Of this problem.
-    others
-        By what to say instead (``--objective throughput``), the declarations of other problems.
+        Of the problem.
     what
         What the flags are for, in a message: ``a plan with objective hybrid``.
-    model
-        Whether a model is planned: flags that only a stated problem has are refused.
-
-    Raises
-    ------
-    InputError
-        If the problem does not know a flag, or its value has no meaning.
+    others
+        Of a model, by what to say instead (``--objective throughput``), the declarations of other problems. Flags that
+        only a stated problem has are refused then.
     """
     found: list[dict[str, Any]] = [{} for _ in declarations]
+    known = [flags_of([declaration]) for declaration in declarations]
     for flag, text in given.items():
-        place, entry = next(
-            (
-                (place, entry)
-                for place, declaration in enumerate(declarations)
-                for entry in settings_of(declaration).values()
-                if entry.flag == flag
-            ),
-            (0, None),
-        )
-        if entry is None:
-            if any(text == str(foreign.default) for foreign in _everywhere(flag)):
+        place = next((place for place, flags in enumerate(known) if flag in flags), None)
+        if place is None:
+            # What a stated problem means by it goes before what its pricing does.
+            elsewhere = [flags_of(reversed(settings_of_kind(kind))) for kind in kinds()]
+            if any(flag in flags and text == str(flags[flag].default) for flags in elsewhere):
                 # What is so anyway where the flag means something.
                 continue
-            knows = [instead for instead, known in others.items() if flag in flags_of(known)]
+            knows = [instead for instead, structures in (others or {}).items() if flag in flags_of(structures)]
             hint = f"add {' or '.join(knows)}, or leave it out" if knows else "leave it out"
             raise InputError(f"{flag} means nothing for {what}; {hint}")
-        if model and entry.stated:
+        entry = known[place][flag]
+        if others is not None and entry.stated:
             raise InputError(f"{flag} changes a stated problem, and {what} is made from a model; leave it out")
         found[place][entry.name] = (not entry.inverted) if entry.is_switch else entry.parse(str(text))
     return found
 
 
-def _everywhere(flag: str) -> list[Setting]:
-    """The settings of all problems that have a flag."""
-    declarations = [[kind.options, kind.changes, *([kind.model.pricing] if kind.model else [])] for kind in kinds()]
-    return [found[flag] for found in map(flags_of, declarations) if flag in found]
+def settings_of_kind(kind: AnyKind) -> tuple[type[msgspec.Struct], ...]:
+    """What its search may be asked for, its pricing if models become such problems, and what may be changed of it."""
+    return kind.options, *(() if kind.model is None else (kind.model.pricing,)), kind.changes

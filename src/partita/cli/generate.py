@@ -7,22 +7,15 @@ from typing import Any
 import click
 
 from partita.cli.common import check_writable, warn
-from partita.cli.flags import GroupedCommand, grouped, read_flags, setting_flags, take_flags
-from partita.cli.options import file_options, machine_options, model_options, settings_of_conversion, take_reading
+from partita.cli.flags import GroupedCommand, path_option, read_flags, setting_flags, take_flags
+from partita.cli.options import cluster_option, file_options, model_options, settings_of_conversion, take_reading
 from partita.cli.source import is_model, read_file, read_model
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kinds
-from partita.problems.facets.making import Generator
-from partita.problems.kind import AnyKind
-from partita.problems.settings import read_settings
+from partita.problems.kind import AnyKind, Generator
+from partita.problems.settings import flags_of, read_settings
 
-_output = grouped(
-    "output",
-    (
-        ("--output",),
-        {"required": True, "type": click.Path(), "metavar": "P.json", "help": "Write the problem."},
-    ),
-)
+_output = path_option("--output", metavar="P.json", help="Write the problem.", required=True)
 
 
 def generate() -> click.Command:
@@ -36,67 +29,53 @@ def generate() -> click.Command:
 
 def _generating(kind: AnyKind, generator: Generator) -> click.Command:
     @click.command(generator.name, cls=GroupedCommand, help=generator.help)
-    @setting_flags([(f"{kind.name.capitalize()} problems", (generator.settings,))])
+    @setting_flags([(kind, (generator.settings,))])
     @_output
     def command(output: str, **parameters: Any) -> int:
         check_writable(output)
-        (values,) = read_flags(
-            kind, take_flags(parameters), (generator.settings,), {}, what=f"generator {generator.name}", model=False
-        )
-        _write(output, generator.make(read_settings(generator.settings, values, f"generator {generator.name}")))
-        return 0
+        return _write(output, generator, f"generator {generator.name}", take_flags(parameters))
 
     return command
 
 
 def convert() -> click.Command:
     """The command, with a flag for every setting of some conversion."""
+    converters = {kind.name: kind.converter for kind in kinds() if kind.converter is not None}
 
-    @click.command("convert", cls=GroupedCommand)
+    @click.command("convert", cls=GroupedCommand, help="\n\n".join(made.help for made in converters.values()))
     @click.argument("what", metavar="FILE|MODEL")
-    @file_options
+    @file_options()
     @model_options
-    @machine_options
-    @settings_of_conversion
+    @cluster_option
+    @settings_of_conversion()
     @_output
     def command(what: str, cluster: str | None, output: str, **parameters: Any) -> int:
-        """Write FILE or MODEL as a problem in a simpler form: identical devices without CPUs, variants, memory limit.
-
-        With --memory, what exceeds it is streamed. The backward part of training is left out (docs/instances.md).
-        """
         check_writable(output)
-        own = take_flags(parameters, _own_flags())
+        # Flags of conversions are theirs even where the problem has them, too.
+        own = take_flags(parameters, flags_of(made.settings for made in converters.values()))
         if is_model(what):
-            first = next(kind for kind in kinds() if kind.converter is not None and kind.model is not None)
-            assert first.model is not None
+            objective = next(kind.model.objective for kind in kinds() if kind.name in converters and kind.model)
             scale = take_reading(parameters)[2]
-            given = take_flags(parameters)
-            source = read_model(what, cluster, first.model.objective, given, parameters, solver=None)
+            source = read_model(what, cluster, objective, parameters, solver=None)
             if scale == 0:
                 raise InputError("--scale-communication 0 makes a model's transfers free; use a small factor instead")
             kind, problem = source.kind, source.at({"bandwidth": 1.0 / scale}).problem
         else:
             stated = read_file(what, parameters)
             kind, problem = stated.kind, stated.problem
-        if kind.converter is None:
+        if kind.name not in converters:
             raise UnsupportedError(f"{what}: {kind.name} problems have no simpler form")
-        settings = kind.converter.settings
-        (values,) = read_flags(kind, own, (settings,), {}, what="a conversion", model=False)
-        _write(output, kind.converter.convert(problem, read_settings(settings, values, "conversion")))
-        return 0
+        return _write(output, converters[kind.name], "a conversion", own, problem)
 
     return command
 
 
-def _own_flags() -> set[str]:
-    """Flags of conversions, which are theirs even where the problem has them, too."""
-    from partita.problems.settings import flags_of
-
-    return set(flags_of(kind.converter.settings for kind in kinds() if kind.converter is not None))
-
-
-def _write(output: str, problem: Any) -> None:
+def _write(output: str, generator: Generator, what: str, given: dict[str, Any], *of: Any) -> int:
+    """Make a problem with the flags that were given, and write it."""
     from partita.documents.stated import write_problem
 
+    (values,) = read_flags(given, (generator.settings,), what)
+    problem = generator.make(*of, read_settings(generator.settings, values, what))
     write_problem(output, problem)
     warn(f"problem {problem.name}: {output}")
+    return 0

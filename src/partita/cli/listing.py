@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from partita.cli.common import emit_json, json_option
+from partita.cli.common import emit_json
+from partita.cli.flags import json_option
 from partita.problems import kinds
 
 #: Lines for people, cell by cell, and the same as plain values.
@@ -56,33 +57,26 @@ def _components(name: str, text: str, of: Callable[[Any], Iterable[Any]]) -> Cal
     )
 
 
-def _devices() -> Listed:
+def _catalogued(of: str, words: Callable[[Any], str]) -> Listed:
+    """What the catalogue has, each in words and with its source."""
     from partita.catalogue.loader import load_catalogue
+
+    found = list(getattr(load_catalogue(), of).values())
+    return [(spec.name, f"{words(spec)}; {spec.source}") for spec in found], found
+
+
+def _device(spec: Any) -> str:
     from partita.units import format_bytes, format_count
 
-    found = list(load_catalogue().devices.values())
-    lines = [
-        (
-            spec.name,
-            f"{format_bytes(spec.memory_bytes)}, {format_count(spec.memory_bandwidth_bytes_per_s)}B/s, "
-            + ", ".join(f"{dtype} {format_count(value)}FLOP/s" for dtype, value in spec.peak_flops.items())
-            + f", link {spec.link}; {spec.source}",
-        )
-        for spec in found
-    ]
-    return lines, found
+    peaks = ", ".join(f"{dtype} {format_count(value)}FLOP/s" for dtype, value in spec.peak_flops.items())
+    speed = format_count(spec.memory_bandwidth_bytes_per_s)
+    return f"{format_bytes(spec.memory_bytes)}, {speed}B/s, {peaks}, link {spec.link}"
 
 
-def _links() -> Listed:
-    from partita.catalogue.loader import load_catalogue
+def _link(spec: Any) -> str:
     from partita.units import format_count
 
-    found = list(load_catalogue().links.values())
-    lines = [
-        (spec.name, f"{format_count(spec.bandwidth_bytes_per_s)}B/s each way, {spec.latency_s:.1e} s; {spec.source}")
-        for spec in found
-    ]
-    return lines, found
+    return f"{format_count(spec.bandwidth_bytes_per_s)}B/s each way, {spec.latency_s:.1e} s"
 
 
 problems = _listing(
@@ -93,5 +87,5 @@ bounds = _components("bounds", "List the bounds of every problem, cheapest first
 baselines = _components(
     "baselines", "List the baselines of every problem: what people do by hand.", lambda kind: kind.baselines
 )
-devices = _listing("devices", "List the device catalogue.", _devices)
-links = _listing("links", "List the link catalogue.", _links)
+devices = _listing("devices", "List the device catalogue.", lambda: _catalogued("devices", _device))
+links = _listing("links", "List the link catalogue.", lambda: _catalogued("links", _link))

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options, warn
-from partita.cli.flags import GroupedCommand, grouped, take_flags
-from partita.cli.options import cluster_options, model_options, settings_of_models
+from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
+from partita.cli.flags import GroupedCommand, path_option
+from partita.cli.options import machine_options, model_options, settings_of_models
 from partita.cli.source import read_model
 
 
@@ -17,19 +17,13 @@ def command() -> click.Command:
 
     @click.command("plan", cls=GroupedCommand)
     @click.argument("model")
-    @cluster_options
+    @machine_options()
     @model_options
-    @settings_of_models
+    @settings_of_models()
     @run_options
     @output_options
-    @grouped(
-        "output",
-        (
-            ("--problem-output",),
-            {"type": click.Path(), "metavar": "P.json", "help": "Write the priced problem."},
-        ),
-        (("--graph-output",), {"type": click.Path(), "metavar": "G.json", "help": "Write the traced graph."}),
-    )
+    @path_option("--problem-output", metavar="P.json", help="Write the priced problem.")
+    @path_option("--graph-output", metavar="G.json", help="Write the traced graph.")
     def plan(
         model: str,
         cluster: str | None,
@@ -48,27 +42,19 @@ def command() -> click.Command:
         from partita.conductor.plan import plan_priced
         from partita.conductor.solve import options_of
         from partita.documents.stated import write_graph, write_problem
-        from partita.tables.comparison import comparison_table
-        from partita.tables.summary import summary_lines
+        from partita.tables.results import comparison_table, summary_lines
         from partita.tables.text import paragraphs
 
         output = Output.take(parameters, problem_output, graph_output)
         search = Search.take(parameters)
-        found = read_model(model, cluster, objective, take_flags(parameters), parameters, solver=search.solver)
+        found = read_model(model, cluster, objective, parameters, solver=search.solver)
         if graph_output is not None:
             write_graph(graph_output, found.graph)
-        for note in found.notes:
-            warn(f"note: {note}")
         options = options_of(found.kind, search.seed, search.threads, found.options)
         report = found.kind.report
         with progress_line("s", report.doing) as progress:
             answer = plan_priced(
-                found.kind,
-                found.price(),
-                options,
-                search.solver,
-                time_limit_s=search.time_limit,
-                progress=progress,
+                found.price(), options, search.solver, time_limit_s=search.time_limit, progress=progress
             )
         if problem_output is not None:
             write_problem(problem_output, answer.problem)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
-from partita.cli.flags import GroupedCommand, grouped
+from partita.cli.flags import GroupedCommand, path_option, together
 from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file
 from partita.errors import InputError
@@ -21,23 +21,17 @@ def command() -> click.Command:
 
     @click.command("solve", cls=GroupedCommand)
     @click.argument("file", type=click.Path())
-    @file_options
-    @settings_of_files
+    @file_options()
+    @settings_of_files()
     @run_options
     @output_options
-    @grouped(
-        "output",
-        *(
-            ((flag,), {"type": click.Path(), "metavar": writer.metavar, "help": writer.help})
-            for flag, writer in writers.items()
-        ),
-    )
+    @together(*(path_option(flag, metavar=writer.metavar, help=writer.help) for flag, writer in writers.items()))
     def solve(file: str, **parameters: Any) -> int:
         """Find the best plan for the problem in FILE, and prove how good it is."""
         from partita.conductor.documents import result_document
         from partita.conductor.solve import options_of, run_solver
         from partita.run.monitor import Monitor
-        from partita.tables.summary import summary_lines
+        from partita.tables.results import summary_lines
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
         output, search = Output.take(parameters, *asked.values()), Search.take(parameters)

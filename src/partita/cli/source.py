@@ -1,11 +1,14 @@
-"""Reading what a command is about: a problem file with its changes, or a model with its cluster."""
+"""Reading what a command is about: a problem file with its changes, or a model with its cluster.
+
+Options that do not fit what it is raise ``InputError``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +17,8 @@ import click
 import msgspec
 
 from partita.cli.common import quiet_stdout, warn
-from partita.cli.flags import read_flags, take_flags
-from partita.cli.options import settings_of_model, take_reading
+from partita.cli.flags import PREFIX, read_flags, settings_of_kind, take_flags
+from partita.cli.options import take_reading
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
@@ -29,37 +32,21 @@ if TYPE_CHECKING:
 def read_source(
     what: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
 ) -> ModelSource | FileSource:
-    """A file or a model, from what a command with the options of both was given.
-
-    Raises
-    ------
-    InputError
-        If options do not fit what it is.
-    """
+    """A file or a model, from what a command with the options of both was given."""
     if not is_model(what):
         _refuse_model_options(what)
         return read_file(what, parameters)
     take_reading(parameters)
-    found = read_model(what, cluster, objective, take_flags(parameters), parameters, solver=solver)
-    for note in found.notes:
-        warn(f"note: {note}")
-    return found
+    return read_model(what, cluster, objective, parameters, solver=solver)
 
 
 def _refuse_model_options(what: str) -> None:
-    """Refuse options of models on the command line of a file.
-
-    Raises
-    ------
-    InputError
-        If there is one.
-    """
+    """Refuse options of models on the command line of a file."""
     context = click.get_current_context()
     for parameter in context.command.params:
-        given = context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
-        if given and getattr(parameter, "group", "") in ("model", "machine", "training"):
-            if str(parameter.name).startswith("setting_"):
-                continue
+        name = str(parameter.name)
+        of_models = getattr(parameter, "group", "") in ("model", "machine", "training") and not name.startswith(PREFIX)
+        if of_models and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise InputError(f"{what} is a file, which states its own problem; leave {parameter.opts[0]} out")
 
 
@@ -70,7 +57,7 @@ class FileSource:
     kind: AnyKind
     problem: Any
     options: dict[str, Any]
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -92,19 +79,18 @@ def read_file(path: str, parameters: dict[str, Any]) -> FileSource:
     from partita.problems.importers import open_problem
     from partita.problems.settings import read_settings
 
-    (file_format, problem_kind, scale), given = take_reading(parameters), take_flags(parameters)
-    opened = open_problem(path, file_format, problem_kind, scale_communication=scale)
-    kind = kind_of(opened.problem)
+    file_format, problem_kind, scale = take_reading(parameters)
+    problem, foreign = open_problem(path, file_format, problem_kind, scale_communication=scale)
+    kind = kind_of(problem)
     what = f"{path}, which states a {kind.name} problem"
-    options, changes = read_flags(kind, given, (kind.options, kind.changes), {}, what=what, model=False)
+    options, changes = read_flags(take_flags(parameters), (kind.options, kind.changes), what)
     for name, value in changes.items():
-        if (name, value) in opened.refusals:
-            raise UnsupportedError(f"{path} {opened.refusals[name, value]}")
-    problem = opened.problem
+        if foreign is not None and (name, value) in foreign.refusals:
+            raise UnsupportedError(f"{path} {foreign.refusals[name, value]}")
     if changes:
         problem = kind.change(problem, read_settings(kind.changes, changes, path))
     # A problem that partita wrote carries notes about its making; only foreign files are a surprise to warn of.
-    for note in problem.notes if opened.foreign else ():
+    for note in () if foreign is None else problem.notes:
         warn(f"note: {note}")
     return FileSource(kind, problem, options)
 
@@ -145,7 +131,7 @@ class ModelSource:
     options: dict[str, Any]
     pricing: dict[str, Any]
     changes: dict[str, Any]
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str]
     unit: str = "s"
 
     @property
@@ -158,18 +144,10 @@ class ModelSource:
         from partita.conductor.plan import price_all
 
         machines = self.cluster if cluster is None else cluster
-        assert self.kind.model is not None
-        pricing = {**self.kind.model.usual(self.graph, machines), **self.pricing}
-        return list(price_all(self.kind, self.graph, machines, pricing, self.changes))
+        return list(price_all(self.kind, self.graph, machines, self.pricing, self.changes))
 
     def at(self, point: Mapping[str, Any]) -> Priced[Any]:
-        """The priced problem at a point of a grid; another number of devices is another cluster.
-
-        Raises
-        ------
-        InputError
-            If the cluster cannot have so many devices, or several problems are to be chosen from.
-        """
+        """The priced problem at a point of a grid, if it is one; another number of devices is another cluster."""
         from partita.cluster import with_devices
 
         rest = dict(point)
@@ -182,13 +160,7 @@ class ModelSource:
 
 
 def read_model(
-    text: str,
-    cluster: str | None,
-    objective: str | None,
-    given: Mapping[str, Any],
-    tracing: dict[str, Any],
-    *,
-    solver: str | None,
+    text: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
 ) -> ModelSource:
     """A model argument with its cluster, and the settings that were given.
 
@@ -202,45 +174,32 @@ def read_model(
     if cluster is None:
         raise InputError(f"{text} is a model; say what to split it over with --cluster, for example 4xA100-80GB")
     machines = parse_cluster(cluster)
-    training: bool = tracing["training"]
-    # A graph file may hold a backward part without being asked for one.
-    certain = training or text.startswith("hf:") or not text.endswith(".json")
-    if certain:
+    given = take_flags(parameters)
+
+    def chosen(training: bool) -> tuple[AnyKind, list[str], list[dict[str, Any]]]:
+        """Which problem is planned, why, and the settings of its search, of its pricing, and changes."""
         kind, notes = choose_problem(objective, machines, training)
-        sorted_flags = _sorted(kind, given)
+        declarations = {each.model.objective: settings_of_kind(each) for each in kinds() if each.model is not None}
+        assert kind.model is not None
+        own = declarations.pop(kind.model.objective)
+        others = {f"--objective {name}": structures for name, structures in declarations.items()}
+        settings = read_flags(given, own, f"a plan with objective {kind.model.objective}", others=others)
         check_solver(kind, solver)
-        graph = _read_graph(text, **tracing)
-    else:
-        graph = _read_graph(text, **tracing)
-    if not certain or graph.training != training:
-        kind, notes = choose_problem(objective, machines, graph.training)
-        sorted_flags = _sorted(kind, given)
-        check_solver(kind, solver)
-    return ModelSource(kind, graph, machines, *sorted_flags, tuple(notes))
+        return kind, notes, settings
+
+    training: bool = parameters["training"]
+    # A graph file may hold a backward part without being asked for one.
+    known = chosen(training) if training or text.startswith("hf:") or not text.endswith(".json") else None
+    graph = _read_graph(text, **parameters)
+    kind, notes, settings = known if known is not None and graph.training == training else chosen(graph.training)
+    for note in notes:
+        warn(f"note: {note}")
+    options, pricing, changes = settings
+    return ModelSource(kind, graph, machines, options, pricing, changes, notes)
 
 
-def _sorted(kind: AnyKind, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    assert kind.model is not None
-    others = {
-        f"--objective {other.model.objective}": settings_of_model(other)
-        for other in kinds()
-        if other.model is not None and other.name != kind.name
-    }
-    what = f"a plan with objective {kind.model.objective}"
-    options, pricing, changes = read_flags(kind, given, settings_of_model(kind), others, what=what, model=True)
-    return options, pricing, changes
-
-
-def _read_graph(
-    text: str,
-    batch_size: int,
-    sequence_length: int | None,
-    dtype: str | None,
-    set_fields: tuple[str, ...],
-    task: str | None,
-    training: bool,
-) -> Graph:
-    """The graph of a model argument."""
+def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tracing: Any) -> Graph:
+    """The graph of a model argument; the rest is what ``load_model`` takes."""
     if text.endswith(".onnx"):
         raise UnsupportedError(f"{text}: ONNX models are not read yet; give a PyTorch callable or a graph file")
     if not text.startswith("hf:") and text.endswith(".json"):
@@ -262,16 +221,7 @@ def _read_graph(
     if sys.stderr.isatty():
         warn(f"tracing {text} …")
     with quiet_stdout():
-        graph = load_model(
-            text,
-            batch_size=batch_size,
-            sequence_length=sequence_length,
-            dtype=dtype,
-            set_fields=fields,
-            task=task,
-            training=training,
-        )
-    elapsed = time.perf_counter() - started
+        graph = load_model(text, set_fields=fields, training=training, **tracing)
     if sys.stderr.isatty():
-        warn(f"{len(graph.operators)} operators in {elapsed:.1f} s")
+        warn(f"{len(graph.operators)} operators in {time.perf_counter() - started:.1f} s")
     return graph

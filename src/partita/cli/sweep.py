@@ -6,17 +6,10 @@ from typing import Any
 
 import click
 
-from partita.cli.common import (
-    EXIT_INTERRUPTED,
-    Output,
-    Search,
-    output_options,
-    progress_line,
-    run_options,
-    warn,
-)
-from partita.cli.flags import GroupedCommand, axes_of, grouped, sweep_flags, take_axes
-from partita.cli.options import cluster_options, file_options, model_options, settings_beside_axes
+from partita.cli import EXIT_INTERRUPTED
+from partita.cli.common import Output, Search, output_options, progress_line, run_options, warn
+from partita.cli.flags import GroupedCommand, axes_of, axis_flags, path_option, take_axes
+from partita.cli.options import all_settings, file_options, machine_options, model_options
 from partita.cli.source import read_source
 from partita.errors import MissingExtraError
 
@@ -26,21 +19,15 @@ def command() -> click.Command:
 
     @click.command("sweep", cls=GroupedCommand)
     @click.argument("what", metavar="FILE|MODEL")
-    @cluster_options
-    @sweep_flags
+    @machine_options()
+    @axis_flags()
     @model_options
-    @file_options
-    @settings_beside_axes
+    @file_options()
+    @all_settings(beside_axes=True)
     @run_options
     @output_options
-    @grouped(
-        "output",
-        (("--csv", "csv_path"), {"type": click.Path(), "metavar": "OUT.csv", "help": "Write the rows as CSV."}),
-        (
-            ("--plot", "plot_path"),
-            {"type": click.Path(), "metavar": "OUT.png", "help": "Draw the rows (needs partita[plot])."},
-        ),
-    )
+    @path_option("--csv", "csv_path", metavar="OUT.csv", help="Write the rows as CSV.")
+    @path_option("--plot", "plot_path", metavar="OUT.png", help="Draw the rows (needs partita[plot]).")
     def sweep(
         what: str,
         cluster: str | None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from partita.conductor.judge import judge, proven
-from partita.conductor.solve import check_time_limit, find_solver, options_of
+from partita.conductor.judge import proven
+from partita.conductor.solve import check_time_limit, run_solver
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of
 from partita.problems.kind import Proof
@@ -30,19 +30,13 @@ def bound(problem: Any, method: str | None = None, *, time_limit_s: float | None
     Raises
     ------
     InputError
-        If there is no such method, or it proves nothing for this problem.
+        If there is no such method, it proves nothing for this problem, or the problem is infeasible.
     """
     return proof(problem, method, time_limit_s=time_limit_s).best
 
 
 def proof(problem: Any, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Proof:
-    """What a method proves, or all together: the best bound, and the share of each. Parameters as for ``bound``.
-
-    Raises
-    ------
-    InputError
-        As ``bound`` does, or if the problem is infeasible.
-    """
+    """As ``bound``, with the share of each method."""
     kind = kind_of(problem)
     check_time_limit(time_limit_s)
     monitor = Monitor(time_limit_s)
@@ -61,41 +55,34 @@ def _by(problem: Any, method: str, monitor: Monitor) -> Proof:
     kind = kind_of(problem)
     bounds = {component.name: component for component in kind.bounds}
     if method in bounds:
-        refusal = bounds[method].supports(problem)
-        if refusal is not None:
+        if (refusal := bounds[method].supports(problem)) is not None:
             raise UnsupportedError(f"bound {method}: {refusal}")
         best = bounds[method].bound(problem, monitor)
         return Proof(best, (best,), infeasible=math.isinf(best.value))
-    solvers = [solver.name for solver in kind.solvers]
-    if method not in solvers:
-        raise InputError(f"there is no bound {method!r}; known are {', '.join([*bounds, *solvers])}")
+    known = ", ".join([*bounds, *(solver.name for solver in kind.solvers)])
+    if method not in {solver.name for solver in kind.solvers}:
+        raise InputError(f"there is no bound {method!r}; known are {known}")
     found = _by_solver(problem, method, monitor)
     if found is None:
-        raise InputError(
-            f"{method} proved no bound in the time given; give it more, or use one of {', '.join([*bounds, *solvers])}"
-        )
+        raise InputError(f"{method} proved no bound in the time given; give it more, or use one of {known}")
     return found
 
 
 def _by_solver(problem: Any, name: str | None, monitor: Monitor) -> Proof | None:
     """What a solver proves on the way, judged beside its plan; None for nothing."""
     kind = kind_of(problem)
-    options = options_of(kind, 0, 2, {})
-    solver = find_solver(problem, name, options)
-    refusal = solver.supports(problem, options)
-    if refusal is not None:
-        raise UnsupportedError(f"solver {solver.name}: {refusal}")
-    result = judge(problem, solver, solver.solve(problem, options, monitor), options, monitor, trusted=True)
+    options = kind.options()
+    result = run_solver(problem, name, options, monitor, explain=False)
     best = result.bound
     if result.status is Status.INFEASIBLE:
-        best = Bound(math.inf, solver.name, kind.scope(options), monitor.elapsed_s)
+        best = Bound(math.inf, result.solver, kind.scope(options), result.runtime_s)
     return None if best is None else Proof(best, (best,), result.objective, math.isinf(best.value))
 
 
 def _one_after_the_other(problem: Any, monitor: Monitor) -> Proof:
     """Every bound that fits, cheapest first, then the default solver, whose plan none of them may be above."""
     kind = kind_of(problem)
-    options = options_of(kind, 0, 2, {})
+    options = kind.options()
     parts: list[Bound] = []
     for method in kind.bounds:
         if method.supports(problem) is None and not monitor.stopping:

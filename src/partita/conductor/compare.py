@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
-from partita.conductor.judge import judge_plan
+from partita.conductor.judge import adopt_better, judge_plan
 from partita.conductor.solve import options_of
 from partita.problems import kind_of
+from partita.problems.kind import AnyResult
 from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
-from partita.run.result import Row
+from partita.run.result import Row, StopReason
 
 
 def compare(
@@ -51,3 +53,10 @@ def run_baselines(problem: Any, options: Any, time_limit_s: float | None = None)
         if monitor.interrupted:
             break
     return rows
+
+
+def beside_baselines(result: AnyResult, options: Any, guesses: Sequence[Row] = ()) -> tuple[AnyResult, list[Row]]:
+    """Every baseline, unless the result was interrupted, and the result with the best plan of these and of guesses."""
+    stopped = result.stop_reason is StopReason.INTERRUPTED
+    rows = [] if stopped else run_baselines(result.problem, options)
+    return adopt_better(result, [*guesses, *rows], options), rows

@@ -10,7 +10,7 @@ from partita.problems import kind_of
 from partita.problems.facets.model import Answer
 from partita.problems.kind import AnyResult
 from partita.run.result import Row
-from partita.tables.comparison import row_documents
+from partita.tables.results import row_documents
 
 
 def result_document(result: AnyResult, rows: Sequence[Row] | None = None) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""What an answer is worth: the one judge of all problems."""
+"""What an answer is worth: the one judge of all problems.
+
+What contradicts the evaluator or a proof raises ``DisagreementError`` in every function here: it is a defect.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +44,6 @@ def judge(
         Of the run.
     trusted
         Whether a plan that fails is a defect. A baseline's plan may fail; it is completed first.
-
-    Raises
-    ------
-    DisagreementError
-        If the answer does not survive the evaluator.
     """
     kind = kind_of(problem)
     scope = kind.scope(options) if outcome.scope is None else outcome.scope
@@ -86,13 +84,7 @@ def judge(
 
 
 def proven(objective: float, bound: Bound | None) -> tuple[Bound | None, Status]:
-    """The bound beside an objective, rounding taken off, and what the two prove.
-
-    Raises
-    ------
-    DisagreementError
-        If the bound is above the objective: a defect.
-    """
+    """The bound beside an objective, rounding taken off, and what the two prove."""
     if bound is None:
         return None, Status.FEASIBLE
     bound = dataclasses.replace(bound, value=agreed(bound.value, objective, bound.method))
@@ -122,13 +114,7 @@ def best_of(problem: Any, rows: Sequence[Row], options: Any) -> Row | None:
 
 
 def adopt(result: AnyResult, row: Row, options: Any) -> AnyResult:
-    """The result with the plan of a row, and what the bound says about that.
-
-    Raises
-    ------
-    DisagreementError
-        If the row contradicts what is proven: a defect.
-    """
+    """The result with the plan of a row, and what the bound says about that."""
     kind: AnyKind = kind_of(result.problem)
     value = row.evaluation.objective
     if result.status is Status.INFEASIBLE:
@@ -151,11 +137,6 @@ def adopt_better(result: AnyResult, rows: Sequence[Row], options: Any) -> AnyRes
 
     Only a run that was stopped early can be beaten; a line in the statistics says by what. If Ctrl-C came while the
     rows were made, that is why the result stopped.
-
-    Raises
-    ------
-    DisagreementError
-        If a row contradicts what is proven: a defect.
     """
     if any(row.interrupted for row in rows):
         result = dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED)
@@ -169,13 +150,7 @@ def adopt_better(result: AnyResult, rows: Sequence[Row], options: Any) -> AnyRes
 
 
 def with_bound(result: AnyResult, bound: Bound | None) -> AnyResult:
-    """The result with another bound, where that is tighter.
-
-    Raises
-    ------
-    DisagreementError
-        If it is above the result's plan: a defect.
-    """
+    """The result with another bound, where that is tighter."""
     if bound is None or result.status is Status.INFEASIBLE:
         return result
     if result.bound is not None and result.bound.value >= bound.value:

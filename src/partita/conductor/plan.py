@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from partita.conductor.compare import run_baselines
-from partita.conductor.judge import adopt, adopt_better
+from partita.conductor.compare import beside_baselines
+from partita.conductor.judge import adopt
 from partita.conductor.solve import check_time_limit, find_solver, options_of, run_solver
 from partita.errors import InputError, UnsupportedError
-from partita.problems import kinds
-from partita.problems.facets.model import Answer, FromModel, Priced, Refinement
+from partita.problems import kind_of, kinds
+from partita.problems.facets.model import Answer, Priced, Refinement
 from partita.problems.kind import AnyKind, AnyResult
 from partita.problems.settings import read_settings
 from partita.run.interrupt import interruptible
@@ -29,21 +29,8 @@ REFINE_S, UNLIMITED_S = 15.0, 5.0
 def choose_problem(objective: str | None, cluster: Cluster, training: bool) -> tuple[AnyKind, list[str]]:
     """Which problem a model is planned as, and what a reader should know about the choice.
 
-    Parameters
-    ----------
-    objective
-        What was asked for; None to choose.
-    cluster
-        The devices.
-    training
-        Whether the model is trained.
-
-    Raises
-    ------
-    InputError
-        If no problem has that objective, or it is about other models.
-    UnsupportedError
-        If the problem asked for does not know such clusters.
+    An objective (None to choose) that no problem has, that is about other models or does not know such clusters is
+    refused.
     """
     models = {kind.model.objective: (kind, kind.model) for kind in kinds() if kind.model is not None}
     if objective is not None:
@@ -69,37 +56,32 @@ def choose_problem(objective: str | None, cluster: Cluster, training: bool) -> t
 
 
 def sort_settings(kind: AnyKind, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Settings by what they are of: the search, the pricing, and changes of the priced problem.
-
-    Raises
-    ------
-    InputError
-        If one is none of these.
-    """
+    """Settings by what they are of: the search, the pricing, and changes of the priced problem; others are refused."""
     assert kind.model is not None
     parts = (kind.options.__struct_fields__, kind.model.pricing.__struct_fields__, kind.changes.__struct_fields__)
-    found: tuple[dict[str, Any], ...] = ({}, {}, {})
+    found: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
     for name, value in given.items():
         place = next((i for i, fields in enumerate(parts) if name in fields), None)
         if place is None:
             known = ", ".join(dict.fromkeys(field for fields in parts for field in fields))
             raise InputError(f"planning for {kind.name} has no option {name!r}; known are {known}")
         found[place][name] = value
-    return found[0], found[1], found[2]
+    return found
 
 
 def price_all(
-    kind: AnyKind, graph: Graph, cluster: Cluster, pricing: Mapping[str, Any], changes: Mapping[str, Any]
+    kind: AnyKind,
+    graph: Graph,
+    cluster: Cluster,
+    pricing: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    *,
+    usual: bool = True,
 ) -> Sequence[Priced[Any]]:
-    """The candidate problems of a model on a cluster, with changes applied.
-
-    Raises
-    ------
-    InputError
-        If a setting is unknown, out of range, or does not fit.
-    """
+    """The candidate problems of a model on a cluster, with changes applied, and if wanted what is usual for these."""
     model = kind.model
     assert model is not None
+    pricing = {**(model.usual(graph, cluster) if usual else {}), **pricing}
     settings = read_settings(model.pricing, pricing, f"{kind.name} pricing")
     if not changes:
         return model.price(graph, cluster, settings)
@@ -132,7 +114,7 @@ def price(graph: Graph, cluster: Cluster, *, objective: str | None = None, **set
     options, pricing, changes = sort_settings(kind, settings)
     if options:
         raise InputError(f"{next(iter(options))} is an option of the search; give it to solve")
-    candidates = price_all(kind, graph, cluster, pricing, changes)
+    candidates = price_all(kind, graph, cluster, pricing, changes, usual=False)
     if len(candidates) > 1:
         raise InputError(f"these settings make {len(candidates)} problems; price makes one, plan takes the best")
     return candidates[0].problem
@@ -179,15 +161,11 @@ def plan(
     options, pricing, changes = sort_settings(kind, settings)
     asked = options_of(kind, seed, threads, options)
     check_time_limit(time_limit_s)
-    assert kind.model is not None
-    candidates = price_all(kind, graph, cluster, {**kind.model.usual(graph, cluster), **pricing}, changes)
-    return plan_priced(
-        kind, candidates, asked, solver, time_limit_s=time_limit_s, progress=progress, baselines=baselines
-    )
+    candidates = price_all(kind, graph, cluster, pricing, changes)
+    return plan_priced(candidates, asked, solver, time_limit_s=time_limit_s, progress=progress, baselines=baselines)
 
 
 def plan_priced(
-    kind: AnyKind,
     candidates: Sequence[Priced[Any]],
     options: Any,
     solver: str | None = None,
@@ -197,6 +175,7 @@ def plan_priced(
     baselines: bool = True,
 ) -> Answer[Any]:
     """``plan`` for candidate problems that are priced already, with the problem's options as one value."""
+    kind = kind_of(candidates[0].problem)
     model = kind.model
     assert model is not None
     clock = Monitor(time_limit_s)
@@ -213,39 +192,36 @@ def plan_priced(
         result = dataclasses.replace(result, reason=kind.explain_infeasible(priced.problem, chosen, options))
     options = model.search_options(priced, options)
     rows: list[Row] = []
-    if baselines and result.stop_reason is not StopReason.INTERRUPTED:
-        rows = run_baselines(result.problem, options)
-        result = adopt_better(result, rows, options)
-    found_answer = answer(kind, priced, result, rows, options)
-    return dataclasses.replace(found_answer, tried=tuple(tried))
+    if baselines:
+        result, rows = beside_baselines(result, options)
+    return dataclasses.replace(answer(priced, result, rows, options), tried=tuple(tried))
 
 
 def answer(
-    kind: AnyKind, priced: Priced[Any], result: AnyResult, rows: Sequence[Row], options: Any, *, probe: bool = True
+    priced: Priced[Any], result: AnyResult, rows: Sequence[Row], options: Any, *, probe: bool = True
 ) -> Answer[Any]:
     """What a problem makes of a result: what is better in a way that the objective does not see, and what limits it.
 
-    Parameters
-    ----------
-    kind, priced, result, rows, options
-        The problem, the answer so far, and the baselines.
-    probe
-        Whether to plan again without a limit that is nearly reached.
+    With ``probe`` it is planned again without a limit that is nearly reached.
     """
-    model: FromModel[Any] | None = kind.model
-    assert model is not None
+    kind = kind_of(result.problem)
+    assert kind.model is not None
     refined = Refinement()
     if result.plan is not None and result.stop_reason is not StopReason.INTERRUPTED:
         monitor = Monitor(REFINE_S)
         with interruptible(monitor):
-            refined = model.refine(priced, result, rows, options, monitor)
+            refined = kind.model.refine(priced, result, rows, options, monitor)
         if refined.row is not None:
             result = adopt(result, refined.row, options)
         if monitor.interrupted:
             result = dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED)
     without = None
-    probe = probe and refined.by_objective
-    if probe and result.evaluation is not None and result.stop_reason is not StopReason.INTERRUPTED:
+    if (
+        probe
+        and refined.by_objective
+        and result.evaluation is not None
+        and result.stop_reason is not StopReason.INTERRUPTED
+    ):
         unlimited = kind.unlimited(result.problem, result.evaluation)
         if unlimited is not None:
             without = run_solver(unlimited, None, options, Monitor(UNLIMITED_S), explain=False).objective

@@ -16,26 +16,14 @@ from partita.run.result import Progress, Status
 
 
 def find_solver(problem: Any, name: str | None, options: Any) -> Solver[Any, Any, Any]:
-    """A solver or baseline of a problem by name; None is the default.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name.
-    """
+    """A solver or baseline of a problem by name; None is the default."""
     kind = kind_of(problem)
     chosen = kind.default_solver(problem, options) if name is None else name
     return check_solver(kind, chosen)[chosen]
 
 
 def check_solver(kind: AnyKind, name: str | None) -> dict[str, Solver[Any, Any, Any]]:
-    """The solvers and baselines of a problem by name.
-
-    Raises
-    ------
-    InputError
-        If a name is given that is not among them.
-    """
+    """The solvers and baselines of a problem by name; a name that is not among them is refused."""
     known = {solver.name: solver for solver in (*kind.solvers, *kind.baselines)}
     if name is not None and name not in known:
         others = [other.name for other in kinds() if name in {s.name for s in (*other.solvers, *other.baselines)}]
@@ -45,26 +33,14 @@ def check_solver(kind: AnyKind, name: str | None) -> dict[str, Solver[Any, Any, 
 
 
 def options_of(kind: AnyKind, seed: int, threads: int, given: dict[str, Any]) -> Any:
-    """A problem's search options from keyword arguments.
-
-    Raises
-    ------
-    InputError
-        If the problem does not know one of them, or its value has no meaning.
-    """
+    """A problem's search options from keyword arguments; what it does not know or has no meaning is refused."""
     if threads < 1:
         raise InputError(f"threads is {threads}; it must be at least 1")
     return read_settings(kind.options, {"seed": seed, "threads": threads, **given}, f"{kind.name} search")
 
 
 def check_time_limit(time_limit_s: float | None) -> None:
-    """Refuse time limits without a meaning.
-
-    Raises
-    ------
-    InputError
-        If it is not positive.
-    """
+    """Refuse time limits that are not positive."""
     if time_limit_s is not None and not time_limit_s > 0:
         raise InputError(f"the time limit is {time_limit_s}; it must be positive")
 

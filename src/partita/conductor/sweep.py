@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from partita.conductor.compare import run_baselines
+from partita.conductor.compare import beside_baselines
 from partita.conductor.judge import adopt_better, best_of, judge_plan, with_bound
 from partita.conductor.plan import answer
 from partita.conductor.solve import check_time_limit, options_of, run_solver
@@ -69,29 +69,26 @@ class Swept:
         if not self.points:
             return []
         facet = kind_of(self.points[0].result.problem).sweep
-        results = [entry.result for entry in self.points]
-        further = facet.figures(
-            [entry.point for entry in self.points], results, [entry.answer for entry in self.points]
+        points, results, answers = zip(
+            *((entry.point, entry.result, entry.answer) for entry in self.points), strict=True
         )
-        found = []
-        for entry, result, figures in zip(self.points, results, further, strict=True):
-            best = entry.baseline
-            found.append(
-                {
-                    **facet.place(result.problem, entry.point),
-                    "objective": result.objective,
-                    "bound": None if result.bound is None else result.bound.value,
-                    "gap": result.gap,
-                    "status": str(result.status),
-                    "stop_reason": str(result.stop_reason),
-                    "runtime_s": result.runtime_s,
-                    "baseline": None if best is None else best.name,
-                    "baseline_objective": None if best is None else best.evaluation.objective,
-                    **figures,
-                    "reason": result.reason or None,
-                }
-            )
-        return found
+        further = facet.figures(points, results, answers)
+        return [
+            {
+                **facet.place(entry.result.problem, entry.point),
+                "objective": entry.result.objective,
+                "bound": None if entry.result.bound is None else entry.result.bound.value,
+                "gap": entry.result.gap,
+                "status": str(entry.result.status),
+                "stop_reason": str(entry.result.stop_reason),
+                "runtime_s": entry.result.runtime_s,
+                "baseline": None if entry.baseline is None else entry.baseline.name,
+                "baseline_objective": None if entry.baseline is None else entry.baseline.evaluation.objective,
+                **figures,
+                "reason": entry.result.reason or None,
+            }
+            for entry, figures in zip(self.points, further, strict=True)
+        ]
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> list[Point]:
@@ -206,15 +203,9 @@ class _Run:
         kind, options = kind_of(problem), self.options
         if priced is not None and kind.model is not None:
             options = kind.model.search_options(priced, options)
-        rows: list[Row] = []
-        if result.stop_reason is not StopReason.INTERRUPTED:
-            rows = run_baselines(problem, options)
-        result = adopt_better(result, [*guesses, *rows], options)
-        made = None
-        if priced is not None:
-            made = answer(kind, priced, result, rows, options, probe=False)
-            result = made.result
-        return SweptPoint(point, result, best_of(problem, rows, options), made)
+        result, rows = beside_baselines(result, options, guesses)
+        made = None if priced is None else answer(priced, result, rows, options, probe=False)
+        return SweptPoint(point, result if made is None else made.result, best_of(problem, rows, options), made)
 
     def _known(self, problem: Any, status: Status, bound: Bound | None, reason: str = "") -> AnyResult:
         """A result that needs no search."""

@@ -1,4 +1,8 @@
-"""Reading and writing JSON documents: strict, with messages that name the file and the place, and atomic writes."""
+"""Reading and writing JSON documents: strict, with messages that name the file and the place, and atomic writes.
+
+What cannot be read or written raises ``InputError``; what is empty, no JSON, or does not have a type's fields raises
+``FormatError``.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,7 @@ T = TypeVar("T")
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a file.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or is empty.
-    """
+    """The content of a file."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -40,13 +38,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], path: str | Path) -> T:
-    """Decode JSON as a type.
-
-    Raises
-    ------
-    FormatError
-        If the text is not JSON, or does not have the type's fields; the message names the file and the place.
-    """
+    """Decode JSON as a type."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
@@ -85,13 +77,7 @@ def _malformed(data: bytes, message: str) -> str:
 
 
 def document_keys(data: bytes, path: str | Path) -> dict[str, Any]:
-    """The top-level object of a document, its values undecoded (``msgspec.Raw``).
-
-    Raises
-    ------
-    FormatError
-        If the document is not a JSON object.
-    """
+    """The top-level object of a document, its values undecoded (``msgspec.Raw``)."""
     return decode(data, dict[str, msgspec.Raw], path)
 
 
@@ -102,13 +88,7 @@ def tagged(value: msgspec.Struct, name: str, version: int) -> dict[str, Any]:
 
 
 def read_tagged(data: bytes, kind: type[T], name: str, version: int, path: str | Path) -> T:
-    """Decode a document that begins with ``format`` and ``version``.
-
-    Raises
-    ------
-    FormatError
-        If it is another format, a version this program does not know, or does not have the type's fields.
-    """
+    """Decode a document that begins with ``format`` and ``version``."""
     keys = document_keys(data, path)
     for key in ("format", "version"):
         if key not in keys:
@@ -133,13 +113,7 @@ def sha256(value: Any) -> str:
 
 
 def write_atomic(path: str | Path, data: bytes) -> None:
-    """Write a file so that a crash leaves the old content or the new.
-
-    Raises
-    ------
-    InputError
-        If the folder does not exist or cannot be written.
-    """
+    """Write a file so that a crash leaves the old content or the new."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
@@ -159,11 +133,5 @@ def write_atomic(path: str | Path, data: bytes) -> None:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write a value as indented JSON, atomically.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
+    """Write a value as indented JSON, atomically."""
     write_atomic(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")

@@ -70,19 +70,6 @@ class Model:
         """The objective at a point."""
         return float(np.dot(self.cost, values))
 
-    def violation(self, values: Floats) -> float:
-        """The largest amount by which a point breaks a bound, a row or integrality, rows scaled to coefficient 1."""
-        worst = 0.0
-        for v, x in enumerate(values):
-            worst = max(worst, self.lower[v] - x, x - self.upper[v])
-            if self.binary[v]:
-                worst = max(worst, abs(x - round(x)))
-        for variables, coefficients, lower, upper in self.rows:
-            total = float(np.dot(coefficients, values[variables])) if variables else 0.0
-            scale = max([1.0, *(abs(c) for c in coefficients)])
-            worst = max(worst, (lower - total) / scale, (total - upper) / scale)
-        return worst
-
 
 class ProgramStatus(enum.StrEnum):
     """What a backend has proven."""

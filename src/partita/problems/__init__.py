@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from partita.errors import InputError
@@ -20,18 +20,11 @@ _LOADED: dict[str, AnyKind] = {}
 
 
 def find_kind(name: str) -> AnyKind:
-    """The problem of a name.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """The problem of a name; one that there is not is refused."""
     if name not in _LOADED:
         if name not in PROBLEMS:
             raise InputError(f"there is no problem {name!r}; known are {', '.join([*PROBLEMS, *_LOADED])}")
-        module, _, attribute = PROBLEMS[name].partition(":")
-        _LOADED[name] = getattr(importlib.import_module(module), attribute)
+        _LOADED[name] = resolve_name(PROBLEMS[name])
     return _LOADED[name]
 
 
@@ -41,13 +34,7 @@ def kinds() -> tuple[AnyKind, ...]:
 
 
 def kind_of(problem: Any) -> AnyKind:
-    """The descriptor of a problem's value.
-
-    Raises
-    ------
-    InputError
-        If it is no problem.
-    """
+    """The descriptor of a problem's value; what is no problem is refused."""
     name = getattr(problem, "kind", None)
     if not isinstance(name, str):
         raise InputError(f"{type(problem).__name__} is not a problem; give what read_problem or price returns")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import msgspec
@@ -17,12 +17,6 @@ from partita.problems import find_kind, kinds
 
 #: partita's own format: a document tagged with the format of a problem.
 NATIVE = "partita"
-
-Keys = Mapping[str, Any]
-
-
-def _has(*names: str) -> Callable[[Keys], bool]:
-    return lambda keys: any(name in keys for name in names)
 
 
 @dataclass(frozen=True)
@@ -39,7 +33,7 @@ class Importer:
         if the file is malformed, naming the file, the object and the value, and ``InputError`` if the problem is
         invalid.
     keys
-        Whether a JSON object with these keys is of this format; None for formats that are not JSON.
+        A JSON object that has one of these is of this format; empty for formats that are not JSON.
     text
         The function (``module:function``) that says whether a file begins like one of this format; None for JSON.
     refusals
@@ -48,16 +42,9 @@ class Importer:
 
     name: str
     makes: Mapping[str, str]
-    keys: Callable[[Keys], bool] | None = None
+    keys: tuple[str, ...] = ()
     text: str | None = None
     refusals: Mapping[tuple[str, Any], str] = field(default_factory=dict)
-
-
-def _named(place: str) -> Callable[..., Any]:
-    """The function at ``module:function``; readers are imported when they are needed."""
-    module, _, function = place.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found
 
 
 #: Asked in this order.
@@ -70,7 +57,7 @@ IMPORTERS: tuple[Importer, ...] = (
     Importer(
         "dnn-partitioning",
         {"throughput": "partita.problems.throughput.files.dnn_partitioning:read_throughput"},
-        keys=_has("maxFPGAs", "maxSizePerFPGA", "maxCPUs"),
+        keys=("maxFPGAs", "maxSizePerFPGA", "maxCPUs"),
         refusals={
             ("working_memory", "peak"): "gives transfer times instead of bytes of tensors, so peaks of memory mean "
             "nothing; leave out --working-memory peak"
@@ -79,34 +66,10 @@ IMPORTERS: tuple[Importer, ...] = (
     Importer(
         "piper",
         {"hybrid": "partita.problems.hybrid.files.piper:read_piper"},
-        keys=_has("maxDevices", "maxMemoryPerDevice"),
+        keys=("maxDevices", "maxMemoryPerDevice"),
     ),
-    Importer("moirai", {}, keys=_has("devices", "flows")),
+    Importer("moirai", {}, keys=("devices", "flows")),
 )
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A problem read from a file.
-
-    Attributes
-    ----------
-    problem
-        The problem.
-    format
-        The format's name.
-    refusals
-        See ``Importer``.
-    """
-
-    problem: Any
-    format: str
-    refusals: Mapping[tuple[str, Any], str]
-
-    @property
-    def foreign(self) -> bool:
-        """Whether another program wrote it: then its notes are a surprise to warn of."""
-        return self.format != NATIVE
 
 
 def format_names() -> tuple[str, ...]:
@@ -114,20 +77,10 @@ def format_names() -> tuple[str, ...]:
     return (NATIVE, *(importer.name for importer in IMPORTERS))
 
 
-def detect_format(path: str | Path) -> str:
-    """Recognise a problem file by its keys, or by how it begins.
-
-    Raises
-    ------
-    FormatError
-        If it is none of the known formats.
-    """
-    return _detect(read_bytes(path), path)
-
-
-def _detect(data: bytes, path: str | Path) -> str:
+def detect_format(data: bytes, path: str | Path) -> str:
+    """Recognise the content of a problem file by its keys, or by how it begins; ``FormatError`` if it is none known."""
     for importer in IMPORTERS:
-        if importer.text is not None and _named(importer.text)(data):
+        if importer.text is not None and resolve_name(importer.text)(data):
             return importer.name
     keys = document_keys(data, path)
     if "format" in keys:
@@ -137,7 +90,7 @@ def _detect(data: bytes, path: str | Path) -> str:
         hint = "; give it to `partita plan` with a cluster" if tag == GRAPH_FORMAT else ""
         raise FormatError(f"{path}: format {tag!r} is not a problem format partita reads here{hint}")
     for importer in IMPORTERS:
-        if importer.keys is not None and importer.keys(keys):
+        if any(name in keys for name in importer.keys):
             return importer.name
     raise FormatError(f"{path} is not in a known format; its keys are {', '.join(sorted(keys)[:6]) or 'none'}")
 
@@ -165,32 +118,28 @@ def read_problem(
     InputError
         If the format is unknown or does not state that problem.
     """
-    return open_problem(path, format, problem, scale_communication=scale_communication).problem
+    return open_problem(path, format, problem, scale_communication=scale_communication)[0]
 
 
 def open_problem(
     path: str | Path, format: str | None = None, problem: str | None = None, *, scale_communication: float = 1.0
-) -> Opened:
-    """As ``read_problem``, with what else is known of the file, which is read once."""
+) -> tuple[Any, Importer | None]:
+    """As ``read_problem``, with the format if it is a foreign one. The file is read once."""
     if format is not None and format not in format_names():
         raise InputError(f"there is no format {format!r}; known are {', '.join(format_names())}")
     if problem is not None:
         find_kind(problem)
     data = read_bytes(path)
-    found = format or _detect(data, path)
+    found = format or detect_format(data, path)
     if found == NATIVE:
-        return Opened(_native(data, path, problem, scale_communication), NATIVE, {})
+        return _native(data, path, problem, scale_communication), None
     importer = next(entry for entry in IMPORTERS if entry.name == found)
     wanted = problem or next(iter(importer.makes), None)
     if wanted is None or wanted not in importer.makes:
         known = f"it states the {' or '.join(importer.makes)} problem" if importer.makes else "it is not read yet"
-        raise UnsupportedError(f"{path}: a {found} file does not state {_article(wanted)} problem; {known}")
-    stated = _named(importer.makes[wanted])(data, path, scale_communication=scale_communication)
-    return Opened(stated, found, importer.refusals)
-
-
-def _article(name: str | None) -> str:
-    return "such a" if name is None else f"a {name}"
+        such = "such a" if wanted is None else f"a {wanted}"
+        raise UnsupportedError(f"{path}: a {found} file does not state {such} problem; {known}")
+    return resolve_name(importer.makes[wanted])(data, path, scale_communication=scale_communication), importer
 
 
 def _native(data: bytes, path: str | Path, problem: str | None, scale: float) -> Any:

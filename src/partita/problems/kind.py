@@ -7,20 +7,21 @@ What is heavy (solvers, files, reports) is imported by the property that is aske
 
 from __future__ import annotations
 
-import importlib
+import functools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
+from partita.problems.settings import settings_of
 from partita.run.monitor import Monitor
-from partita.run.result import Bound, HasObjective, Result
+from partita.run.result import Bound, Result, Worth
 
 if TYPE_CHECKING:
     from partita.problems.facets.files import Files
-    from partita.problems.facets.making import Converter, Generator
     from partita.problems.facets.model import FromModel
     from partita.problems.facets.report import Report
     from partita.problems.facets.sweep import Sweep
@@ -30,32 +31,33 @@ if TYPE_CHECKING:
 NEARLY_FULL = 0.8
 
 
-class Stated(Protocol):
-    """A problem: a frozen, validated value that can be written as JSON.
+class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A problem: a validated value that can be written as JSON; a problem adds its own fields.
 
     ``format`` and ``version`` name its file format, ``kind`` the entry of ``partita.problems`` that it belongs to.
+
+    Attributes
+    ----------
+    name
+        For people and result files.
+    unit
+        Time unit of all its times and of the objective.
+    notes
+        What a reader should know about how it was made.
     """
 
-    kind: Any
-    format: Any
-    version: Any
+    kind: ClassVar[str]
+    format: ClassVar[str]
+    version: ClassVar[int] = 1
 
-    @property
-    def name(self) -> str:
-        """For people and result files."""
-
-    @property
-    def unit(self) -> str:
-        """Time unit of the objective."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know about how it was made."""
+    name: str
+    unit: str = "s"
+    notes: tuple[str, ...] = ()
 
 
 P = TypeVar("P", bound=Any)
 L = TypeVar("L", bound=Any)
-E = TypeVar("E", bound=HasObjective)
+E = TypeVar("E", bound=Worth)
 ContraP = TypeVar("ContraP", contravariant=True)
 ContraO = TypeVar("ContraO", contravariant=True)
 CoL = TypeVar("CoL", covariant=True)
@@ -105,8 +107,8 @@ class Outcome(Generic[CoL]):
     lossless: bool = True
 
 
-class Solver(Protocol[ContraP, CoL, ContraO]):
-    """One way to make a plan, a solver or a baseline; on ``monitor.stopping`` it returns the best it has."""
+class Component(Protocol):
+    """What is listed of a problem: a way to make plans or to prove something about them."""
 
     @property
     def name(self) -> str:
@@ -114,35 +116,54 @@ class Solver(Protocol[ContraP, CoL, ContraO]):
 
     @property
     def summary(self) -> str:
-        """One line: what it does and what it ignores."""
+        """One line: what it does or uses, and what it ignores."""
+
+
+class Solver(Component, Protocol[ContraP, CoL, ContraO]):
+    """One way to make a plan, a solver or a baseline; on ``monitor.stopping`` it returns the best it has."""
 
     def supports(self, problem: ContraP, options: ContraO) -> str | None:
         """None if it can work on this, otherwise what does not fit and what to use instead."""
+        return None
 
     def solve(self, problem: ContraP, options: ContraO, monitor: Monitor) -> Outcome[CoL]:
         """Run until done, or until ``monitor.stopping``."""
 
 
-class BoundMethod(Protocol[ContraP]):
+class BoundMethod(Component, Protocol[ContraP]):
     """One way to prove that no plan is better than a value."""
-
-    @property
-    def name(self) -> str:
-        """Name on the command line."""
-
-    @property
-    def summary(self) -> str:
-        """One line: what it uses and what it ignores."""
 
     @property
     def scope(self) -> str:
         """The plans it holds for, in the words of the problem; empty for all."""
+        return ""
 
     def supports(self, problem: ContraP) -> str | None:
         """None if it applies, otherwise what does not fit."""
+        return None
 
     def bound(self, problem: ContraP, monitor: Monitor) -> Bound:
         """The bound on the original problem; infinite only if the problem is proven infeasible."""
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A family of random problems, or a simpler form of any problem of the kind.
+
+    Attributes
+    ----------
+    name, help
+        On the command line.
+    settings
+        A declaration of settings; a family's ``seed`` says which problem.
+    make
+        From an instance of it to the problem; of a simpler form, called with the other problem before that.
+    """
+
+    name: str
+    help: str
+    settings: type[msgspec.Struct]
+    make: Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -167,10 +188,6 @@ class Proof:
     infeasible: bool = False
 
 
-class NoChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nothing that may be changed."""
-
-
 class _Lazy:
     """An attribute that is imported when it is asked for; a class is called with what the attribute is of."""
 
@@ -178,8 +195,7 @@ class _Lazy:
         self.home = home
 
     def __get__(self, owner: Any, kind: type[Any]) -> Any:
-        module, _, name = self.home.partition(":")
-        found = getattr(importlib.import_module(module), name)
+        found = resolve_name(self.home)
         return found(owner) if isinstance(found, type) else found
 
 
@@ -192,20 +208,16 @@ class Kind(Generic[P, L, E]):
     """A problem, as the conductor, the command line and the contract tests see it: P problem, L plan, E evaluation.
 
     A problem's package derives its descriptor from this and says what differs from what is usual. Left to say are
-    ``name``, ``summary``, ``problem``, ``plan``, ``solvers`` and ``evaluate``.
+    ``summary``, ``problem``, ``plan``, ``solvers`` and ``evaluate``.
 
     Attributes
     ----------
-    name
-        In listings, in ``--problem``, and as the ``kind`` of the problem's type.
     summary
         One line: what is minimised.
     problem, plan
         The types; for the problem's see ``Stated``.
     options
         What a search may be asked for: a declaration of settings (``partita.problems.settings``).
-    changes
-        What may be changed of a stated problem: a declaration of settings, each None or false for no change.
     baseline_time_s
         Wall time that one baseline gets; most take a moment.
     solvers, bounds, baselines
@@ -221,12 +233,10 @@ class Kind(Generic[P, L, E]):
         Small problems that between them reach every compiled loop; those of a group reach much the same ones.
     """
 
-    name: str
     summary: str
     problem: type[P]
     plan: type[L]
     options: type[SearchOptions] = SearchOptions
-    changes: type[msgspec.Struct] = NoChanges
     baseline_time_s: float = 10.0
 
     solvers: Sequence[Solver[P, L, Any]] = ()
@@ -237,8 +247,23 @@ class Kind(Generic[P, L, E]):
     report: Report[P, L, E] = lazy("partita.problems.facets.report:Report")
     sweep: Sweep[P, L] = lazy("partita.problems.facets.sweep:Sweep")
     generators: Sequence[Generator] = ()
-    converter: Converter | None = None
+    converter: Generator | None = None
     samples: Sequence[Sequence[P]] = ()
+
+    @property
+    def name(self) -> str:
+        """In listings and in ``--problem``: the ``kind`` of the problem's type."""
+        return str(self.problem.kind)
+
+    @functools.cached_property
+    def changes(self) -> type[msgspec.Struct]:
+        """What may be changed of a stated problem: a declaration of settings, each None or false for no change.
+
+        Unless stated, those fields of the problem's type that are settings themselves.
+        """
+        entries = settings_of(self.problem).values()
+        fields = [(entry.name, Annotated[entry.type | None, entry], None) for entry in entries]
+        return msgspec.defstruct("Changes", fields, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     def default_solver(self, problem: P, options: Any) -> str:
         """The solver for a problem if none is named: the first of the list."""
@@ -269,8 +294,8 @@ class Kind(Generic[P, L, E]):
         return ""
 
     def covers(self, scope: str, options: Any) -> bool:
-        """Whether what is proven for a scope holds for the plans that were asked for."""
-        return scope == self.scope(options)
+        """Whether what is proven for a scope holds for the plans that were asked for, as what holds for all does."""
+        return scope in ("", self.scope(options))
 
     def prove(self, problem: P, monitor: Monitor) -> Proof | None:
         """A bound by all means together; None to run the listed bounds and the default solver one after the other."""

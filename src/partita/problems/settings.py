@@ -9,6 +9,7 @@ command-line flags, their help, and the refusal of what a problem does not know 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import types
 import typing
@@ -160,9 +161,8 @@ class Setting:
         return [*found, high]
 
 
-def setting(help: str, **details: Any) -> Setting:
-    """The annotation of a field; see ``Setting`` for the details."""
-    return Setting(help, **details)
+#: The annotation of a field.
+setting = Setting
 
 
 def settings_of(declaration: type[msgspec.Struct]) -> dict[str, Setting]:
@@ -180,8 +180,7 @@ def settings_of(declaration: type[msgspec.Struct]) -> dict[str, Setting]:
         mark = marks[0]
         default = None if field.default is msgspec.NODEFAULT else field.default
         flag = mark.flag or ("--no-" if mark.inverted else "--") + field.name.replace("_", "-")
-        changes = {"name": field.name, "type": kind, "default": default, "flag": flag}
-        found[field.name] = Setting(**{**mark.__dict__, **changes})
+        found[field.name] = dataclasses.replace(mark, name=field.name, type=kind, default=default, flag=flag)
     return found
 
 

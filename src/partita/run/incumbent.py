@@ -1,4 +1,7 @@
-"""The best answer of a run so far and the best bound, together: every thread of a search works on one of these."""
+"""The best answer of a run so far and the best bound, together: every thread of a search works on one of these.
+
+An answer and a claim that contradict each other by more than rounding raise ``DisagreementError``: a defect.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,6 @@ def agreed(bound: float, value: float, by: str, scale: float = 0.0) -> float:
 
     Rounding may put a bound a little above the value, relative ``OPTIMALITY_GAP`` at most, of the larger of value and
     ``scale``. More than that is a wrong proof.
-
-    Raises
-    ------
-    DisagreementError
-        If the bound is further above the value, or no number: a defect.
     """
     if not bound <= value + OPTIMALITY_GAP * max(abs(value), scale):
         raise DisagreementError(f"{by or 'a proof'} claims bound {bound!r} above the known objective {value!r}")
@@ -35,8 +33,8 @@ def agreed(bound: float, value: float, by: str, scale: float = 0.0) -> float:
 class Incumbent(Generic[AnswerT]):
     """The best answer, its value and the best bound of one search, behind one lock.
 
-    Worker threads call ``offer``, ``prove`` and ``refute``; other threads read ``snapshot``, or a property where one
-    value is enough. Compiled kernels poll ``stop``: any value but 0 asks them to return soon.
+    Worker threads call ``offer``, ``prove`` and ``refute``; other threads read ``snapshot``, or an attribute where one
+    value is enough, and set none. Compiled kernels poll ``stop``: any value but 0 asks them to return soon.
 
     Parameters
     ----------
@@ -47,6 +45,10 @@ class Incumbent(Generic[AnswerT]):
 
     Attributes
     ----------
+    value, answer
+        The best answer and its objective; infinite and None while there is none.
+    bound
+        The best proven bound, 0 for none: every objective is at least that. Infinite if there is no answer.
     stop
         (1,) the flag that kernels poll.
     found_by, proven_by
@@ -64,37 +66,21 @@ class Incumbent(Generic[AnswerT]):
         self.counters: dict[str, float] = {}
         self.on_better: Callable[[float, AnswerT, str], None] | None = None
         self.on_bound: Callable[[float, str], None] | None = None
-        self._value, self._bound = math.inf, 0.0
-        self._answer: AnswerT | None = None
-        self._infeasible = False
+        self.value, self.bound = math.inf, 0.0
+        self.answer: AnswerT | None = None
         self._lock = threading.RLock()
-
-    @property
-    def value(self) -> float:
-        """Objective of the best answer, infinite for none."""
-        return self._value
-
-    @property
-    def bound(self) -> float:
-        """The best proven bound, 0 for none; every objective is at least that. Infinite if there is no answer."""
-        return self._bound
-
-    @property
-    def answer(self) -> AnswerT | None:
-        """The best answer."""
-        return self._answer
 
     @property
     def infeasible(self) -> bool:
         """Whether it is proven that there is no answer."""
-        return self._infeasible
+        return math.isinf(self.bound)
 
     @property
     def closed(self) -> bool:
         """Whether nothing is left to prove."""
         with self._lock:
-            gap = relative_gap(self._value, self._bound)
-            return self._infeasible or (not math.isinf(self._value) and gap is not None and gap <= self.closeness)
+            gap = relative_gap(self.value, self.bound)
+            return self.infeasible or (not math.isinf(self.value) and gap is not None and gap <= self.closeness)
 
     @property
     def done(self) -> bool:
@@ -108,56 +94,37 @@ class Incumbent(Generic[AnswerT]):
     def snapshot(self) -> tuple[float, AnswerT | None, float]:
         """Value, answer and bound, all of the same moment."""
         with self._lock:
-            return self._value, self._answer, self._bound
+            return self.value, self.answer, self.bound
 
     def offer(self, value: float, answer: AnswerT, by: str = "") -> bool:
-        """Take an answer if it is better than the best; whether it was.
-
-        Raises
-        ------
-        DisagreementError
-            If it contradicts what is proven: a defect.
-        """
+        """Take an answer if it is better than the best; whether it was."""
         value = float(value)
         with self._lock:
-            if not value < self._value:
+            if not value < self.value:
                 return False
-            if self._infeasible:
+            if self.infeasible:
                 raise DisagreementError(f"{by or 'a search'} has a plan of {value!r}, and there is proven to be none")
-            self._bound = agreed(self._bound, value, self.proven_by, self.scale)
-            self._value, self._answer, self.found_by = value, answer, by
+            self.bound = agreed(self.bound, value, self.proven_by, self.scale)
+            self.value, self.answer, self.found_by = value, answer, by
         if self.on_better is not None:
             self.on_better(value, answer, by)
         return True
 
     def prove(self, bound: float, by: str = "") -> bool:
-        """Raise the bound if this one is better; whether it was. An infinite one says that there is no answer.
-
-        Raises
-        ------
-        DisagreementError
-            If a better answer is known, by more than rounding: a defect.
-        """
+        """Raise the bound if this one is better; whether it was. An infinite one says that there is no answer."""
         # Kernels and backends give numbers of numpy, which no file can hold.
         bound = float(bound)
         with self._lock:
-            bound = agreed(bound, self._value, by, self.scale)
-            if not bound > self._bound:
+            bound = agreed(bound, self.value, by, self.scale)
+            if not bound > self.bound:
                 return False
-            self._bound, self.proven_by = bound, by
-            self._infeasible = math.isinf(bound)
+            self.bound, self.proven_by = bound, by
         if self.on_bound is not None:
             self.on_bound(bound, by)
         return True
 
     def refute(self, by: str = "") -> None:
-        """Say that there is no answer at all.
-
-        Raises
-        ------
-        DisagreementError
-            If one is known: a defect.
-        """
+        """Say that there is no answer at all."""
         value, answer, _ = self.snapshot()
         if answer is not None:
             raise DisagreementError(f"{by or 'a proof'} claims that there is no plan, and one has {value!r}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 #: Relative gap up to which a plan is called optimal.
 OPTIMALITY_GAP = 1e-6
@@ -90,25 +92,29 @@ def relative_gap(objective: float | None, bound: float | None) -> float | None:
     return max(0.0, (objective - bound) / objective) if objective > 0 else 0.0
 
 
-class HasObjective(Protocol):
-    """An evaluation: it has an objective and says whether the plan is feasible."""
+class Worth(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan is worth; a problem adds its own fields.
 
-    @property
-    def objective(self) -> float:
-        """The value that is minimised."""
+    Attributes
+    ----------
+    objective
+        The value that is minimised.
+    violations
+        Every constraint that the plan does not satisfy, as a sentence.
+    """
+
+    objective: float
+    violations: tuple[str, ...] = ()
 
     @property
     def feasible(self) -> bool:
         """Whether the plan satisfies every constraint."""
-
-    @property
-    def violations(self) -> Sequence[str]:
-        """What of them it does not satisfy, each as a sentence."""
+        return not self.violations
 
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT", bound=HasObjective)
+EvaluationT = TypeVar("EvaluationT", bound=Worth)
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,7 @@ def sweep_table(facet: Sweep[Any, Any], document: dict[str, Any]) -> Table:
     """One row per point; axes whose value is the same everywhere are left out."""
     rows, unit = document["rows"], document["unit"]
     axes, columns = varied(facet.axes, rows), facet.columns()
-    table = new_table("Sweep")
-    for axis in axes:
-        table.add_column(axis.title, justify="right", no_wrap=True)
-    for title in ("objective", "bound", "gap"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = new_table("Sweep", (*(axis.title for axis in axes), "objective", "bound", "gap"))
     table.add_column("status", no_wrap=True)
     table.add_column("runtime", justify="right", no_wrap=True)
     for title, _ in columns.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 from collections.abc import Sequence
@@ -41,25 +42,16 @@ _TAIL = re.compile(r"^(.*?)(\d+)$")
 
 def module_ranges(names: Sequence[str]) -> list[str]:
     """Shorten runs of numbered siblings: ``h.0, h.1, h.2`` becomes ``h.0-2``."""
-    result: list[str] = []
-    start = last = -1
-    prefix = ""
 
-    def flush() -> None:
-        if start >= 0:
-            result.append(f"{prefix}{start}" if start == last else f"{prefix}{start}-{last}")
-
-    for name in names:
+    def run(entry: tuple[int, str]) -> tuple[str, int, bool]:
+        """The same for numbers that follow one another."""
+        place, name = entry
         match = _TAIL.match(name)
-        if match and start >= 0 and match[1] == prefix and int(match[2]) == last + 1:
-            last += 1
-            continue
-        flush()
-        if match:
-            prefix, start = match[1], int(match[2])
-            last = start
-        else:
-            start = -1
-            result.append(name)
-    flush()
+        return (match[1], int(match[2]) - place, True) if match else (name, place, False)
+
+    result = []
+    for (prefix, offset, numbered), entries in itertools.groupby(enumerate(names), run):
+        first, *others = (place + offset for place, _ in entries)
+        text = f"{prefix}{first}-{others[-1]}" if others else f"{prefix}{first}"
+        result.append(text if numbered else prefix)
     return result

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic
 
 import msgspec
 
-if TYPE_CHECKING:
-    from partita.problems.kind import AnyKind
-
-P = TypeVar("P")
-L = TypeVar("L")
-E = TypeVar("E")
+from partita.problems.facets import E, Facet, L, P
 
 
 @dataclass(frozen=True)
@@ -35,13 +30,8 @@ class PlanWriter:
     write: Callable[[str, Any, Any, Any], None]
 
 
-class Files(Generic[P, L, E]):
+class Files(Facet, Generic[P, L, E]):
     """Plans in result files; by default written field by field.
-
-    Parameters
-    ----------
-    kind
-        The problem's descriptor.
 
     Attributes
     ----------
@@ -50,9 +40,6 @@ class Files(Generic[P, L, E]):
     """
 
     writers: Sequence[PlanWriter] = ()
-
-    def __init__(self, kind: AnyKind) -> None:
-        self.kind = kind
 
     def plan_document(self, problem: P, plan: L, evaluation: E) -> dict[str, Any]:
         """The ``plan`` of a result file."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic
 
 import msgspec
 
+from partita.problems.facets import Facet, P
 from partita.problems.settings import setting
 from partita.run.monitor import Monitor
 from partita.run.result import Result, Row
@@ -16,9 +17,6 @@ from partita.run.result import Result, Row
 if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
-    from partita.problems.kind import AnyKind
-
-P = TypeVar("P", bound=Any)
 
 #: Microbatches per device that are usual for small pipeline bubbles.
 PER_DEVICE = 4
@@ -146,7 +144,7 @@ class Answer(Generic[P]):
         return self.priced.cluster
 
 
-class FromModel(Generic[P]):
+class FromModel(Facet, Generic[P]):
     """How a model on a cluster becomes a problem.
 
     Attributes
@@ -159,9 +157,6 @@ class FromModel(Generic[P]):
 
     objective: str
     pricing: type[Pricing]
-
-    def __init__(self, kind: AnyKind) -> None:
-        self.kind = kind
 
     def refusal(self, cluster: Cluster) -> str | None:
         """What about a cluster the problem does not know, as the rest of a sentence; None if it knows all of it."""

@@ -1,12 +1,13 @@
-"""Tables and sentences for people."""
+"""What people read of a problem."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
+from partita.problems.facets import E, Facet, L, P
 from partita.run.result import Result, Row
 from partita.units import format_bytes, format_count
 
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
 
     from partita.graph import Graph
     from partita.problems.facets.model import Answer
-    from partita.problems.kind import AnyKind
-
-P = TypeVar("P", bound=Any)
-L = TypeVar("L", bound=Any)
-E = TypeVar("E", bound=Any)
 
 
 def model_sentence(graph: Graph, cut: str = "") -> str:
@@ -31,7 +27,7 @@ def model_sentence(graph: Graph, cut: str = "") -> str:
     )
 
 
-class Report(Generic[P, L, E]):
+class Report(Facet, Generic[P, L, E]):
     """Tables and sentences for people, and the figures beside the objective; by default the plan as it is.
 
     Attributes
@@ -44,9 +40,6 @@ class Report(Generic[P, L, E]):
 
     doing: str = "solving"
     per: str = ""
-
-    def __init__(self, kind: AnyKind) -> None:
-        self.kind = kind
 
     def scope(self, scope: str) -> str:
         """A plan of a scope, in words: ``acyclic split``."""

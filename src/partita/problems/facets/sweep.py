@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
+from partita.problems.facets import Facet, L, P
 from partita.problems.settings import Setting, setting, settings_of
 from partita.run.result import Result
 from partita.units import format_bytes
 
 if TYPE_CHECKING:
     from partita.problems.facets.model import Answer
-    from partita.problems.kind import AnyKind
-
-P = TypeVar("P", bound=Any)
-L = TypeVar("L", bound=Any)
 
 
 @dataclass(frozen=True)
@@ -50,64 +48,44 @@ class Axis:
         return self.key or self.name
 
 
-def listed(item: type, help: str, **details: Any) -> Setting:
-    """A setting that takes several values."""
-    return setting(help, type=types.GenericAlias(tuple, (item, ...)), group="grid", **details)
+def listed(entry: Setting) -> Setting:
+    """The setting that takes several values of another one."""
+    mark = entry.metavar or "X"
+    several = types.GenericAlias(tuple, (entry.type, ...))
+    return dataclasses.replace(entry, type=several, group="grid", metavar=f"{mark},{mark},…", default=None)
 
 
-def _limits(entry: Setting) -> dict[str, Any]:
-    """What several values of a setting have in common with one."""
-    shared = {name: getattr(entry, name) for name in ("flag", "least", "above", "most")}
-    return {**shared, "metavar": f"{entry.metavar or 'X'},{entry.metavar or 'X'},…"}
-
-
-def common_axes() -> tuple[Axis, ...]:
-    """Devices, memory of each, and bandwidth: what most problems vary."""
-    return (
-        Axis("devices", listed(int, "Accelerators.", flag="--devices", metavar="N,N,…", least=1), "devices"),
-        Axis(
-            "memory",
-            listed(float, "Bytes per accelerator, or inf.", flag="--memory", metavar="B,B,…", least=0),
-            "memory",
-            key="memory_bytes",
-            show=lambda value: "no limit" if value is None else format_bytes(value),
+#: Devices, memory of each, and bandwidth: what most problems vary.
+DEVICE_AXES = (
+    Axis("devices", listed(setting("Accelerators.", "--devices", type=int, metavar="N", least=1)), "devices"),
+    Axis(
+        "memory",
+        listed(setting("Bytes per accelerator, or inf.", "--memory", type=float, metavar="B", least=0)),
+        "memory",
+        key="memory_bytes",
+        show=lambda value: "no limit" if value is None else format_bytes(value),
+    ),
+    Axis(
+        "bandwidth",
+        listed(
+            setting(
+                "Factors on every bandwidth, e.g. 0.5,1,2.", "--bandwidth", type=float, above=0, most=sys.float_info.max
+            )
         ),
-        Axis(
-            "bandwidth",
-            listed(
-                float,
-                "Factors on every bandwidth, e.g. 0.5,1,2.",
-                flag="--bandwidth",
-                metavar="X,X,…",
-                above=0,
-                most=sys.float_info.max,
-            ),
-            "bandwidth",
-            show=lambda value: f"×{value:g}",
-        ),
-    )
+        "bandwidth",
+        show=lambda value: f"×{value:g}",
+    ),
+)
 
 
-class Sweep(Generic[P, L]):
-    """What can be swept, and which points relax which; by default every number that may be changed of a problem.
-
-    Parameters
-    ----------
-    kind
-        The problem's descriptor.
-    """
-
-    def __init__(self, kind: AnyKind) -> None:
-        self.kind = kind
+class Sweep(Facet, Generic[P, L]):
+    """What can be swept, and which points relax which; by default every number that may be changed of a problem."""
 
     @property
     def axes(self) -> Sequence[Axis]:
         """What can be varied, the outermost first."""
         numbers = [entry for entry in settings_of(self.kind.changes).values() if entry.type in (int, float)]
-        return [
-            Axis(entry.name, listed(entry.type, entry.help, **_limits(entry)), entry.name.replace("_", " "))
-            for entry in numbers
-        ]
+        return [Axis(entry.name, listed(entry), entry.name.replace("_", " ")) for entry in numbers]
 
     def at(self, problem: P, point: Mapping[str, Any]) -> P:
         """The problem at a point; values by axis, an axis without a value stays as it is.

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     """Stages with degrees of data and tensor parallelism, and ways to save memory for every layer."""
 
-    name = "hybrid"
     summary = "train with data, tensor and pipeline parallelism at once, the slowest stage as fast as possible"
     problem = HybridProblem
     plan = HybridPlan

@@ -14,6 +14,7 @@ from partita.errors import InputError
 from partita.problems.assignment import stage_of_each
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
+from partita.run.result import Worth
 from partita.units import format_bytes, leq
 
 
@@ -73,25 +74,17 @@ class MachineGroupEvaluation:
         return self.transfer + self.weight_sync
 
 
-@dataclass(frozen=True)
-class HybridEvaluation:
-    """What a plan is worth.
+class HybridEvaluation(Worth, frozen=True, kw_only=True):
+    """What a plan is worth: time per sample of the slowest stage, or of the busiest machine's link.
 
     Attributes
     ----------
-    objective
-        Time per sample of the slowest stage, or of the busiest machine's link.
-    feasible, violations
-        Whether every limit is kept, and what is broken.
     stages
         One entry per stage of the plan.
     machine_groups
         One entry per machine group; empty without a hierarchy.
     """
 
-    objective: float
-    feasible: bool
-    violations: tuple[str, ...]
     stages: tuple[HybridStageEvaluation, ...]
     machine_groups: tuple[MachineGroupEvaluation, ...] = ()
 
@@ -155,7 +148,6 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
     groups = _machine_groups(problem, plan, stage_of)
     return HybridEvaluation(
         objective=max([stage.time_per_sample for stage in stages] + [group.time_per_sample for group in groups]),
-        feasible=not violations,
         violations=tuple(violations),
         stages=tuple(stages),
         machine_groups=tuple(groups),

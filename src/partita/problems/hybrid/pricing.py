@@ -171,7 +171,7 @@ def layer_modules(graph: Graph, menus: LayerMenus) -> dict[int, tuple[str, ...]]
     view = GraphView(graph)
     held: list[dict[str, None]] = [{} for _ in menus.layers]
     paths = {op.module for op in graph.operators}
-    for place, number in enumerate(assign_layers(view)[0]):
+    for place, number in enumerate(find_splits(view).layer):
         module = graph.operators[place].module
         if module and not view.backward[place]:
             held[number].setdefault(module)

@@ -15,6 +15,7 @@ import msgspec
 from partita.checks import check_at_least, check_fields, check_number, check_positive
 from partita.dags import check_acyclic, topological_order
 from partita.errors import InputError
+from partita.problems.kind import Stated
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,7 +125,7 @@ class Hierarchy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     machine_bandwidth_bytes_per_unit: float
 
 
-class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HybridProblem(Stated, frozen=True, kw_only=True):
     """Minimise the time per sample of the slowest stage.
 
     A plan is a row of stages; a stage runs a set of layers on d·t devices, d data-parallel replicas of a group of t
@@ -132,8 +133,6 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes
     ----------
-    name
-        The problem's name.
     devices
         Identical devices there are (K).
     memory_bytes
@@ -144,8 +143,6 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Most data-parallel replicas of all stages together (N), so that a batch of N microbatches fills the pipeline.
     layers, edges
         The model, a directed acyclic graph.
-    unit
-        Time unit of all times and of the objective.
     weight_sync_per_batch
         False: weights are synchronised for every d microbatches, as in the paper. True: once per batch of N
         microbatches, and d must divide N, as in a later version of the published program.
@@ -154,8 +151,6 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         in one.
     update_shared
         Whether the replicas of a stage share out the optimizer's step.
-    notes
-        What a reader should know about how the problem was made.
 
     Raises
     ------
@@ -165,20 +160,16 @@ class HybridProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     kind: ClassVar[str] = "hybrid"
     format: ClassVar[str] = "partita.hybrid"
-    version: ClassVar[int] = 1
 
-    name: str
     devices: int
     memory_bytes: float | None = None
     bandwidth_bytes_per_unit: float
     microbatches: int
     layers: tuple[Layer, ...]
     edges: tuple[Edge, ...] = ()
-    unit: str = "s"
     weight_sync_per_batch: bool = False
     hierarchy: Hierarchy | None = None
     update_shared: bool = False
-    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         validate(self)

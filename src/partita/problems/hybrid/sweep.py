@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from partita.problems.facets.model import Answer
-from partita.problems.facets.sweep import Axis, Sweep, common_axes
+from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.step import utilisation
@@ -19,7 +19,7 @@ from partita.units import format_time
 class HybridSweep(Sweep[HybridProblem, HybridPlan]):
     """Devices, their memory, and factors on every bandwidth; no point relaxes another."""
 
-    axes: Sequence[Axis] = common_axes()
+    axes: Sequence[Axis] = DEVICE_AXES
 
     def at(self, problem: HybridProblem, point: Mapping[str, Any]) -> HybridProblem:
         devices, bandwidth = point.get("devices"), point.get("bandwidth", 1.0)

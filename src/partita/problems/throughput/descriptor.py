@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     """Split a DAG of operators over devices so that the most loaded one is least loaded."""
 
-    name = "throughput"
     summary = "split a model into stages so that the slowest stage is as fast as possible"
     problem = ThroughputProblem
     plan = Plan

@@ -109,7 +109,6 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
     links = _groups(problem, stage_of, groups)
     return Evaluation(
         objective=_objective(problem, [*stages, *links]),
-        feasible=not violations,
         violations=tuple(violations),
         acyclic=acyclic,
         stages=tuple(stages),

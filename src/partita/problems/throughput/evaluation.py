@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from partita.run.result import Worth
+
 
 class Transfers(msgspec.Struct, frozen=True, kw_only=True):
     """Transfer times of distinct tensors that cross a boundary, by direction.
@@ -131,17 +133,13 @@ class GroupEvaluation(Load, frozen=True, kw_only=True):
     transfers: Transfers
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan is worth.
+class Evaluation(Worth, frozen=True, kw_only=True):
+    """What a plan is worth: the largest load; for GPipe's objective the largest forward and backward loads added.
+
+    It is feasible if every device can run its operators and hold them, and the plan keeps what it claims.
 
     Attributes
     ----------
-    objective
-        The largest load; with GPipe's objective the largest forward load plus the largest backward load.
-    feasible
-        Whether every device can run its operators and hold them, and the plan keeps what it claims.
-    violations
-        One sentence for each thing that is wrong.
     acyclic
         Whether the stages can be ordered so that every forward tensor goes forward and each group's stages are
         consecutive.
@@ -151,9 +149,6 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         In the problem's order.
     """
 
-    objective: float
-    feasible: bool
-    violations: tuple[str, ...]
     acyclic: bool
     stages: tuple[StageEvaluation, ...]
     groups: tuple[GroupEvaluation, ...] = ()

@@ -16,6 +16,7 @@ import msgspec
 from partita.checks import check_at_least, check_fields, check_number
 from partita.dags import check_acyclic
 from partita.errors import InputError
+from partita.problems.kind import Stated
 from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
@@ -160,7 +161,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.name == "1f1b" and self.microbatches > 1
 
 
-class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ThroughputProblem(Stated, frozen=True, kw_only=True):
     """Minimise the largest device load (time per sample in steady state).
 
     The load of a device that holds the operators S is the sum of their times on it plus the transfer time of every
@@ -169,10 +170,6 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     Attributes
     ----------
-    name
-        The problem's name.
-    unit
-        Time unit of all times and of the objective, ``ms`` or ``s`` (any text).
     kinds
         The devices, grouped.
     operators, tensors, parameters, saved
@@ -180,8 +177,6 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     schedule
         How many microbatches a stage holds; with ``gpipe``, training minimises the largest forward load plus the
         largest backward load.
-    notes
-        What a reader should know about how the problem was made.
     communication
         ``sum``: work and transfers add; ``overlap``: the larger counts; ``duplex``: the largest of work, transfers in,
         and transfers out.
@@ -206,17 +201,13 @@ class ThroughputProblem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     kind: ClassVar[str] = "throughput"
     format: ClassVar[str] = "partita.problem"
-    version: ClassVar[int] = 1
 
-    name: str
     kinds: tuple[DeviceKind, ...]
     operators: tuple[Operator, ...]
     tensors: tuple[Tensor, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     saved: tuple[SavedTensor, ...] = ()
     schedule: Schedule = Schedule()
-    unit: str = "s"
-    notes: tuple[str, ...] = ()
     communication: Communication = "sum"
     max_replicas: int = 1
     weight_sync_per_batch: bool = False

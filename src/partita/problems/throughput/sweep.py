@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from partita.problems.facets.sweep import Axis, Sweep, common_axes
+from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.throughput.devices import TRANSFER_TIMES
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
@@ -32,7 +32,7 @@ _RULES = ("communication", "streaming", "working_memory", "weight_sync_per_batch
 class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
     """Accelerators, their memory, and factors on every bandwidth."""
 
-    axes: Sequence[Axis] = common_axes()
+    axes: Sequence[Axis] = DEVICE_AXES
 
     def at(self, problem: ThroughputProblem, point: Mapping[str, Any]) -> ThroughputProblem:
         devices, memory = point.get("devices"), point.get("memory")

@@ -45,7 +45,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 def test_reading(tmp_path: Path) -> None:
     path = write(tmp_path, GRAPH)
-    assert detect_format(path) == "cost-graph"
+    assert detect_format(path.read_bytes(), path) == "cost-graph"
     problem = pt.read_problem(path)
     assert isinstance(problem, ThroughputProblem)
     assert [(op.id, op.name, op.times) for op in problem.operators] == [

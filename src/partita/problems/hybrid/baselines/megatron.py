@@ -10,14 +10,14 @@ from __future__ import annotations
 from partita.problems.hybrid.baselines.equal_stages import divisors, equal_rows
 from partita.problems.hybrid.baselines.layouts import Layouts, find_blocks
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
 
 #: Tensor parallelism is not usual beyond this many devices; a machine has as many where nothing is said about that.
 _MOST = 8
 
 
-class Megatron(AnyProblem):
+class Megatron(Solver):
     """The first number of stages that fits and leaves no device idle; without one, the first that fits."""
 
     name = "Megatron's recipe"

@@ -21,7 +21,7 @@ from partita.problems.hybrid.report.tables import (
 )
 from partita.problems.hybrid.step_time import step_time
 from partita.run.result import Result, Row
-from partita.tables.comparison import row_documents
+from partita.tables.results import row_documents
 from partita.tables.text import paragraphs
 from partita.units import format_time
 

@@ -16,7 +16,7 @@ from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.machines import new_family
-from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
@@ -38,7 +38,7 @@ _ORDERS = 12
 _ROUNDS = 4
 
 
-class HybridExact(AnyProblem):
+class HybridExact(Solver):
     """Exact solver of the hybrid problem; with very many suffix sets the plan comes without proof."""
 
     name = "exact"

@@ -12,7 +12,7 @@ Solver = kind.Solver[HybridProblem, HybridPlan, Options]
 
 
 class AnyProblem:
-    """A solver or baseline that tries any problem, and says what does not apply."""
+    """As ``Solver`` for records of a solver: their fields cannot stand beside its properties."""
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         return None

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 import numpy as np
 
 from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, find_layers, plan_from_labels
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
 
 
-class AnyProblem:
-    """Works on every problem; a contiguous answer is a valid free one too."""
-
-    name: ClassVar[str]
-
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        return None
-
-
-class FreeSplits(AnyProblem):
+class FreeSplits(Solver):
     """Knows nothing of contiguity."""
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
@@ -31,10 +21,8 @@ class FreeSplits(AnyProblem):
         return None
 
 
-class LayerBaseline(AnyProblem, ABC):
+class LayerBaseline(Solver, ABC):
     """A split that only chooses where to cut the row of layers. It proves nothing, and may not fit in memory."""
-
-    summary: ClassVar[str]
 
     def row(self, problem: ThroughputProblem) -> Layers:
         """The layers to cut."""

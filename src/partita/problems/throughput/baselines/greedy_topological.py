@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.problems.throughput.baselines.base import AnyProblem
 from partita.problems.throughput.baselines.layers import accelerator_devices, first_kind_work, plan_from_labels
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
 
 
-class GreedyTopological(AnyProblem):
+class GreedyTopological(Solver):
     """Operators one after the other, the next device as soon as this one has its share of the total work.
 
     The order is topological with the file's order among equals; operators that must stay together go together. Work is

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import rustworkx
 
-from partita.problems.throughput.baselines.base import AnyProblem
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
 
 
-class PipeDream(AnyProblem):
+class PipeDream(Solver):
     """Contract every branching to one node, then cut the resulting path optimally.
 
     A branching is a biconnected component of the undirected graph: all its operators but the one where its branches

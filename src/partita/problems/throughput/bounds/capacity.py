@@ -11,6 +11,7 @@ import numpy as np
 from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.protocol import BoundMethod
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
@@ -19,7 +20,7 @@ _PASSES = 4
 _FACTORS = np.geomspace(1 / 8, 8, 33)
 
 
-class CapacityBound:
+class CapacityBound(BoundMethod):
     """Largest of the fastest single operators and of the total work over the devices' joint speed.
 
     For any weights y ≥ 0 of the kinds, Σ_v min_k y_k·t_vk ≤ T·Σ_k y_k·n_k holds at every feasible T: multiply every
@@ -33,10 +34,6 @@ class CapacityBound:
     name = "capacity"
     summary = "total work over joint device speed, and the largest operator; ignores communication and memory"
     scope = "free"
-
-    def supports(self, problem: ThroughputProblem) -> str | None:
-        """Every problem, with any variants."""
-        return None
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """The bound; infinite if an operator can run nowhere."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from partita.problems.facets.making import Converter, Generator
+from partita.problems.kind import Generator
 from partita.problems.settings import setting
 from partita.problems.throughput.generators.plain import plain_problem
 from partita.problems.throughput.generators.regal import Noise, regal_problem
@@ -68,9 +68,10 @@ GENERATORS = (
     ),
 )
 
-CONVERTER = Converter(
-    "identical devices without CPUs, variants and memory limit; with --memory, what exceeds it is streamed. The "
-    "backward part of training is left out (docs/instances.md)",
+CONVERTER = Generator(
+    "convert",
+    "Write FILE or MODEL as a problem in a simpler form: identical devices without CPUs, variants, memory limit.\n\n"
+    "With --memory, what exceeds it is streamed. The backward part of training is left out (docs/instances.md).",
     _Plain,
     _plain,
 )
