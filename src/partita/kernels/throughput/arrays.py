@@ -155,3 +155,8 @@ def bit_rows(mask: Bools) -> Words:
     padded = np.zeros((mask.shape[0], (n + 63) // 64 * 64), dtype=np.uint8)
     padded[:, :n] = mask
     return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little").view(np.uint64))
+
+
+def row_masks(words: Words, n: int) -> Bools:
+    """(…, n) masks of rows of bits: what ``bit_rows`` made them from."""
+    return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :n].astype(bool)

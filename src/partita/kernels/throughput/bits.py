@@ -14,13 +14,13 @@ _DIGITS = tuple(np.uint64(sum(1 << place for place in range(64) if place >> digi
 @inlined
 def has(row: Words, v: int) -> bool:
     """Whether an item is in the set."""
-    return bool((row[v // 64] >> np.uint64(v % 64)) & np.uint64(1) != 0)
+    return bool((row[v >> 6] >> np.uint64(v & 63)) & np.uint64(1) != 0)
 
 
 @inlined
 def add(row: Words, v: int) -> None:
     """Put an item into the set."""
-    row[v // 64] |= np.uint64(1) << np.uint64(v % 64)
+    row[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
 
 
 @inlined

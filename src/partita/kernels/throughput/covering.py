@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.compiled import compiled, inlined
+from partita.kernels.compiled import allocating_nothing, compiled, inlined
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
 from partita.kernels.throughput.bits import add, has, listed
 from partita.kernels.throughput.blocks import BlockProblem
@@ -113,7 +113,7 @@ def _decide(a: BlockProblem, x: Exclusions, s: _State, v: int, value: int, sign:
     return change
 
 
-@compiled
+@inlined
 def _close(x: Exclusions, sets: Words, some: Words, members: Ints) -> bool:
     """Take in what lies between, leave out what would leave a gap; false if that is impossible.
 
@@ -134,7 +134,10 @@ def _close(x: Exclusions, sets: Words, some: Words, members: Ints) -> bool:
         gap = x.after[v] if has(sets[2], v) else x.before[v]
         for j in range(words):
             sets[1, j] |= gap[j]
-    return not np.any(sets[0] & sets[1])
+    clash = np.uint64(0)
+    for j in range(words):
+        clash |= sets[0, j] & sets[1, j]
+    return bool(clash == np.uint64(0))
 
 
 @inlined
@@ -146,7 +149,7 @@ def _include(x: Exclusions, sets: Words, v: int) -> None:
         sets[3, q] |= x.before[v, q]
 
 
-@compiled
+@allocating_nothing
 def _knapsack(
     s: _State, charge: Floats, capacity: float, carried: float, tiny: float, places: Longs, ratios: Floats
 ) -> tuple[float, float]:
@@ -181,7 +184,7 @@ def _knapsack(
     return carried, 0.0
 
 
-@compiled
+@allocating_nothing
 def _move_weight(
     a: BlockProblem, x: Exclusions, s: _State, charge: Floats, price: float, profit: Floats, left: Floats
 ) -> None:
@@ -271,6 +274,7 @@ def search_block(
     places, ratios = np.zeros(n, np.int64), np.zeros(n)
     profit, left = np.zeros(n), np.zeros(m)
     sets, some, members = np.zeros((4, words), np.uint64), np.zeros(words, np.uint64), np.zeros(n, np.int32)
+    taken, left_out = sets[0], sets[1]
     for v in range(anchor):
         add(stack[0, 1], v)
     _include(x, stack[0], anchor)
@@ -296,10 +300,10 @@ def search_block(
                 break
             for v in range(n):
                 if s.status[v] == 0:
-                    if has(sets[0], v):
+                    if has(taken, v):
                         load += _decide(a, x, s, v, 1, 1)
                         carried += charge[v]
-                    elif has(sets[1], v):
+                    elif has(left_out, v):
                         load += _decide(a, x, s, v, 2, 1)
                     else:
                         continue
@@ -317,7 +321,7 @@ def search_block(
                 if s.status[v] == 0:
                     profitable = charge[v] - price * s.weight[v]
                     if profitable <= 0 and best + profitable <= wanted:
-                        add(sets[1], v)
+                        add(left_out, v)
                         changed = True
                     elif profitable > 0 and best - profitable <= wanted:
                         _include(x, sets, v)

@@ -57,12 +57,7 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     value = _objective(problem, found.plan)
     relaxed = uniform(problem)
     # Splits of the relaxation may cost more as plans, or be none: only plans count.
-    knowledge = Knowledge(
-        relaxed,
-        stop=lambda: monitor.stopping,
-        from_label=lambda label, value: None,
-        on_note=lambda note: monitor.report(note=note),
-    )
+    knowledge = Knowledge.watched(relaxed, monitor, from_label=lambda label, value: None)
     if found.plan is not None and value is not None:
         knowledge.incumbent.offer(value, _labels(problem, found.plan, relaxed))
     parts = []

@@ -95,34 +95,14 @@ class StreamingBound:
         """The bound; infinite if an operator can run nowhere."""
         return Bound(self.prove(problem, monitor), self.name, self.scope, monitor.elapsed_s)
 
-    def prove(
-        self,
-        problem: ThroughputProblem,
-        monitor: Monitor,
-        value: float = float("inf"),
-        time_limit_s: float | None = None,
-    ) -> float:
-        """The bound as far as the time allows.
-
-        Parameters
-        ----------
-        problem, monitor
-            As for ``bound``.
-        value
-            Objective of the best split known: more need not be proven.
-        time_limit_s
-            Seconds; None takes what the monitor leaves.
-        """
+    def prove(self, problem: ThroughputProblem, monitor: Monitor, value: float = math.inf) -> float:
+        """The bound as far as the time allows; more than ``value``, of the best split known, need not be proven."""
         relaxed, extra = with_reloading(problem) if streams(problem) else (problem, 0.0)
-        knowledge = Knowledge(
-            uniform(relaxed), stop=lambda: monitor.stopping, on_note=lambda note: monitor.report(note=note)
-        )
+        knowledge = Knowledge.watched(uniform(relaxed), monitor)
         if math.isfinite(value):
             # The split known costs at most this much there; its blocks do not matter.
             knowledge.incumbent.offer(max(0.0, value + extra), None)
-        if time_limit_s is None and monitor.time_limit_s is not None:
-            time_limit_s = monitor.remaining_s
-        run_hierarchy(knowledge, self.methods, time_limit_s)
+        run_hierarchy(knowledge, self.methods, None if monitor.time_limit_s is None else monitor.remaining_s)
         # Differences of large numbers: step back by more than rounding.
         slack = 1e-12 * (knowledge.bound + abs(extra)) if knowledge.uniform.runs else 0.0
         return max(0.0, knowledge.bound - extra - slack)
