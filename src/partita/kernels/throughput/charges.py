@@ -181,14 +181,17 @@ def tighten_windows(a: BlockProblem, parts: Parts, share: Floats, devices: int) 
     sums, members = np.zeros(devices), np.empty(n, np.int32)
     moved = 0
     for direction in range(2):
+        rows, start, end = parts.earlier, first, last
+        if direction == 1:
+            # Seen from the other end, last blocks are first ones.
+            rows = parts.later
+            start, end = (devices - 1 - last).astype(np.int32), (devices - 1 - first).astype(np.int32)
         for i in range(n):
             v = i if direction == 0 else n - 1 - i
-            row = parts.earlier[v] if direction == 0 else parts.later[v]
             sums[:] = 0.0
-            at = first[v] if direction == 0 else devices - 1 - last[v]
-            old = at
-            for u in members[: listed(row, members)]:
-                since = first[u] if direction == 0 else devices - 1 - last[u]
+            at = int(start[v])
+            for u in members[: listed(rows[v], members)]:
+                since = int(start[u])
                 if u != v:
                     at = max(at, since)
                     if pairs and has(apart[u], v):
@@ -200,14 +203,13 @@ def tighten_windows(a: BlockProblem, parts: Parts, share: Floats, devices: int) 
                 total += sums[j]
                 if total > 0:
                     at = max(at, j - 1 + int(np.ceil(total * (1 - 1e-9))))
-            if at > old:
-                moved += 1
-                if direction == 0:
-                    first[v] = at
-                else:
-                    last[v] = devices - 1 - at
-            if first[v] > last[v]:
+            if at > end[v]:
                 return moved, True
+            if at > start[v]:
+                moved += 1
+                start[v] = at
+        if direction == 1:
+            last[:] = devices - 1 - start
     return _within(first, last, share, devices, moved)
 
 

@@ -238,22 +238,8 @@ def search_block(
 ) -> tuple[int, int]:
     """Look for a convex block with this anchor, its first item in the numbering, load <= target, charge > wanted.
 
-    Parameters
-    ----------
-    a, x
-        The instance, and what blocks cannot hold at this target.
-    charge
-        (n,) charges, not negative.
-    target, wanted
-        Limits on load and charge.
-    anchor
-        The item.
-    most
-        Nodes after which to give up.
-    stop
-        Raised flag to give up.
-    found
-        (w,) the block, if there is one.
+    Charges are (n,), not negative. The search gives up after ``most`` nodes, or when the flag ``stop`` is raised; the
+    block goes into the bit set ``found``.
 
     Returns
     -------

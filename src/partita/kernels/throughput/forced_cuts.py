@@ -135,12 +135,8 @@ def separate_pairs(
 ) -> tuple[int, bool]:
     """Find pairs that are apart among those of ``count`` items from ``start`` downwards with items after them.
 
-    Pairs that the members of their hull do not decide are left to minimum cuts.
-
-    Returns
-    -------
-    int, bool
-        New pairs, and whether an item costs more than ``limit`` in any block: then there is no split.
+    The number of new ones, and whether an item costs more than ``limit`` in any block: then there is no split. Pairs
+    that the members of their hull do not decide are left to minimum cuts.
     """
     n, words = parts.later.shape
     found, stamp = 0, 0

@@ -38,20 +38,9 @@ def heaviest_blocks(
 ) -> None:
     """Lower ``most`` of ``count`` items from ``start``: an upper bound on the weight of any feasible block with it.
 
-    Parameters
-    ----------
-    a, parts, network
-        The instance, what is apart and forced at ``limit``, and the network with these nets forced.
-    weight
-        (n,) weights of the items, not negative.
-    limit
-        Largest load of a block.
-    start, count
-        The items.
-    rates
-        (n,) load that a unit of weight was worth in the end, where to start from the next time; 0 for not known.
-    most
-        (n,) changed in place.
+    ``weight`` is (n,), not negative; ``limit`` is the largest load of a block, at which the ``parts`` hold, and the
+    network has their nets forced. ``rates`` (n,) keeps the load that a unit of weight was worth in the end, where to
+    start from the next time; 0 for not known.
     """
     n = a.work.shape[0]
     flow = new_flow(network)

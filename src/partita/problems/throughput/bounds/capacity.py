@@ -35,11 +35,9 @@ class CapacityBound:
     scope = "free"
 
     def supports(self, problem: ThroughputProblem) -> str | None:
-        """Every problem, with any variants."""
         return None
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
-        """The bound; infinite if an operator can run nowhere."""
         instance = build_instance(problem, free=True)
         usable = instance.count > 0
         work, count = instance.work[:, usable], instance.count[usable].astype(np.float64)

@@ -54,15 +54,7 @@ SAFE = 1e-9
 
 
 class Covering:
-    """One run.
-
-    Parameters
-    ----------
-    knowledge
-        What is known; its bound is raised.
-    left_s
-        Seconds left; infinite for no limit.
-    """
+    """One run, which raises the bound that is known, within the seconds left; see the module."""
 
     def __init__(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
         self.knowledge, self.left_s = knowledge, left_s

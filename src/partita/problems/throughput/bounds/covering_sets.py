@@ -155,21 +155,10 @@ class BlockPool:
             self.add(mask, active=False)
 
     def charges(self, target: float, stop: Callable[[], bool], least: float | None = None) -> Floats | None:
-        """Charges of which no known block of load <= target carries more than 1.
+        """(n,) charges of which no known block of load <= target carries more than 1; None if stopped.
 
-        Parameters
-        ----------
-        target
-            Loads of the blocks that count.
-        stop
-            Asked often.
-        least
-            None for the largest sum of charges; otherwise among charges with at least this sum those whose largest
-            ratio to what an item weighs is smallest. Proofs are shorter when no item is cheap for its charge.
-
-        Returns
-        -------
-        (n,) floats, or None if stopped.
+        Their sum is the largest possible. Given ``least`` they have at least this sum, and of those that do the
+        smallest largest ratio to what an item weighs: proofs are shorter when no item is cheap for its charge.
         """
         n = self.masks.shape[1]
         fits = self.loads[: self.count] <= target

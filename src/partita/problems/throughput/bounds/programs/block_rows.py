@@ -53,15 +53,7 @@ class BlockProgram:
     """
 
     def __init__(self, uniform: BlockProblem, count: int, order: OrderTables | None = None) -> None:
-        """Variables and rows of the order.
-
-        Parameters
-        ----------
-        uniform, count
-            What to split into how many blocks.
-        order
-            Its tables, if known.
-        """
+        """Variables and rows of the order, given its tables if they are known."""
         self.uniform = uniform
         self.count = count
         self.order = order_of(uniform) if order is None else order
