@@ -120,22 +120,18 @@ class BlockProgram:
                 self.row([cut, self.inside(v, first, last, -1.0), self.inside(w, first, last)], lower=0.0)
             return _times(cut, factor)
         # Unions of the first blocks are entered by what comes first in the order, and left whole by what comes last.
-        maker = self.order.maker[net] if first == 0 else -1
-        ender = self.order.ender[net] if first == 0 else -1
-        if maker >= 0:
-            some = self.early(maker, last)
-        else:
-            some = self._indicator()
-            for v in pins:
-                self.row([some, self.inside(v, first, last, -1.0)], lower=0.0)
-        if ender >= 0:
-            every = self.early(ender, last)
-        else:
-            every = self._indicator()
-            for v in pins:
-                self.row([every, self.inside(v, first, last, -1.0)], upper=0.0)
-        some_, every_ = _times(some, factor), _times(every, -factor)
-        return some_[0] + every_[0], some_[1] + every_[1]
+        some = _times(self._pinned(self.order.maker[net], pins, first, last, lower=0.0), factor)
+        every = _times(self._pinned(self.order.ender[net], pins, first, last, upper=0.0), -factor)
+        return some[0] + every[0], some[1] + every[1]
+
+    def _pinned(self, decisive: int, pins: list[int], first: int, last: int, **side: float) -> Expression:
+        """At least, or at most, whether each pin is in the blocks; a ``decisive`` one says so alone (−1 for none)."""
+        if first == 0 and decisive >= 0:
+            return self.early(decisive, last)
+        found = self._indicator()
+        for v in pins:
+            self.row([found, self.inside(v, first, last, -1.0)], **side)
+        return found
 
     def _touched(self, block: int, pins: list[int]) -> Expression:
         """Whether a net that is split in any case has a pin in a block; pins that are apart are not there together."""
