@@ -8,7 +8,7 @@ it. A device that holds the items S pays a net when it has a pin in S and anothe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -70,8 +70,8 @@ class Instance:
     work_backward: Floats
     net_ptr: Ints
     net_pins: Ints
-    item_net_ptr: Ints
-    item_nets: Ints
+    item_net_ptr: Ints = field(init=False)
+    item_nets: Ints = field(init=False)
     net_cost: Floats
     net_backward: Floats
     net_totals: Floats
@@ -80,15 +80,15 @@ class Instance:
     net_entering: Floats
     succ_ptr: Ints
     succ: Ints
-    pred_ptr: Ints
-    pred: Ints
+    pred_ptr: Ints = field(init=False)
+    pred: Ints = field(init=False)
     fixed: Floats
     active: Floats
     workspace: Floats
     cover_ptr: Ints
     cover_pins: Ints
-    item_cover_ptr: Ints
-    item_covers: Ints
+    item_cover_ptr: Ints = field(init=False)
+    item_covers: Ints = field(init=False)
     cover_fixed: Floats
     cover_active: Floats
     sync: Floats
@@ -98,6 +98,16 @@ class Instance:
     in_flight: Longs
     positional: bool
     recompute: bool
+
+    def __post_init__(self) -> None:
+        self._turn("item_net_ptr", "item_nets", self.net_ptr, self.net_pins)
+        self._turn("item_cover_ptr", "item_covers", self.cover_ptr, self.cover_pins)
+        self._turn("pred_ptr", "pred", self.succ_ptr, self.succ)
+
+    def _turn(self, pointer: str, members: str, row_ptr: Ints, items: Ints) -> None:
+        """Keep the rows that each item is in, too."""
+        for name, values in zip((pointer, members), transposed(row_ptr, items, self.items), strict=True):
+            object.__setattr__(self, name, values)
 
     @property
     def items(self) -> int:
@@ -122,14 +132,12 @@ class Instance:
 
     def with_order(self, edges: Longs) -> Instance:
         """The same items with another order, given as ``edges``."""
-        edges = distinct_pairs(edges)
-        succ_ptr, succ = rows_of(edges[:, 0], edges[:, 1], self.items)
-        pred_ptr, pred = rows_of(edges[:, 1], edges[:, 0], self.items)
-        return replace(self, succ_ptr=succ_ptr, succ=succ, pred_ptr=pred_ptr, pred=pred)
+        succ_ptr, succ = order_rows(edges, self.items)
+        return replace(self, succ_ptr=succ_ptr, succ=succ)
 
     def reverse(self) -> Instance:
         """The same instance with the order turned round (loads and memories do not depend on it)."""
-        return replace(self, succ_ptr=self.pred_ptr, succ=self.pred, pred_ptr=self.succ_ptr, pred=self.succ)
+        return replace(self, succ_ptr=self.pred_ptr, succ=self.pred)
 
 
 def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, Longs]:
@@ -150,6 +158,12 @@ def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, Longs]:
     pairs = distinct_pairs(pairs[pairs[:, 0] != pairs[:, 1]])
     rank = ranks(topological_order(len(components), map(tuple, pairs.tolist()), first))
     return rank[component[classes]].astype(np.int32), distinct_pairs(rank[pairs])
+
+
+def order_rows(edges: Longs, count: int) -> tuple[Ints, Ints]:
+    """The successors of each of so many items, ascending and distinct, by (edges, 2) pairs."""
+    edges = distinct_pairs(edges)
+    return rows_of(edges[:, 0], edges[:, 1], count)
 
 
 def pooled(values: Floats, label: npt.NDArray[np.integer], count: int) -> Floats:
@@ -216,19 +230,14 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
     cover_bytes = np.array([covers[pins] for pins in shared], dtype=np.float64).reshape(-1, 3)
 
     net_ptr, net_pins = csr([pins for pins, _ in nets])
-    item_net_ptr, item_nets = transposed(net_ptr, net_pins, n)
-    succ_ptr, succ = rows_of(edges[:, 0], edges[:, 1], n)
-    pred_ptr, pred = rows_of(edges[:, 1], edges[:, 0], n)
+    succ_ptr, succ = order_rows(edges, n)
     cover_ptr, cover_pins = csr(shared)
-    item_cover_ptr, item_covers = transposed(cover_ptr, cover_pins, n)
     return Instance(
         group=group,
         work=work,
         work_backward=work_backward,
         net_ptr=net_ptr,
         net_pins=net_pins,
-        item_net_ptr=item_net_ptr,
-        item_nets=item_nets,
         net_cost=totals[:, :1] * unit + totals[:, 1:2] * latency,
         net_backward=totals[:, 2:3] * unit + totals[:, 3:4] * latency,
         net_totals=np.ascontiguousarray(totals[:, :4]),
@@ -237,15 +246,11 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
         net_entering=np.ascontiguousarray(totals[:, 5]),
         succ_ptr=succ_ptr,
         succ=succ,
-        pred_ptr=pred_ptr,
-        pred=pred,
         fixed=fixed,
         active=active,
         workspace=workspace,
         cover_ptr=cover_ptr,
         cover_pins=cover_pins,
-        item_cover_ptr=item_cover_ptr,
-        item_covers=item_covers,
         cover_fixed=np.ascontiguousarray(cover_bytes[:, 0]),
         cover_active=np.ascontiguousarray(cover_bytes[:, 1]),
         sync=sync,

@@ -22,8 +22,8 @@ from dataclasses import replace
 import numpy as np
 
 from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
-from partita.problems.throughput.contraction.csr import csr, lists, transposed
-from partita.problems.throughput.contraction.instance import Instance, pooled
+from partita.problems.throughput.contraction.csr import csr, lists
+from partita.problems.throughput.contraction.instance import Instance, order_rows, pooled
 
 #: Items merged at once; all their subsets are checked.
 _MOST_TOGETHER = 6
@@ -154,24 +154,23 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
     workspace = np.zeros(count)
     np.maximum.at(workspace, label, instance.workspace)
     edges = label[instance.edges]
+    succ_ptr, succ = order_rows(edges[edges[:, 0] != edges[:, 1]], count)
     nets: dict[tuple[int, ...], list[int]] = {}
     for net, pins in enumerate(_renamed(instance.net_ptr, instance.net_pins, label)):
         nets.setdefault(tuple(pins), []).append(net)
     kept_nets = [(pins, members) for pins, members in nets.items() if len(pins) > 1]
     net_ptr, net_pins = csr([pins for pins, _ in kept_nets])
     rows = [members for _, members in kept_nets]
-    item_net_ptr, item_nets = transposed(net_ptr, net_pins, count)
     cover_ptr, cover_pins = csr(_renamed(instance.cover_ptr, instance.cover_pins, label))
-    item_cover_ptr, item_covers = transposed(cover_ptr, cover_pins, count)
-    merged = replace(
+    return replace(
         instance,
         group=label[instance.group].astype(np.int32),
         work=pooled(instance.work, label, count),
         work_backward=pooled(instance.work_backward, label, count),
+        succ_ptr=succ_ptr,
+        succ=succ,
         net_ptr=net_ptr,
         net_pins=net_pins,
-        item_net_ptr=item_net_ptr,
-        item_nets=item_nets,
         net_cost=_added(instance.net_cost, rows),
         net_backward=_added(instance.net_backward, rows),
         net_totals=_added(instance.net_totals, rows),
@@ -184,10 +183,7 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
         workspace=workspace,
         cover_ptr=cover_ptr,
         cover_pins=cover_pins,
-        item_cover_ptr=item_cover_ptr,
-        item_covers=item_covers,
     )
-    return merged.with_order(edges[edges[:, 0] != edges[:, 1]])
 
 
 def _renamed(pointer: Ints, members: Ints, label: Longs) -> list[list[int]]:
