@@ -7,20 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from partita.problems.throughput.contraction.csr import lists
 from partita.problems.throughput.contraction.instance import Instance
 
-__all__ = ["best_over_items", "instance_load", "instance_memory", "rows"]
-
-
-def rows(pointer: npt.NDArray[np.int32], members: npt.NDArray[np.int32]) -> list[list[int]]:
-    """A CSR pair as a list of lists."""
-    return [members[pointer[i] : pointer[i + 1]].tolist() for i in range(len(pointer) - 1)]
+__all__ = ["best_over_items", "instance_load", "instance_memory"]
 
 
 def _cut(instance: Instance, inside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Which nets have a pin inside and another one outside."""
     return np.array(
-        [inside[pins].any() and not inside[pins].all() for pins in rows(instance.net_ptr, instance.net_pins)],
+        [inside[pins].any() and not inside[pins].all() for pins in lists(instance.net_ptr, instance.net_pins)],
         dtype=bool,
     )
 
@@ -43,7 +39,7 @@ def instance_load(instance: Instance, items: Sequence[int], kind: int) -> tuple[
 def instance_memory(instance: Instance, items: Sequence[int], in_flight: int) -> float:
     """Memory of a device that holds the items with that many microbatches in flight."""
     inside = _mask(instance, items)
-    touched = np.array([inside[pins].any() for pins in rows(instance.cover_ptr, instance.cover_pins)], dtype=bool)
+    touched = np.array([inside[pins].any() for pins in lists(instance.cover_ptr, instance.cover_pins)], dtype=bool)
     total = instance.fixed[inside].sum() + instance.workspace[inside].max() + instance.cover_fixed[touched].sum()
     active = instance.active[inside].sum() + instance.cover_active[touched].sum()
     if not instance.recompute:
@@ -58,7 +54,7 @@ def best_over_items(instance: Instance) -> float | None:
 
     Stages are chosen from the last to the first; each takes any set that no remaining item comes after.
     """
-    successors = [sum(1 << b for b in row) for row in rows(instance.succ_ptr, instance.succ)]
+    successors = [sum(1 << b for b in row) for row in lists(instance.succ_ptr, instance.succ)]
     total = int(instance.count.sum())
     known: dict[tuple[int, tuple[int, ...]], float] = {}
 

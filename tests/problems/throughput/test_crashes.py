@@ -176,15 +176,15 @@ def test_what_a_callback_raises_in_a_race_ends_it(
     at: str, problem: ThroughputProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In whichever thread; the other backend does not go on, and no thread is left."""
-    whole = minmax_program.run
+    whole = minmax_program.Program.solve
 
-    def run(*arguments: Any, backend: str, **keywords: Any) -> float:
+    def solve(*arguments: Any, backend: str, **keywords: Any) -> float:
         if backend == at:
             raise KeyError("from a callback")
         return whole(*arguments, backend=backend, **keywords)
 
     monkeypatch.setattr(minmax_program, "SMALL", 0)
-    monkeypatch.setattr(minmax_program, "run", run)
+    monkeypatch.setattr(minmax_program.Program, "solve", solve)
     began = time.monotonic()
     with pytest.raises(KeyError, match="from a callback"):
         ExactBound().improve(Knowledge(uniform(problem)), 60.0)

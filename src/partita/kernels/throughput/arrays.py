@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
 
-#: Types of the arrays; other fields are switches.
+#: Types of the arrays; other fields are switches and counts.
 _TYPES = {Floats: np.float64, Ints: np.int32, Longs: np.int64, Bytes: np.int8, Words: np.uint64}
 
 Struct = TypeVar("Struct", bound=tuple[Any, ...])
@@ -141,11 +141,11 @@ class Codes(NamedTuple):
 
 
 def as_arrays(struct: type[Struct], values: dict[str, Any]) -> Struct:
-    """A named tuple from a mapping, each array contiguous and of the type the kernels are compiled for."""
+    """A named tuple from a mapping with its fields, each array contiguous and of the type that kernels expect."""
     fields: dict[str, Any] = {}
     for name, hint in get_type_hints(struct).items():
         kind = _TYPES.get(hint)
-        fields[name] = bool(values[name]) if kind is None else np.ascontiguousarray(values[name], dtype=kind)
+        fields[name] = hint(values[name]) if kind is None else np.ascontiguousarray(values[name], dtype=kind)
     return struct(**fields)
 
 
@@ -155,3 +155,8 @@ def bit_rows(mask: Bools) -> Words:
     padded = np.zeros((mask.shape[0], (n + 63) // 64 * 64), dtype=np.uint8)
     padded[:, :n] = mask
     return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little").view(np.uint64))
+
+
+def row_masks(words: Words, n: int) -> Bools:
+    """(…, n) masks of rows of bits: what ``bit_rows`` made them from."""
+    return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :n].astype(bool)

@@ -23,27 +23,24 @@ class BlockProblem(NamedTuple):
     holds beyond the limit. A split gives every item a block 0 … k − 1; along the order the block never falls. Blocks
     may be empty.
 
+    Items are numbered along the order. What is not said here is as in
+    ``problems.throughput.contraction.instance.Instance``.
+
     Attributes
     ----------
     work
         (n,) time of an item.
     cost
         (m,) transfer time of a net; all positive.
-    net_ptr, net_pins, item_net_ptr, item_nets
-        Items of each net (ascending) and nets of each item.
-    succ_ptr, succ, pred_ptr, pred
-        The order, a DAG with distinct edges; items are numbered along it.
-    held, workspace
-        (n,) bytes of an item, and bytes of which a block needs the largest.
-    cover_ptr, cover_pins, item_cover_ptr, item_covers, cover_bytes
-        What several items share and a block with any of them holds once.
+    held
+        (n,) bytes of an item.
+    cover_bytes
+        (c,) bytes that a block with any of the pins of a cover holds once.
     limit
         [memory of a device, reload time per byte]; an infinite memory means that no bytes are looked at, an infinite
         time that a block may not exceed it.
     devices
         Number of blocks k, at least 1.
-    group
-        Item of every operator of the problem.
     kept
         (m,) nets of the instance that these are.
     """

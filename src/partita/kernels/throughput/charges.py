@@ -11,15 +11,20 @@ import numpy as np
 
 from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput.arrays import Floats, Ints, Words
-from partita.kernels.throughput.bits import has
+from partita.kernels.throughput.bits import has, listed
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.forced_cuts import Parts
 
+#: Steps of one search for the heaviest block of an item.
+BUDGET = 300
+#: Times that all cut nets are charged anew, with what the others have charged.
+ROUNDS = 2
+
 
 @inlined
-def _fractional(others: Ints, start: int, count: int, weight: Floats, size: Floats, room: float, value: float) -> float:
-    """``value`` with the fractional knapsack of ``others[start:count]``."""
-    for i in range(start, count):
+def _fractional(others: Ints, start: int, weight: Floats, size: Floats, room: float, value: float) -> float:
+    """``value`` with the fractional knapsack of ``others`` from ``start`` on."""
+    for i in range(start, others.shape[0]):
         x = others[i]
         if size[x] > room:
             return float(value + weight[x] * room / size[x])
@@ -29,40 +34,22 @@ def _fractional(others: Ints, start: int, count: int, weight: Floats, size: Floa
 
 
 @compiled
-def _heaviest(
-    v: int,
-    others: Ints,
-    count: int,
-    weight: Floats,
-    size: Floats,
-    room: float,
-    apart: Words,
-    enough: float,
-    budget: int,
-) -> float:
-    """Upper bound on the weight of items among ``others`` (by decreasing weight / size) that fit beside v.
+def _heaviest(others: Ints, weight: Floats, size: Floats, room: float, apart: Words, enough: float) -> float:
+    """Upper bound on the weight of items among ``others`` (by decreasing weight / size) that fit into ``room``.
 
-    Exact over sets of which no two are apart and whose sizes fit into ``room``, unless the search takes more than
-    ``budget`` steps; then it is the fractional knapsack. It ends early where ``enough`` is reached.
+    Exact over sets of which no two are apart, unless the search takes more than ``BUDGET`` steps; then it is the
+    fractional knapsack. It ends early where ``enough`` is reached.
     """
-    fractional = _fractional(others, 0, count, weight, size, max(0.0, room), 0.0)
-    if budget <= 0 or count == 0:
-        return fractional
+    count = others.shape[0]
     best = 0.0
     chosen = np.empty(count, np.int32)
-    depth = 0
-    place = 0
-    value = 0.0
-    free = room
-    steps = 0
-    while True:
-        steps += 1
-        if steps > budget:
-            return fractional
+    depth, place = 0, 0
+    value, free = 0.0, room
+    for _ in range(BUDGET):
         advanced = False
         if place < count:
             # What the rest can add at most.
-            ahead = _fractional(others, place, count, weight, size, free, value)
+            ahead = _fractional(others, place, weight, size, free, value)
             if ahead > best * (1 + 1e-12):
                 x = others[place]
                 fits = size[x] <= free * (1 + 1e-12)
@@ -90,53 +77,45 @@ def _heaviest(
             value -= weight[x]
             free += size[x]
             place = chosen[depth] + 1
+    return _fractional(others, 0, weight, size, max(0.0, room), 0.0)
 
 
 @compiled
-def raise_shares(
-    items: Ints, share: Floats, size: Floats, room: float, apart: Words, budget: int, tries: Ints, ratio: Floats
-) -> float:
-    """Raise the shares of items in the given order as far as no block can exceed one; the sum afterwards.
-
-    ``tries`` and ``ratio`` are scratch of as many places as there are items in all.
-    """
-    count = items.shape[0]
+def raise_shares(items: Ints, share: Floats, size: Floats, room: float, apart: Words) -> float:
+    """Raise the shares of items in the given order as far as no block can exceed one; the sum afterwards."""
+    others, ratio = np.empty_like(items), np.empty(items.shape[0])
     total = 0.0
-    for i in range(count):
-        v = items[i]
+    for v in items:
         found = 0
-        for j in range(count):
-            x = items[j]
+        for x in items:
             if x == v or share[x] <= 0:
                 continue
             if size[x] + size[v] > room or has(apart[v], x):
                 continue
             ratio[found] = -share[x] / max(size[x], 1e-300)
-            tries[found] = x
+            others[found] = x
             found += 1
-        by_ratio = np.argsort(ratio[:found])
-        sorted_tries = tries[:found][by_ratio]
-        most = _heaviest(v, sorted_tries, found, share, size, room - size[v], apart, 1 - share[v], budget)
+        by_ratio = others[:found][np.argsort(ratio[:found])]
+        most = _heaviest(by_ratio, share, size, room - size[v], apart, 1 - share[v])
         share[v] = max(share[v], 1.0 - most * (1 + 1e-12))
         total += share[v]
     return total
 
 
 @compiled
-def charge_nets(a: BlockProblem, parts: Parts, limit: float, rounds: int, budget: int, charge: Floats) -> None:
+def charge_nets(a: BlockProblem, parts: Parts, limit: float) -> Floats:
     """Work with forced nets charged to their pins, valid for blocks of load at most ``limit``."""
     n, m = a.work.shape[0], a.cost.shape[0]
     pairs = parts.apart.shape[0] > 0
-    charge[:] = a.work
+    charge = a.work.copy()
     part = np.zeros(a.net_pins.shape[0])
     for e in range(m):
         low, high = a.net_ptr[e], a.net_ptr[e + 1]
         if parts.forced[e] and high - low == 2:
             for q in range(low, high):
                 charge[a.net_pins[q]] += a.cost[e]
-    tries, ratio = np.empty(n, np.int32), np.empty(n)
     share, best = np.zeros(n), np.zeros(n)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         for e in range(m):
             low, high = a.net_ptr[e], a.net_ptr[e + 1]
             if not parts.forced[e] or high - low == 2:
@@ -165,7 +144,7 @@ def charge_nets(a: BlockProblem, parts: Parts, limit: float, rounds: int, budget
                         share[v] = charge[v] / max(room, 1e-300)
                     elif variant == 2:
                         share[v] = 1.0 / _number(pins, charge, room)
-                total = raise_shares(by_size, share, charge, room, parts.apart, budget, tries, ratio)
+                total = raise_shares(by_size, share, charge, room, parts.apart)
                 if total > most * (1 + 1e-9):
                     most = total
                     for v in pins:
@@ -174,6 +153,7 @@ def charge_nets(a: BlockProblem, parts: Parts, limit: float, rounds: int, budget
                 v = a.net_pins[q]
                 part[q] = a.cost[e] * best[v] * (1 - 1e-12)
                 charge[v] += part[q]
+    return charge
 
 
 @compiled
@@ -198,44 +178,38 @@ def tighten_windows(a: BlockProblem, parts: Parts, share: Floats, devices: int) 
     n = a.work.shape[0]
     first, last, apart = parts.first, parts.last, parts.apart
     pairs = apart.shape[0] > 0
-    sums = np.zeros(devices)
+    sums, members = np.zeros(devices), np.empty(n, np.int32)
     moved = 0
-    zero, one = np.uint64(0), np.uint64(1)
-    words = parts.later.shape[1]
     for direction in range(2):
+        rows, start, end = parts.earlier, first, last
+        if direction == 1:
+            # Seen from the other end, last blocks are first ones.
+            rows = parts.later
+            start, end = (devices - 1 - last).astype(np.int32), (devices - 1 - first).astype(np.int32)
         for i in range(n):
             v = i if direction == 0 else n - 1 - i
-            row = parts.earlier[v] if direction == 0 else parts.later[v]
             sums[:] = 0.0
-            at = first[v] if direction == 0 else devices - 1 - last[v]
-            old = at
-            for j in range(words):
-                rest = row[j]
-                u = 64 * j
-                while rest != zero:
-                    if rest & one != zero:
-                        since = first[u] if direction == 0 else devices - 1 - last[u]
-                        if u != v:
-                            at = max(at, since)
-                            if pairs and has(apart[u], v):
-                                at = max(at, since + 1)
-                        if since < devices:
-                            sums[since] += share[u]
-                    rest >>= one
-                    u += 1
+            at = int(start[v])
+            for u in members[: listed(rows[v], members)]:
+                since = int(start[u])
+                if u != v:
+                    at = max(at, since)
+                    if pairs and has(apart[u], v):
+                        at = max(at, since + 1)
+                if since < devices:
+                    sums[since] += share[u]
             total = 0.0
             for j in range(devices - 1, -1, -1):
                 total += sums[j]
                 if total > 0:
                     at = max(at, j - 1 + int(np.ceil(total * (1 - 1e-9))))
-            if at > old:
-                moved += 1
-                if direction == 0:
-                    first[v] = at
-                else:
-                    last[v] = devices - 1 - at
-            if first[v] > last[v]:
+            if at > end[v]:
                 return moved, True
+            if at > start[v]:
+                moved += 1
+                start[v] = at
+        if direction == 1:
+            last[:] = devices - 1 - start
     return _within(first, last, share, devices, moved)
 
 

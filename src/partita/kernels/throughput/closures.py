@@ -6,7 +6,7 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Floats, Ints, Words
-from partita.kernels.throughput.bits import add
+from partita.kernels.throughput.bits import add, listed
 
 
 @compiled
@@ -34,19 +34,11 @@ def closure_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool
     """``sums[row, v]``: weight of v and all it reaches through ``adjacent``, all of which come earlier in the order."""
     rows, n = weights.shape
     bits = closure_bits(ptr, adjacent, first_to_last)
-    words = bits.shape[1]
-    one = np.uint64(1)
+    members = np.empty(n, np.int32)
     for v in range(n):
-        start, end = (0, v // 64 + 1) if first_to_last else (v // 64, words)
-        for j in range(start, end):
-            rest = bits[v, j]
-            u = j * 64
-            while rest != 0:
-                if rest & one != 0:
-                    for row in range(rows):
-                        sums[row, v] += weights[row, u]
-                rest = rest >> one
-                u += 1
+        for u in members[: listed(bits[v], members)]:
+            for row in range(rows):
+                sums[row, v] += weights[row, u]
 
 
 @compiled

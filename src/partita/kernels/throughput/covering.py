@@ -21,15 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.compiled import compiled, inlined
+from partita.kernels.compiled import allocating_nothing, compiled, inlined
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
+from partita.kernels.throughput.bits import add, has, listed
 from partita.kernels.throughput.blocks import BlockProblem
 
 #: Sweeps over the untouched nets when weight is moved at an anchor.
 SWEEPS = 30
-
-_ONE = np.uint64(1)
-_ZERO = np.uint64(0)
 
 
 class Exclusions(NamedTuple):
@@ -57,8 +55,16 @@ class _State(NamedTuple):
 
 
 @inlined
+def _untouched(x: Exclusions, s: _State, e: int) -> bool:
+    """Whether a net without a decided pin moves weight between its items, as ``gain`` says."""
+    return bool(s.inside[e] + s.outside[e] == 0 and x.split[e] == 0)
+
+
+@inlined
 def _part(a: BlockProblem, x: Exclusions, s: _State, e: int) -> float:
-    """What a touched or split net adds to the weight of its undecided pins; for others see ``gain``."""
+    """What a touched or split net adds to the weight of its undecided pins."""
+    if _untouched(x, s, e):
+        return 0.0
     if s.inside[e] > 0:
         if s.outside[e] > 0 or x.split[e] != 0:
             return 0.0
@@ -77,24 +83,16 @@ def _decide(a: BlockProblem, x: Exclusions, s: _State, v: int, value: int, sign:
         size = a.net_ptr[e + 1] - a.net_ptr[e]
         if 0 < s.inside[e] < size:
             change -= a.cost[e]
-        touched = s.inside[e] + s.outside[e] > 0 or x.split[e] != 0
-        old = _part(a, x, s, e) if touched else 0.0
+        before, old = _untouched(x, s, e), _part(a, x, s, e)
         if value == 1:
             s.inside[e] += sign
         else:
             s.outside[e] += sign
         if 0 < s.inside[e] < size:
             change += a.cost[e]
-        touches = s.inside[e] + s.outside[e] > 0 or x.split[e] != 0
-        new = _part(a, x, s, e) if touches else 0.0
-        if touched and touches:
-            if new != old:
-                for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-                    u = a.net_pins[p]
-                    if s.status[u] == 0:
-                        s.weight[u] += new - old
-        else:
-            way = 1.0 if touched else -1.0
+        after, new = _untouched(x, s, e), _part(a, x, s, e)
+        if before != after or old != new:
+            way = int(after) - int(before)
             for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
                 u = a.net_pins[p]
                 if s.status[u] == 0:
@@ -106,9 +104,8 @@ def _decide(a: BlockProblem, x: Exclusions, s: _State, v: int, value: int, sign:
         weight = a.work[v]
         for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
             e = a.item_nets[q]
-            if s.inside[e] + s.outside[e] > 0 or x.split[e] != 0:
-                weight += _part(a, x, s, e)
-            else:
+            weight += _part(a, x, s, e)
+            if _untouched(x, s, e):
                 for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
                     if a.net_pins[p] == v:
                         weight += s.gain[p]
@@ -116,54 +113,43 @@ def _decide(a: BlockProblem, x: Exclusions, s: _State, v: int, value: int, sign:
     return change
 
 
-@compiled
-def _close(x: Exclusions, sets: Words) -> bool:
+@inlined
+def _close(x: Exclusions, sets: Words, some: Words, members: Ints) -> bool:
     """Take in what lies between, leave out what would leave a gap; false if that is impossible.
 
-    ``sets`` are the bit sets of items in, items out, descendants and ancestors of those in.
+    ``sets`` are the bit sets of items in, items out, descendants and ancestors of those in; ``some`` and ``members``
+    are scratch.
     """
     words = sets.shape[1]
-    again = True
-    while again:
-        again = False
+    count = 1
+    while count > 0:
         for j in range(words):
-            rest = sets[2, j] & sets[3, j] & ~sets[0, j]
-            v = j << 6
-            while rest != _ZERO:
-                if rest & _ONE:
-                    _include(x, sets, v)
-                    again = True
-                rest >>= _ONE
-                v += 1
+            some[j] = sets[2, j] & sets[3, j] & ~sets[0, j]
+        count = listed(some, members)
+        for v in members[:count]:
+            _include(x, sets, v)
     for j in range(words):
-        rest = sets[1, j] & (sets[2, j] | sets[3, j])
-        v = j << 6
-        while rest != _ZERO:
-            if rest & _ONE:
-                if (sets[2, j] >> np.uint64(v & 63)) & _ONE:
-                    for q in range(words):
-                        sets[1, q] |= x.after[v, q]
-                else:
-                    for q in range(words):
-                        sets[1, q] |= x.before[v, q]
-            rest >>= _ONE
-            v += 1
-    clash = _ZERO
+        some[j] = sets[1, j] & (sets[2, j] | sets[3, j])
+    for v in members[: listed(some, members)]:
+        gap = x.after[v] if has(sets[2], v) else x.before[v]
+        for j in range(words):
+            sets[1, j] |= gap[j]
+    clash = np.uint64(0)
     for j in range(words):
         clash |= sets[0, j] & sets[1, j]
-    return bool(clash == _ZERO)
+    return bool(clash == np.uint64(0))
 
 
 @inlined
 def _include(x: Exclusions, sets: Words, v: int) -> None:
-    sets[0, v >> 6] |= _ONE << np.uint64(v & 63)
+    add(sets[0], v)
     for q in range(sets.shape[1]):
         sets[1, q] |= x.conflict[v, q]
         sets[2, q] |= x.after[v, q]
         sets[3, q] |= x.before[v, q]
 
 
-@compiled
+@allocating_nothing
 def _knapsack(
     s: _State, charge: Floats, capacity: float, carried: float, tiny: float, places: Longs, ratios: Floats
 ) -> tuple[float, float]:
@@ -198,7 +184,7 @@ def _knapsack(
     return carried, 0.0
 
 
-@compiled
+@allocating_nothing
 def _move_weight(
     a: BlockProblem, x: Exclusions, s: _State, charge: Floats, price: float, profit: Floats, left: Floats
 ) -> None:
@@ -210,7 +196,7 @@ def _move_weight(
     for _sweep in range(SWEEPS):
         moved = False
         for e in range(left.shape[0]):
-            if s.inside[e] + s.outside[e] > 0 or x.split[e] != 0 or left[e] <= 1e-12:
+            if not _untouched(x, s, e) or left[e] <= 1e-12:
                 continue
             high = low = a.net_ptr[e]
             for p in range(a.net_ptr[e] + 1, a.net_ptr[e + 1]):
@@ -252,22 +238,8 @@ def search_block(
 ) -> tuple[int, int]:
     """Look for a convex block with this anchor, its first item in the numbering, load <= target, charge > wanted.
 
-    Parameters
-    ----------
-    a, x
-        The instance, and what blocks cannot hold at this target.
-    charge
-        (n,) charges, not negative.
-    target, wanted
-        Limits on load and charge.
-    anchor
-        The item.
-    most
-        Nodes after which to give up.
-    stop
-        Raised flag to give up.
-    found
-        (w,) the block, if there is one.
+    Charges are (n,), not negative. The search gives up after ``most`` nodes, or when the flag ``stop`` is raised; the
+    block goes into the bit set ``found``.
 
     Returns
     -------
@@ -287,9 +259,10 @@ def search_block(
     trail = np.zeros(n, np.int64)
     places, ratios = np.zeros(n, np.int64), np.zeros(n)
     profit, left = np.zeros(n), np.zeros(m)
-    sets = np.zeros((4, words), np.uint64)
+    sets, some, members = np.zeros((4, words), np.uint64), np.zeros(words, np.uint64), np.zeros(n, np.int32)
+    taken, left_out = sets[0], sets[1]
     for v in range(anchor):
-        stack[0, 1, v >> 6] |= _ONE << np.uint64(v & 63)
+        add(stack[0, 1], v)
     _include(x, stack[0], anchor)
     depth, done, nodes = 1, 0, 0
     load, carried = 0.0, 0.0
@@ -306,18 +279,17 @@ def search_block(
         nodes += 1
         if nodes > most or stop[0] != 0:
             return 2, nodes
-        alive, price = True, 0.0
-        while alive:
-            alive = _close(x, sets)
+        alive = changed = True
+        while changed:
+            alive, changed = _close(x, sets, some, members), False
             if not alive:
                 break
             for v in range(n):
                 if s.status[v] == 0:
-                    j, bit = v >> 6, _ONE << np.uint64(v & 63)
-                    if sets[0, j] & bit:
+                    if has(taken, v):
                         load += _decide(a, x, s, v, 1, 1)
                         carried += charge[v]
-                    elif sets[1, j] & bit:
+                    elif has(left_out, v):
                         load += _decide(a, x, s, v, 2, 1)
                     else:
                         continue
@@ -331,19 +303,15 @@ def search_block(
                 _move_weight(a, x, s, charge, price, profit, left)
                 best, price = _knapsack(s, charge, target - load, carried, tiny, places, ratios)
             alive = best > wanted
-            changed = False
-            if alive:
-                for v in range(n):
-                    if s.status[v] == 0:
-                        profitable = charge[v] - price * s.weight[v]
-                        if profitable <= 0 and best + profitable <= wanted:
-                            sets[1, v >> 6] |= _ONE << np.uint64(v & 63)
-                            changed = True
-                        elif profitable > 0 and best - profitable <= wanted:
-                            _include(x, sets, v)
-                            changed = True
-            if not changed:
-                break
+            for v in range(n if alive else 0):
+                if s.status[v] == 0:
+                    profitable = charge[v] - price * s.weight[v]
+                    if profitable <= 0 and best + profitable <= wanted:
+                        add(left_out, v)
+                        changed = True
+                    elif profitable > 0 and best - profitable <= wanted:
+                        _include(x, sets, v)
+                        changed = True
         if not alive:
             continue
         branch = -1
@@ -352,9 +320,8 @@ def search_block(
                 branch = v
         if branch < 0:
             continue
-        stack[depth] = sets
-        stack[depth, 1, branch >> 6] |= _ONE << np.uint64(branch & 63)
-        stack[depth + 1] = sets
+        stack[depth] = stack[depth + 1] = sets
+        add(stack[depth, 1], branch)
         _include(x, stack[depth + 1], branch)
         mark[depth] = mark[depth + 1] = done
         depth += 2

@@ -18,7 +18,10 @@ from partita.kernels.throughput.arrays import Floats
 from partita.kernels.throughput.bits import has
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.forced_cuts import Parts
-from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_rows
+from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_order
+
+#: Most cuts for each item.
+CUTS = 5
 
 
 @compiled
@@ -28,8 +31,6 @@ def heaviest_blocks(
     network: Network,
     weight: Floats,
     limit: float,
-    tiny: float,
-    cuts: int,
     start: int,
     count: int,
     rates: Floats,
@@ -37,24 +38,9 @@ def heaviest_blocks(
 ) -> None:
     """Lower ``most`` of ``count`` items from ``start``: an upper bound on the weight of any feasible block with it.
 
-    Parameters
-    ----------
-    a, parts, network
-        The instance, what is apart and forced at ``limit``, and the network with these nets forced.
-    weight
-        (n,) weights of the items, not negative.
-    limit
-        Largest load of a block.
-    tiny
-        Flows below this are rounding.
-    cuts
-        Most cuts for each item.
-    start, count
-        The items.
-    rates
-        (n,) load that a unit of weight was worth in the end, where to start from the next time; 0 for not known.
-    most
-        (n,) changed in place.
+    ``weight`` is (n,), not negative; ``limit`` is the largest load of a block, at which the ``parts`` hold, and the
+    network has their nets forced. ``rates`` (n,) keeps the load that a unit of weight was worth in the end, where to
+    start from the next time; 0 for not known.
     """
     n = a.work.shape[0]
     flow = new_flow(network)
@@ -75,7 +61,7 @@ def heaviest_blocks(
         rate = rates[v] if rates[v] > 0 else limit / max(most[v], 1e-300)
         lowest = np.inf
         have_low, have_high = False, False
-        for _ in range(cuts):
+        for _ in range(CUTS):
             constant = 0.0
             found = 0
             sink[:] = network.sink
@@ -97,10 +83,10 @@ def heaviest_blocks(
                     else:
                         sink[u] = -gain
             flow.capacity[:] = network.capacity
-            respect_rows(network, parts.later[v], parts.earlier[v], flow.capacity)
-            cost = cheapest_block(network, sources[:found], supply, avoid, np.inf, tiny, flow)
+            respect_order(network, parts.later[v], parts.earlier[v], flow.capacity)
+            cost = cheapest_block(network, sources[:found], supply, avoid, np.inf, flow)
             least = cost + constant
-            # Rounding of the flow may be as large as ``tiny`` on each arc; it is far below this.
+            # Rounding of the flow may be as large as ``network.tiny`` on each arc; it is far below this.
             value = (limit - least) / rate * (1 + 1e-9) + 1e-12
             most[v] = min(most[v], value)
             if value < lowest:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Words
-from partita.kernels.throughput.bits import has
+from partita.kernels.throughput.arrays import Bools, Bytes, Floats, Ints, Words
+from partita.kernels.throughput.bits import add, has
 from partita.kernels.throughput.blocks import BlockProblem
 
 
@@ -26,6 +26,7 @@ class Network(NamedTuple):
     Arcs come in pairs; ``pair`` is the place of the arc back. ``capacity`` and ``sink`` are those before any flow.
     ``order_arc`` (edges, 2) are the arcs from a successor to its predecessor and back, without capacity: an order that
     a block must respect can be switched on for one cut. ``order`` (edges, 2) are their predecessor and successor.
+    Flows below ``tiny`` are rounding.
     """
 
     ptr: Ints
@@ -35,6 +36,11 @@ class Network(NamedTuple):
     sink: Floats
     order: Ints
     order_arc: Ints
+    tiny: float
+
+
+#: Flows below this share of all work and transfers are rounding.
+TINY = 1e-13
 
 
 class Flow(NamedTuple):
@@ -63,15 +69,12 @@ def block_network(blocks: BlockProblem, forced: Bytes) -> Network:
     succ_ptr, succ = blocks.succ_ptr, blocks.succ
     n, m = blocks.work.shape[0], cost.shape[0]
     edges = succ.shape[0]
-    large = 0
-    arcs = edges
+    large, arcs = 0, edges + m
     for e in range(m):
         size = net_ptr[e + 1] - net_ptr[e]
         if size > 2:
             large += 1
-            arcs += 1 + 2 * size
-        else:
-            arcs += 1
+            arcs += 2 * size
     nodes = n + 2 * large
     tail = np.empty(arcs, np.int32)
     tip = np.empty(arcs, np.int32)
@@ -131,31 +134,24 @@ def block_network(blocks: BlockProblem, forced: Bytes) -> Network:
         head[j], pair[j], capacity[j] = tail[a], i, back[a]
         if a < edges:
             order_arc[a, 0], order_arc[a, 1] = i, j
-    return Network(ptr, head, pair, capacity, sink, order, order_arc)
+    tiny = TINY * (blocks.work.sum() + 2 * cost.sum())
+    return Network(ptr, head, pair, capacity, sink, order, order_arc, tiny)
 
 
 @compiled
-def _levels(
-    network: Network,
-    capacity: Floats,
-    sink: Floats,
-    sources: Ints,
-    supply: Floats,
-    tiny: float,
-    level: Ints,
-    queue: Ints,
-) -> bool:
+def _levels(network: Network, sources: Ints, supply: Floats, flow: Flow) -> bool:
     """Distances from the sources in the residual network, up to the first node with room in its sink."""
+    capacity, sink, level, _, queue = flow
     level[:] = -1
     filled = 0
     found = False
     for s in sources:
-        if supply[s] <= tiny:
+        if supply[s] <= network.tiny:
             continue
         level[s] = 0
         queue[filled] = s
         filled += 1
-        found = found or sink[s] > tiny
+        found = found or sink[s] > network.tiny
     done = 0
     depth = 0
     while done < filled and not found:
@@ -166,18 +162,16 @@ def _levels(
             done += 1
             for a in range(network.ptr[u], network.ptr[u + 1]):
                 v = network.head[a]
-                if level[v] < 0 and capacity[a] > tiny:
+                if level[v] < 0 and capacity[a] > network.tiny:
                     level[v] = depth
                     queue[filled] = v
                     filled += 1
-                    found = found or sink[v] > tiny
+                    found = found or sink[v] > network.tiny
     return found
 
 
 @compiled
-def cheapest_block(
-    network: Network, sources: Ints, supply: Floats, avoid: Bytes, limit: float, tiny: float, flow: Flow
-) -> float:
+def cheapest_block(network: Network, sources: Ints, supply: Floats, avoid: Bytes, limit: float, flow: Flow) -> float:
     """Least cost of a set with nothing to ``avoid``, plus ``supply`` of sources left out; over ``limit``, a bound.
 
     Sources of infinite ``supply`` must be in the set. ``supply`` and ``flow``, which starts with the capacities and
@@ -185,11 +179,12 @@ def cheapest_block(
     afterwards are the smallest set of that cost. ``avoid`` may be empty for nothing.
     """
     capacity, sink, level, next_arc, stack = flow
+    tiny = network.tiny
     for v in range(avoid.shape[0]):
         if avoid[v]:
             sink[v] = np.inf
     sent = 0.0
-    while _levels(network, capacity, sink, sources, supply, tiny, level, stack):
+    while _levels(network, sources, supply, flow):
         next_arc[:] = network.ptr[:-1]
         for s in sources:
             depth = 0 if supply[s] > tiny else -1
@@ -234,36 +229,26 @@ def cheapest_block(
 
 
 @compiled
-def _reached(ptr: Ints, adjacent: Ints, start: int, seen: Bytes) -> None:
-    seen[start] = 1
+def _reached(ptr: Ints, adjacent: Ints, start: int) -> Words:
+    """What an item reaches, itself included, as a row of bits."""
+    seen = np.zeros((ptr.shape[0] + 62) // 64, np.uint64)
+    add(seen, start)
     stack = [start]
     while len(stack) > 0:
         u = stack.pop()
-        for p in range(ptr[u], ptr[u + 1]):
-            if not seen[adjacent[p]]:
-                seen[adjacent[p]] = 1
-                stack.append(adjacent[p])
+        for v in adjacent[ptr[u] : ptr[u + 1]]:
+            if not has(seen, v):
+                add(seen, v)
+                stack.append(v)
+    return seen
 
 
 @compiled
-def respect_order(network: Network, blocks: BlockProblem, start: int, capacity: Floats) -> None:
-    """Let no set with ``start`` and one of its descendants leave out what lies between them, nor of its ancestors."""
-    n = blocks.work.shape[0]
-    later = np.zeros(n, np.int8)
-    earlier = np.zeros(n, np.int8)
-    _reached(blocks.succ_ptr, blocks.succ, start, later)
-    _reached(blocks.pred_ptr, blocks.pred, start, earlier)
-    for i in range(network.order.shape[0]):
-        u, v = network.order[i, 0], network.order[i, 1]
-        if later[u]:
-            capacity[network.order_arc[i, 0]] = np.inf
-        elif earlier[v]:
-            capacity[network.order_arc[i, 1]] = np.inf
+def respect_order(network: Network, later: Words, earlier: Words, capacity: Floats) -> None:
+    """Let no set with an item and one of its descendants leave out what lies between them, nor of its ancestors.
 
-
-@compiled
-def respect_rows(network: Network, later: Words, earlier: Words, capacity: Floats) -> None:
-    """As ``respect_order`` for an item whose closures are known as rows of bits."""
+    ``later`` and ``earlier`` are rows of bits: the descendants and the ancestors, the item included.
+    """
     for i in range(network.order.shape[0]):
         u, v = network.order[i, 0], network.order[i, 1]
         if has(later, u):
@@ -274,7 +259,7 @@ def respect_rows(network: Network, later: Words, earlier: Words, capacity: Float
 
 @compiled
 def most_expensive_item(
-    network: Network, blocks: BlockProblem, ordered: bool, upper: Floats, best: float, tiny: float, count: int
+    network: Network, blocks: BlockProblem, ordered: bool, upper: Floats, best: float, count: int
 ) -> float:
     """max over items of the cheapest block with the item, of which at most ``count`` are computed in this call.
 
@@ -286,7 +271,6 @@ def most_expensive_item(
     nothing = np.zeros(0, np.int8)
     source = np.empty(1, np.int32)
     supply = np.full(n, np.inf)
-    inside = np.zeros(n, np.int8)
     for _ in range(count):
         v = int(np.argmax(upper))
         if upper[v] <= best * (1 + 1e-12):
@@ -295,10 +279,11 @@ def most_expensive_item(
         flow.capacity[:] = network.capacity
         flow.sink[:] = network.sink
         if ordered:
-            respect_order(network, blocks, v, flow.capacity)
-        cost = cheapest_block(network, source, supply, nothing, np.inf, tiny, flow)
-        for u in range(n):
-            inside[u] = flow.level[u] >= 0
+            later = _reached(blocks.succ_ptr, blocks.succ, v)
+            earlier = _reached(blocks.pred_ptr, blocks.pred, v)
+            respect_order(network, later, earlier, flow.capacity)
+        cost = cheapest_block(network, source, supply, nothing, np.inf, flow)
+        inside = flow.level[:n] >= 0
         best = max(best, cost)
         upper[v] = -np.inf
         if not ordered or _convex(blocks.succ_ptr, blocks.succ, inside):
@@ -310,7 +295,7 @@ def most_expensive_item(
 
 
 @compiled
-def _convex(succ_ptr: Ints, succ: Ints, inside: Bytes) -> bool:
+def _convex(succ_ptr: Ints, succ: Ints, inside: Bools) -> bool:
     """Whether no path leaves the set and comes back, for an order of which edges go up."""
     n = inside.shape[0]
     left = np.zeros(n, np.int8)

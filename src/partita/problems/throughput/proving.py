@@ -35,15 +35,6 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     Plain problems with identical devices get the combined solver; those whose memory costs time a short search, whose
     split tells the bounds where to stop, the bounds, and the rest of the time for the search's own proof. Others get
     the search alone.
-
-    Parameters
-    ----------
-    problem
-        The problem.
-    search
-        The exact search.
-    monitor
-        Clock and stop button.
     """
     if combined_refusal(problem) is None:
         return _combined(problem, monitor)
@@ -57,18 +48,17 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     value = _objective(problem, found.plan)
     relaxed = uniform(problem)
     # Splits of the relaxation may cost more as plans, or be none: only plans count.
-    knowledge = Knowledge(
-        relaxed,
-        stop=lambda: monitor.stopping,
-        from_label=lambda label, value: None,
-        on_note=lambda note: monitor.report(note=note),
-    )
+    knowledge = Knowledge.watched(relaxed, monitor, from_label=lambda label, value: None)
     if found.plan is not None and value is not None:
         knowledge.incumbent.offer(value, _labels(problem, found.plan, relaxed))
-    parts = []
-    if bound is not None:
-        knowledge.prove(bound.value, search.name)
-        parts.append(bound)
+    parts: list[Bound] = []
+
+    def learn(proven: Bound | None) -> None:
+        if proven is not None:
+            parts.append(proven)
+            knowledge.prove(proven.value, proven.method)
+
+    learn(bound)
     reloads = streams(problem)
     if not knowledge.done:
         left = monitor.remaining_s / (2 if reloads else 1)
@@ -77,17 +67,14 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     if reloads and not knowledge.done:
         started = monitor.elapsed_s
         proven = STREAMING.prove(problem, monitor, knowledge.value)
-        parts.append(Bound(proven, STREAMING.name, STREAMING.scope, monitor.elapsed_s - started))
-        knowledge.prove(proven, STREAMING.name)
+        learn(Bound(proven, STREAMING.name, STREAMING.scope, monitor.elapsed_s - started))
     if not knowledge.done:
         again, better = _search(problem, search, monitor, monitor.remaining_s)
         if again.infeasible:
             return Proof(Bound(float("inf"), search.name, "acyclic", monitor.elapsed_s), tuple(parts), None, True)
-        if better is not None:
-            parts.append(better)
-            knowledge.prove(better.value, search.name)
-        reached = _objective(problem, again.plan)
-        value = reached if value is None or (reached is not None and reached < value) else value
+        learn(better)
+        values = (value, _objective(problem, again.plan))
+        value = min((one for one in values if one is not None), default=None)
     best = Bound(knowledge.bound, knowledge.incumbent.proven_by, "acyclic", monitor.elapsed_s)
     return Proof(best, tuple(parts), value)
 

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from metamorphic import in_other_time
+from partita.kernels.throughput.arrays import row_masks
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.covering import search_block
 from partita.problems.throughput.bounds.covering import CoveringBound
@@ -51,10 +52,6 @@ def convex_blocks(relaxed: BlockProblem, ordered: ClosedBlocks) -> list[tuple[np
     return found
 
 
-def members(block: np.ndarray, n: int) -> np.ndarray:
-    return np.unpackbits(block.view(np.uint8), bitorder="little")[:n].astype(np.bool_)
-
-
 @examples(150)
 @given(problems(), st.data())
 def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProblem, data: st.DataObject) -> None:
@@ -66,7 +63,7 @@ def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProb
     wanted = data.draw(st.integers(0, 16)) / 8 + 0.01
     exclusions = ordered.exclusions(target)
     blocks = [(mask, load) for mask, load in convex_blocks(relaxed, ordered) if load <= target]
-    conflict = np.unpackbits(exclusions.conflict.view(np.uint8), axis=1, bitorder="little")
+    conflict = row_masks(exclusions.conflict, n)
     for mask, _ in blocks:
         inside = np.flatnonzero(mask)
         assert not conflict[np.ix_(inside, inside)].any(), "items in conflict share a block"
@@ -83,7 +80,7 @@ def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProb
         assert nodes > 0
         assert status == (1 if expected else 0)
         if status == 1:
-            mask = members(block, n)
+            mask = row_masks(block, n)
             assert int(np.argmax(mask)) == anchor
             assert charge[mask].sum() > wanted
             assert relaxed.load(mask) <= target + SLACK

@@ -87,10 +87,10 @@ def test_what_charges_say_holds_in_every_split_up_to_the_target(problem: Through
         assert not feasible
         return
     assert np.all(charged.work >= relaxed.work)
-    apart = np.unpackbits(state.parts.apart.view(np.uint8), axis=1, bitorder="little")
+    apart = state.apart
     for label, loads in feasible:
-        assert np.all(charged.first <= label)
-        assert np.all(label <= charged.last)
+        assert np.all(charged.parts.first <= label)
+        assert np.all(label <= charged.parts.last)
         for j, load in enumerate(loads):
             members = np.flatnonzero(label == j)
             assert charged.work[members].sum() <= load + SLACK

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from brute_force import best
 from partita.kernels.throughput.blocks import BlockProblem
+from partita.mip.solve import solve_program
+from partita.problems.throughput.bounds.forced_transfers import charged_at
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound, compositions
-from partita.problems.throughput.bounds.programs.implied_by_target import facts_at
 from partita.problems.throughput.bounds.programs.minmax_program import granularity
 from partita.problems.throughput.bounds.programs.order_tables import order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound, NodeProgramBound
-from partita.problems.throughput.bounds.simple import simple_bound
+from partita.problems.throughput.bounds.protocol import simple_bound
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import DeviceKind, Operator, ThroughputProblem
@@ -111,7 +112,8 @@ def test_the_relaxation_is_the_problem_or_easier(problem: ThroughputProblem) -> 
 
 @given(small)
 @examples(20)
-def test_points_of_splits_are_feasible(problem: ThroughputProblem) -> None:
+def test_rows_count_what_a_split_costs(problem: ThroughputProblem) -> None:
+    """With the blocks of a split, no load can be less than what they cost, and all can be that at once."""
     found = usable(problem)
     assume(found is not None)
     assert found is not None
@@ -121,19 +123,15 @@ def test_points_of_splits_are_feasible(problem: ThroughputProblem) -> None:
     blocks = BlockProgram(one, count)
     loads = []
     for b in range(count):
-        load = blocks.model.add_continuous(0.0, math.inf)
+        load = blocks.model.add_continuous(0.0, math.inf, 1.0)
         blocks.row([([(load, 1.0)], 0.0), *((([(v, -c) for v, c in t]), -k) for t, k in blocks.load(b))], lower=0.0)
         loads.append(load)
-    values = blocks.point(rank)
-    values[loads] = [one.load(rank == b) for b in range(count)]
-    assert violation(blocks.model, values) <= 1e-9
+    blocks.keep_within(rank, rank)
+    values = solve_program(blocks.model, "highs").values
+    assert values is not None
+    assert values[loads] == pytest.approx([one.load(rank == b) for b in range(count)], abs=1e-6)
+    assert violation(blocks.model, values) <= 1e-6
     assert (blocks.label(values) == rank).all()
-    # Not less than the load: the cut rows count every net that is cut.
-    for b in range(count):
-        if one.load(rank == b) > 0:
-            values[loads[b]] -= 0.25
-            assert violation(blocks.model, values) > 0
-            values[loads[b]] += 0.25
 
 
 @given(small)
@@ -143,9 +141,9 @@ def test_facts_hold_for_every_optimal_split(problem: ThroughputProblem) -> None:
     assume(found is not None)
     assert found is not None
     one, value = found
-    facts = facts_at(one, value, lambda: False)
+    facts = charged_at(one, value)
     assert facts is not None
-    assert (facts.first <= facts.last).all()
+    assert (facts.parts.first <= facts.parts.last).all()
 
 
 def test_grain() -> None:

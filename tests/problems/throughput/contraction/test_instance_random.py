@@ -8,8 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import brute_force
-from instance_reference import best_over_items, instance_load, instance_memory, rows
+from instance_reference import best_over_items, instance_load, instance_memory
 from partita.problems.throughput.contiguity import colocation_classes
+from partita.problems.throughput.contraction.csr import lists
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan
@@ -96,16 +97,16 @@ def test_shape_of_the_arrays(problem: ThroughputProblem, free: bool) -> None:
         (instance.cover_ptr, instance.cover_pins, instance.item_cover_ptr, instance.item_covers),
         (instance.succ_ptr, instance.succ, instance.pred_ptr, instance.pred),
     ):
-        forward = {(i, j) for i, row in enumerate(rows(pointer, members)) for j in row}
-        assert forward == {(i, j) for j, row in enumerate(rows(back_pointer, back)) for i in row}
+        forward = {(i, j) for i, row in enumerate(lists(pointer, members)) for j in row}
+        assert forward == {(i, j) for j, row in enumerate(lists(back_pointer, back)) for i in row}
         assert len(forward) == len(members) == len(back)
-    for pins in rows(instance.net_ptr, instance.net_pins) + rows(instance.cover_ptr, instance.cover_pins):
+    for pins in lists(instance.net_ptr, instance.net_pins) + lists(instance.cover_ptr, instance.cover_pins):
         assert pins == sorted(pins)
         assert len(pins) >= 2
-    for net, pins in enumerate(rows(instance.net_ptr, instance.net_pins)):
+    for net, pins in enumerate(lists(instance.net_ptr, instance.net_pins)):
         assert instance.net_source[net] in [-1, *pins]
     if not free:
-        assert all(item < later for item, row in enumerate(rows(instance.succ_ptr, instance.succ)) for later in row)
+        assert all(item < later for item, row in enumerate(lists(instance.succ_ptr, instance.succ)) for later in row)
     classes = colocation_classes(problem)
     assert len({(int(c), int(g)) for c, g in zip(classes, instance.group, strict=True)}) == len(set(classes.tolist()))
 
@@ -115,10 +116,10 @@ def test_turning_the_order_round_twice_changes_nothing(problem: ThroughputProble
     """reverse swaps successors and predecessors and nothing else."""
     instance = build_instance(problem)
     turned = instance.reverse()
-    assert rows(turned.succ_ptr, turned.succ) == rows(instance.pred_ptr, instance.pred)
+    assert lists(turned.succ_ptr, turned.succ) == lists(instance.pred_ptr, instance.pred)
     assert turned.net_cost is instance.net_cost
     again = turned.reverse()
-    assert rows(again.succ_ptr, again.succ) == rows(instance.succ_ptr, instance.succ)
+    assert lists(again.succ_ptr, again.succ) == lists(instance.succ_ptr, instance.succ)
 
 
 @given(throughput_problems())

@@ -84,7 +84,7 @@ def test_charged_work_refutes_nothing_that_exists(problem: ThroughputProblem, ab
     charged = charged_at(relaxed, best * above)
     assert charged is not None
     forced = np.zeros(instance.nets, dtype=bool)
-    forced[relaxed.kept] = charged.forced
+    forced[relaxed.kept] = charged.parts.forced
     items = ChargedItems(charged.target, charged.work, forced)
     for backwards in (None, True):
         searcher = Searcher(plain_view(problem, backwards=backwards), best * above, charged=items)
@@ -103,7 +103,7 @@ def test_charged_work_narrows_the_search() -> None:
     charged = charged_at(relaxed, outcome.bound)
     assert charged is not None
     forced = np.zeros(prepared.instance.nets, dtype=bool)
-    forced[relaxed.kept] = charged.forced
+    forced[relaxed.kept] = charged.parts.forced
     nodes = []
     for items in (None, ChargedItems(charged.target, charged.work, forced)):
         decision = Decision(Searcher(prepared, outcome.bound, charged=items), target)

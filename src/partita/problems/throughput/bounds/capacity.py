@@ -36,7 +36,6 @@ class CapacityBound(BoundMethod):
     scope = "free"
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
-        """The bound; infinite if an operator can run nowhere."""
         instance = build_instance(problem, free=True)
         usable = instance.count > 0
         work, count = instance.work[:, usable], instance.count[usable].astype(np.float64)

@@ -13,18 +13,18 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Floats, Words
+from partita.kernels.throughput.arrays import Floats, Words, row_masks
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.covering import Exclusions, search_block
 from partita.mip.solve import available
 from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, suits_programs
-from partita.problems.throughput.bounds.simple import simple_bound
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
@@ -54,36 +54,22 @@ SAFE = 1e-9
 
 
 class Covering:
-    """One run.
+    """One run, which raises the bound that is known, within the seconds left; see the module."""
 
-    Parameters
-    ----------
-    knowledge
-        What is known; its bound is raised.
-    deadline_s
-        Seconds it may take; None for no limit.
-    threads
-        Searches at once.
-    seed
-        For the orders that give the first blocks.
-    """
-
-    def __init__(self, knowledge: Knowledge, deadline_s: float | None, threads: int = 2, seed: int = 0) -> None:
-        self.knowledge = knowledge
-        self.end = math.inf if deadline_s is None else time.perf_counter() + deadline_s
-        self.attempt_end = self.end
-        self.threads = threads
-        self.random = np.random.default_rng(seed)
+    def __init__(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
+        self.knowledge, self.left_s = knowledge, left_s
+        self.attempt_end = math.inf
+        self.threads = min(knowledge.threads, 2, os.cpu_count() or 1)
+        self.random = np.random.default_rng(0)
         self.ordered = ClosedBlocks(knowledge.uniform)
         self.pool = BlockPool(self.ordered)
         self.flag = np.zeros(1, dtype=np.int64)
-        self.nodes = 0
         #: Anchors by how hard they were, hardest first.
         self.hard = np.zeros(knowledge.uniform.items, dtype=np.int64)
 
     def stop(self) -> bool:
         """Whether to end."""
-        return self.knowledge.done or time.perf_counter() >= self.end
+        return self.knowledge.done or self.left_s() <= 0
 
     def late(self) -> bool:
         """Whether to leave the target at hand."""
@@ -105,8 +91,7 @@ class Covering:
             charge = self.pool.charges(target, self.stop)
             if charge is None:
                 return
-            now = time.perf_counter()
-            self.attempt_end = now + PATIENCE * (self.end - now)
+            self.attempt_end = time.perf_counter() + PATIENCE * self.left_s()
             least = 1 + WORTH * (GOALS[goal] - 1)
             ratio = self._refute(exclusions, charge, target, least)
             if knowledge.bound >= target:
@@ -225,7 +210,7 @@ class Covering:
             while better == 1:
                 # The block of an anchor that carries most is worth more than several others.
                 block, best = np.zeros(words, dtype=np.uint64), block
-                wanted = float(charge[_members(best, n)].sum()) * (1 + SAFE)
+                wanted = float(charge[row_masks(best, n)].sum()) * (1 + SAFE)
                 better, more = search_block(uniform, exclusions, charge, limit, wanted, anchor, NODES, self.flag, block)
                 used += more
             return anchor, status, used, best
@@ -244,10 +229,9 @@ class Covering:
                     self.flag[0] = 1
                 for future in done:
                     anchor, status, used, block = future.result()
-                    self.nodes += used
                     self.hard[anchor] = used
                     if status == 1:
-                        found += self.pool.add(_members(block, n), active=True)
+                        found += self.pool.add(row_masks(block, n), active=True)
                     elif status == 2:
                         open_anchors.append(anchor)
                 if found >= ENOUGH:
@@ -255,28 +239,19 @@ class Covering:
         return found, open_anchors + anchors[place:]
 
 
-def _members(block: Words, n: int) -> Bools:
-    """(n,) mask of a bit set."""
-    return np.unpackbits(block.view(np.uint8), bitorder="little")[:n].astype(np.bool_)
-
-
 class CoveringBound(HierarchyBound):
     """Dantzig and Wolfe's bound over convex blocks, with an exact search for blocks."""
 
     name = "covering"
     summary = "no k blocks can carry all charge: covers of the items by convex blocks, with an exact search for blocks"
-    scope = "acyclic"
 
     def share(self, uniform: BlockProblem) -> float:
         """The search for blocks is short where they are small; elsewhere programs prove more."""
         return 0.0 if suits_programs(uniform) else 8.0
 
-    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+    def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
         """Raise the bound until the cover itself leaves a gap, the searches get too long, or the time ends."""
         uniform = knowledge.uniform
-        if uniform.items < 2 or uniform.devices < 2 or uniform.items > MOST_ITEMS or not available("highs"):
-            return
-        if not uniform.work.sum() > 0:
-            return
-        knowledge.prove(simple_bound(uniform), self.name)
-        Covering(knowledge, deadline_s, threads=min(knowledge.threads, 2, os.cpu_count() or 1)).run()
+        few = uniform.items < 2 or uniform.devices < 2 or not uniform.work.sum() > 0
+        if not few and uniform.items <= MOST_ITEMS and available("highs"):
+            Covering(knowledge, left_s).run()

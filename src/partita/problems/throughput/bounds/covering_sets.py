@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs, bit_rows
+from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs, bit_rows, row_masks
 from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.closures import closure_bits
 from partita.kernels.throughput.covering import Exclusions, longest_segments
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import solve_program
@@ -27,12 +28,8 @@ class ClosedBlocks:
 
     def __init__(self, uniform: BlockProblem) -> None:
         self.uniform = uniform
-        n = uniform.items
-        self.after = np.zeros((n, n), dtype=np.bool_)
-        for v in range(n - 1, -1, -1):
-            for s in uniform.succ[uniform.succ_ptr[v] : uniform.succ_ptr[v + 1]]:
-                self.after[v] |= self.after[s]
-                self.after[v, s] = True
+        self.after = row_masks(closure_bits(uniform.succ_ptr, uniform.succ, False), uniform.items)
+        np.fill_diagonal(self.after, val=False)
         self._float = self.after.astype(np.float32)
 
     def exclusions(self, target: float) -> Exclusions:
@@ -127,9 +124,7 @@ class BlockPool:
         touched = np.bincount(nets, weights=uniform.cost[uniform.item_nets], minlength=n)
         #: What an item roughly costs a block that it is in, as a share of all work; never nothing.
         self.weight = (uniform.work + PAID * touched) / max(float(uniform.work.sum()), 1e-300) + 1e-3 / n
-        for v in range(n):
-            mask = np.zeros(n, dtype=np.bool_)
-            mask[v] = True
+        for mask in np.eye(n, dtype=np.bool_):
             self.add(mask, active=True)
 
     def add(self, mask: Bools, *, active: bool) -> bool:
@@ -160,21 +155,10 @@ class BlockPool:
             self.add(mask, active=False)
 
     def charges(self, target: float, stop: Callable[[], bool], least: float | None = None) -> Floats | None:
-        """Charges of which no known block of load <= target carries more than 1.
+        """(n,) charges of which no known block of load <= target carries more than 1; None if stopped.
 
-        Parameters
-        ----------
-        target
-            Loads of the blocks that count.
-        stop
-            Asked often.
-        least
-            None for the largest sum of charges; otherwise among charges with at least this sum those whose largest
-            ratio to what an item weighs is smallest. Proofs are shorter when no item is cheap for its charge.
-
-        Returns
-        -------
-        (n,) floats, or None if stopped.
+        Their sum is the largest possible. Given ``least`` they have at least this sum, and of those that do the
+        smallest largest ratio to what an item weighs: proofs are shorter when no item is cheap for its charge.
         """
         n = self.masks.shape[1]
         fits = self.loads[: self.count] <= target

@@ -10,23 +10,21 @@ exceeds it, the windows of blocks that items can be in leave no block, or the it
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, bit_rows
+from partita.kernels.throughput.arrays import Bools, Floats, bit_rows, row_masks
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
 from partita.kernels.throughput.closures import closure_bits
 from partita.kernels.throughput.forced_cuts import Parts, force_nets, separate_pairs
 from partita.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.kernels.throughput.mincut import block_network
-from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
-from partita.problems.throughput.bounds.node import SLACK, TINY
-from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.simple import simple_bound
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.node import SLACK
+from partita.problems.throughput.bounds.protocol import HierarchyBound, simple_bound
 
 #: Targets are raised by this much before anything is compared with them, against rounding.
 TOLERANCE = 1e-9
@@ -35,37 +33,49 @@ PAIRS_LIMIT = 1_500
 CLOSURE_LIMIT = 20_000
 #: Times that all conditions are gone through for one target.
 ROUNDS = 12
-#: Steps of one search for the heaviest block of an item.
-BUDGET = 300
 #: Items of which the pairs are looked at before the clock is read.
 BATCH = 64
-#: Times that shares are raised by minimum cuts, cuts for each item then, and the gain that makes another time worth it.
-RAISES, CUTS, GAIN = 5, 5, 0.002
+#: Times that shares are raised by minimum cuts, and the gain that makes another time worth it.
+RAISES, GAIN = 5, 0.002
 #: Targets are tried until the largest refuted one is this close to the smallest that is not.
 PRECISION = 1e-3
 #: First step above the bound where no value is known.
 FIRST_STEP = 0.02
 
 
-@dataclass
-class State:
-    """What is known at a target: ``parts`` and charges, and shares of a block that items need at least."""
+@dataclass(frozen=True)
+class Charged:
+    """What is known to hold in all splits with loads up to a target.
+
+    Attributes
+    ----------
+    target
+        Largest objective for which it holds.
+    work
+        (n,) work with the cost of the nets that are cut in any case charged to it. For every block S of such a split,
+        Σ ``work`` over S and the cost of the other nets that S cuts are together at most f(S).
+    share
+        (n,) shares of a block that items need at least: no block has more than one in all.
+    parts
+        Which items are in no common block, which nets are cut, and which blocks items can be in.
+    """
 
     target: float
-    parts: Parts
-    charge: Floats
+    work: Floats
     share: Floats
+    parts: Parts
 
-    def at(self, target: float) -> State:
+    def at(self, target: float) -> Charged:
         """A copy for a smaller target, at which all of it still holds."""
         p = self.parts
         parts = p._replace(apart=p.apart.copy(), forced=p.forced.copy(), first=p.first.copy(), last=p.last.copy())
-        return State(target, parts, self.charge.copy(), self.share.copy())
+        return Charged(target, self.work.copy(), self.share.copy(), parts)
 
-    def charged(self) -> Charged:
-        """What the others may use."""
-        forced = self.parts.forced.astype(bool)
-        return Charged(self.target, self.charge.copy(), self.parts.first.copy(), self.parts.last.copy(), forced)
+    @property
+    def apart(self) -> Bools:
+        """(n, n) items that are not in one block; none if pairs were not looked at."""
+        n, rows = len(self.work), self.parts.apart
+        return row_masks(rows, n) if len(rows) else np.zeros((n, n), dtype=bool)
 
 
 class Charges:
@@ -80,9 +90,8 @@ class Charges:
         nothing = np.zeros((n, 0), dtype=np.uint64)
         self.later = closure_bits(uniform.succ_ptr, uniform.succ, False) if self.closures else nothing
         self.earlier = closure_bits(uniform.pred_ptr, uniform.pred, True) if self.closures else nothing
-        self.tiny = TINY * (float(uniform.work.sum()) + 2 * float(uniform.cost.sum()))
 
-    def start(self, target: float) -> State:
+    def start(self, target: float) -> Charged:
         """Nothing is known."""
         n = self.uniform.items
         parts = Parts(
@@ -93,9 +102,9 @@ class Charges:
             first=np.zeros(n, dtype=np.int32),
             last=np.full(n, self.uniform.devices - 1, dtype=np.int32),
         )
-        return State(target, parts, self.uniform.work.copy(), np.zeros(n))
+        return Charged(target, self.uniform.work.copy(), np.zeros(n), parts)
 
-    def settle(self, state: State) -> bool:
+    def settle(self, state: Charged) -> bool:
         """Find all that holds at the state's target; false if no split reaches it (true if that is not known)."""
         limit = state.target * (1 + TOLERANCE)
         uniform = self.uniform
@@ -104,7 +113,7 @@ class Charges:
         if not self.closures or not limit > 0:
             return True
         for _ in range(ROUNDS):
-            found = force_nets(self.uniform, state.parts, limit)
+            found = force_nets(uniform, state.parts, limit)
             if self.pairs:
                 new = self._separate(state, limit)
                 if new is None:
@@ -113,13 +122,11 @@ class Charges:
             if float(uniform.cost[state.parts.forced > 0].max(initial=0.0)) > limit:
                 return False
             self._charge(state, limit)
-            if float(state.charge.max(initial=0.0)) > limit or self._needed(state, limit) > uniform.devices:
+            if float(state.work.max(initial=0.0)) > limit or self._needed(state, limit) > uniform.devices:
                 return False
-            moved, refuted = tighten_windows(self.uniform, state.parts, state.share, uniform.devices)
-            if refuted:
+            moved = self._tighten(state)
+            if moved is None:
                 return False
-            if moved and self.pairs:
-                moved = self._windows_apart(state)
             if self.stop() or (found + moved == 0 and not self.pairs):
                 return True
             if found + moved == 0:
@@ -127,22 +134,20 @@ class Charges:
                 needed = self._raise(state, limit)
                 if needed is None or needed > uniform.devices * (1 + TOLERANCE):
                     return False
-                moved, refuted = tighten_windows(self.uniform, state.parts, state.share, uniform.devices)
-                if refuted:
+                moved = self._tighten(state)
+                if moved is None:
                     return False
-                if self.stop() or not moved or not self._windows_apart(state):
+                if self.stop() or not moved:
                     return True
         return True
 
-    def _separate(self, state: State, limit: float) -> int | None:
+    def _separate(self, state: Charged, limit: float) -> int | None:
         """New pairs that are apart; None if an item costs too much in any block."""
         uniform = self.uniform
-        network = block_network(self.uniform, state.parts.forced)
+        network = block_network(uniform, state.parts.forced)
         found = 0
         for start in range(uniform.items - 1, -1, -BATCH):
-            new, _, refuted = separate_pairs(
-                self.uniform, state.parts, limit, network, self.tiny, 1 << 30, start, BATCH
-            )
+            new, refuted = separate_pairs(uniform, state.parts, limit, network, start, BATCH)
             found += new
             if refuted:
                 return None
@@ -150,46 +155,42 @@ class Charges:
                 break
         return found
 
-    def _raise(self, state: State, limit: float) -> float | None:
+    def _raise(self, state: Charged, limit: float) -> float | None:
         """Divide shares by the most that a block with the item can hold; None if an item fits into no block."""
         n = self.uniform.items
         network = block_network(self.uniform, state.parts.forced)
-        total = float(state.share.sum())
+        share = state.share
+        total = float(share.sum())
         rates = np.zeros(n)
         for left in range(RAISES - 1, -1, -1):
             most = np.ones(n)
             for start in range(0, n, BATCH):
-                heaviest_blocks(
-                    self.uniform, state.parts, network, state.share, limit, self.tiny, CUTS, start, BATCH, rates, most
-                )
+                heaviest_blocks(self.uniform, state.parts, network, share, limit, start, BATCH, rates, most)
                 if self.stop():
                     return total
-            rates *= np.maximum(most, state.share)
-            if np.any(most < state.share * (1 - 1e-6)):
+            rates *= np.maximum(most, share)
+            if np.any(most < share * (1 - 1e-6)):
                 return None
-            state.share /= np.maximum(most, state.share)
-            before, total = total, float(state.share.sum())
+            share /= np.maximum(most, share)
+            before, total = total, float(share.sum())
             if total > self.uniform.devices * (1 + TOLERANCE):
                 break
             if total * (total / before) ** left < self.uniform.devices or total < before * (1 + GAIN):
                 break
         return total * (1 - SLACK)
 
-    def _charge(self, state: State, limit: float) -> None:
-        charge = np.empty_like(state.charge)
-        charge_nets(self.uniform, state.parts, limit, 2, BUDGET, charge)
+    def _charge(self, state: Charged, limit: float) -> None:
+        work = charge_nets(self.uniform, state.parts, limit)
         # Both are valid; the one that adds up to more is kept.
-        if charge.sum() > state.charge.sum():
-            state.charge[:] = charge
+        if work.sum() > state.work.sum():
+            state.work[:] = work
 
-    def _needed(self, state: State, limit: float) -> float:
+    def _needed(self, state: Charged, limit: float) -> float:
         """Blocks that are needed: the shares' sum, which the state keeps."""
-        plain = state.charge / limit
+        plain = state.work / limit
         if not self.pairs:
             state.share[:] = plain
             return float(plain.sum()) * (1 - SLACK)
-        n = self.uniform.items
-        tries, ratio = np.empty(n, dtype=np.int32), np.empty(n)
         best = -1.0
         for least in (0.0, 0.25, 1 / 3, 0.5):
             share = plain.copy()
@@ -197,27 +198,30 @@ class Charges:
                 # Items that no other fits beside count as whole blocks, those that fit beside any as nothing.
                 share = np.where(plain < least, 0.0, np.where(plain > 1 - least, 1.0, plain))
             order = np.argsort(-plain, kind="stable").astype(np.int32)
-            total = raise_shares(order, share, state.charge, limit, state.parts.apart, BUDGET, tries, ratio)
+            total = raise_shares(order, share, state.work, limit, state.parts.apart)
             if total > best:
                 best = total
                 state.share[:] = share
         return best * (1 - SLACK)
 
-    def _windows_apart(self, state: State) -> int:
-        """Items without a common block are apart; the number of new pairs."""
-        first, last = state.parts.first, state.parts.last
-        disjoint = (first[:, None] > last[None, :]) | (first[None, :] > last[:, None])
-        rows = bit_rows(disjoint)
-        before = int(np.bitwise_count(state.parts.apart).sum())
-        np.bitwise_or(state.parts.apart, rows, out=state.parts.apart)
-        return int(np.bitwise_count(state.parts.apart).sum()) - before
+    def _tighten(self, state: Charged) -> int | None:
+        """New pairs that are apart as they have no common block (moved windows without pairs); None if none is left."""
+        moved, refuted = tighten_windows(self.uniform, state.parts, state.share, self.uniform.devices)
+        if refuted:
+            return None
+        if not moved or not self.pairs:
+            return moved
+        first, last, apart = state.parts.first, state.parts.last, state.parts.apart
+        before = int(np.bitwise_count(apart).sum())
+        apart |= bit_rows((first[:, None] > last) | (first > last[:, None]))
+        return int(np.bitwise_count(apart).sum()) - before
 
 
-def charged_at(uniform: BlockProblem, target: float) -> Charged | None:
-    """Charged work and windows that hold for all splits with loads up to a target; None if there is no such split."""
-    charges = Charges(uniform)
+def charged_at(uniform: BlockProblem, target: float, stop: Callable[[], bool] = lambda: False) -> Charged | None:
+    """What holds in all splits with loads up to a target; None if there is no such split."""
+    charges = Charges(uniform, stop)
     state = charges.start(target)
-    return state.charged() if charges.settle(state) else None
+    return state if charges.settle(state) else None
 
 
 class ChargeBound(HierarchyBound):
@@ -225,25 +229,22 @@ class ChargeBound(HierarchyBound):
 
     name = "charge"
     summary = "transfers that no split avoids, charged to operators: windows, pairs apart, cut tensors, packing"
-    scope = "acyclic"
 
     def share(self, uniform: BlockProblem) -> float:
         """It needs little, and the others build on it."""
         return 2.0
 
-    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+    def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
         """Targets between the bound and the best value; without one, ever larger steps above the bound first."""
-        began = time.perf_counter()
         uniform = knowledge.uniform
-        knowledge.prove(simple_bound(uniform), self.name)
         if uniform.items < 2 or uniform.devices < 2:
             return
 
         def stop() -> bool:
-            return knowledge.done or (deadline_s is not None and time.perf_counter() - began > deadline_s)
+            return knowledge.done or left_s() <= 0
 
         charges = Charges(uniform, stop)
-        known = self._upper(charges, knowledge, stop)
+        known = self._upper(charges, knowledge)
         while known is not None and not stop():
             if known.target <= knowledge.bound * (1 + PRECISION):
                 return
@@ -255,21 +256,15 @@ class ChargeBound(HierarchyBound):
             else:
                 knowledge.refute(state.target, self.name)
 
-    def _upper(self, charges: Charges, knowledge: Knowledge, stop: Callable[[], bool]) -> State | None:
+    def _upper(self, charges: Charges, knowledge: Knowledge) -> Charged | None:
         """A target to go down from: the best value known, or else the first above the bound that is not refuted."""
-        if math.isfinite(knowledge.value):
-            # What holds here holds in every split that is worth finding.
-            state = charges.start(knowledge.value)
-            if charges.settle(state):
-                knowledge.charged = state.charged()
-                return state
-            knowledge.refute(state.target, self.name)
-            return None
         step = FIRST_STEP
-        while not stop() and knowledge.bound > 0:
-            state = charges.start(knowledge.bound * (1 + step))
+        while not charges.stop() and knowledge.bound > 0:
+            # What holds at the best value holds in every split that is worth finding.
+            value = knowledge.value
+            state = charges.start(value if math.isfinite(value) else knowledge.bound * (1 + step))
             if charges.settle(state):
-                knowledge.charged = state.charged()
+                knowledge.charged = state
                 return state
             knowledge.refute(state.target, self.name)
             step *= 2

@@ -30,18 +30,9 @@ HIERARCHY: tuple[HierarchyBound, ...] = (
 def run_hierarchy(knowledge: Knowledge, methods: Sequence[HierarchyBound], time_limit_s: float | None = None) -> None:
     """Let each method improve the knowledge in turn, until the gap closes, the time ends or ``knowledge.stop`` says so.
 
-    What the earlier methods leave of the time is shared by the later ones as their ``share`` says. For each method that
-    ran, ``knowledge.proven`` gets its name, the bound that was proven when it ended (by whom says the incumbent's
-    ``proven_by``) and its seconds.
-
-    Parameters
-    ----------
-    knowledge
-        What is known; the answer is in it.
-    methods
-        Cheapest first, usually ``HIERARCHY``.
-    time_limit_s
-        Seconds for all of them; None lets each run until it ends by itself.
+    They come cheapest first. What the earlier methods leave of the time is shared by the later ones as their ``share``
+    says. For each method that ran, ``knowledge.proven`` gets its name, the bound that was proven when it ended (by whom
+    says the incumbent's ``proven_by``) and its seconds.
     """
     began = time.perf_counter()
     if not knowledge.uniform.runs:

@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partita.errors import DisagreementError, SolverCrashError
-from partita.kernels.throughput.arrays import Bools, Floats, Ints
+from partita.kernels.throughput.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
+
+if TYPE_CHECKING:
+    from partita.problems.throughput.bounds.forced_transfers import Charged
 
 #: Relative distance of bound and value at which nothing is left to prove.
 CLOSED = 1e-7
-
-
-@dataclass(frozen=True)
-class Charged:
-    """Work with transfers charged to it, valid up to a target.
-
-    Every block S that can be part of a split with all loads at most ``target`` has Σ ``work`` over S <= f(S).
-
-    Attributes
-    ----------
-    target
-        Largest objective for which it holds.
-    work
-        (n,) charged work, at least the work itself.
-    first, last
-        (n,) earliest and latest block (0 … k − 1) that an item can be in, in such a split.
-    forced
-        (m,) nets that every such split cuts. Only their cost is in the charged work: for every such block S, Σ ``work``
-        over S and the cost of the other nets that S cuts are together at most f(S), too.
-    """
-
-    target: float
-    work: Floats
-    first: Ints
-    last: Ints
-    forced: Bools
 
 
 class Knowledge:
@@ -62,7 +39,7 @@ class Knowledge:
     Attributes
     ----------
     charged
-        The charged work of the largest target so far refuted or tried, None before.
+        What holds at the largest target so far tried that is not refuted, None before.
     proven
         (method, value, seconds) of every method's own best, in order of time.
     on_note
@@ -88,6 +65,11 @@ class Knowledge:
         self.on_note, self.threads = on_note, threads
         self.charged: Charged | None = None
         self.proven: list[tuple[str, float, float]] = []
+
+    @classmethod
+    def watched(cls, uniform: BlockProblem, monitor: Monitor, **settings: Any) -> Knowledge:
+        """What a monitor may stop, which also gets the notes."""
+        return cls(uniform, lambda: monitor.stopping, on_note=lambda note: monitor.report(note=note), **settings)
 
     @property
     def value(self) -> float:

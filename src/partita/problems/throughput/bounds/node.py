@@ -7,18 +7,15 @@ minimum cut. Of convexity one half fits in: what lies between the item and anoth
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Callable
 
 import numpy as np
 
 from partita.kernels.throughput.mincut import block_network, most_expensive_item
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.simple import simple_bound
 
-#: Flows below this share of all work and transfers are rounding.
-TINY = 1e-13
-#: Every lower bound steps back by this much, for the same reason.
+#: Every lower bound steps back by this much: flows are rounded.
 SLACK = 1e-12
 #: Cuts computed before the clock is read.
 BATCH = 32
@@ -29,22 +26,17 @@ class NodeBound(HierarchyBound):
 
     name = "node"
     summary = "cheapest block with one operator, for the operator where it is most: one minimum cut each"
-    scope = "acyclic"
 
-    def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
+    def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
         """Items by decreasing upper estimate, until no estimate exceeds the bound."""
-        began = time.perf_counter()
         uniform = knowledge.uniform
-        knowledge.prove(simple_bound(uniform), self.name)
         if not uniform.items or uniform.devices < 2:
             return
-        unforced = np.zeros(uniform.nets, dtype=np.int8)
-        network = block_network(uniform, unforced)
-        tiny = TINY * (float(uniform.work.sum()) + 2 * float(uniform.cost.sum()))
+        network = block_network(uniform, np.zeros(uniform.nets, dtype=np.int8))
         upper = uniform.net_loads()
         best = knowledge.bound
-        while not knowledge.done and (deadline_s is None or time.perf_counter() - began < deadline_s):
-            best = most_expensive_item(network, uniform, self.scope == "acyclic", upper, best, tiny, BATCH)
+        while not knowledge.done and left_s() > 0:
+            best = most_expensive_item(network, uniform, self.scope == "acyclic", upper, best, BATCH)
             knowledge.prove(best * (1 - SLACK), self.name)
             if float(upper.max(initial=-math.inf)) <= best * (1 + SLACK):
                 return

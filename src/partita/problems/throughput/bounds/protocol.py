@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable
+
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
@@ -11,6 +15,14 @@ from partita.run.result import Bound
 
 #: Programs of whole splits have few variables up to so many blocks; the search for blocks is short up to so many items.
 FEW_BLOCKS, SMALL_BLOCK = 5, 25
+#: Sums of many operators may round up: step back by more than they can have gained.
+ROUNDING = 1e-12
+
+
+def simple_bound(uniform: BlockProblem) -> float:
+    """max(largest work, total work / devices)."""
+    largest = float(uniform.work.max(initial=0.0))
+    return max(largest, math.fsum(uniform.work.tolist()) / uniform.devices) * (1 - ROUNDING)
 
 
 def suits_programs(uniform: BlockProblem) -> bool:
@@ -21,8 +33,8 @@ def suits_programs(uniform: BlockProblem) -> bool:
 class HierarchyBound:
     """A bound on the uniform relaxation that reads and adds to what the others know.
 
-    It says its ``name``, ``summary`` and ``scope``, and how to ``improve``. All are refused or run alone in the same
-    way.
+    It says its ``name``, ``summary`` and ``scope``, and how to ``refine`` the simple bound. All are refused or run
+    alone in the same way.
     """
 
     name: str
@@ -34,7 +46,7 @@ class HierarchyBound:
         return uniform_refusal(problem)
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
-        """Raise the bound of ``knowledge`` with ``prove(value, self.name)`` as far as this method can.
+        """Raise the bound of ``knowledge`` to the simple bound, and then as far as this method can.
 
         Parameters
         ----------
@@ -43,7 +55,12 @@ class HierarchyBound:
         deadline_s
             Seconds it may take; None for no limit. What is proven by then counts.
         """
-        raise NotImplementedError
+        end = math.inf if deadline_s is None else time.perf_counter() + deadline_s
+        knowledge.prove(simple_bound(knowledge.uniform), self.name)
+        self.refine(knowledge, lambda: end - time.perf_counter())
+
+    def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
+        """Raise the bound with ``prove(value, self.name)``; ``left_s`` are the seconds left, infinite for no limit."""
 
     def share(self, uniform: BlockProblem) -> float:
         """Its part of the time that the hierarchy has left, relative to the other methods; 0 to be left out.
@@ -60,11 +77,7 @@ class HierarchyBound:
         SolverCrashError
             If the backends that it needs crash.
         """
-        knowledge = Knowledge(
-            uniform(problem, free=self.scope == "free"),
-            stop=lambda: monitor.stopping,
-            on_note=lambda note: monitor.report(note=note),
-        )
+        knowledge = Knowledge.watched(uniform(problem, free=self.scope == "free"), monitor)
         if knowledge.uniform.runs:
             self.improve(knowledge, None if monitor.time_limit_s is None else monitor.remaining_s)
         else:

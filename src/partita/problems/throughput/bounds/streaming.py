@@ -13,13 +13,11 @@ Source of the load: Archer et al., "Practical Performance Guarantees for Pipelin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import msgspec
 
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import Operator, Schedule, ThroughputProblem
 from partita.problems.throughput.working_memory import PeakTable
@@ -30,10 +28,7 @@ from partita.run.result import Bound
 def with_reloading(problem: ThroughputProblem) -> tuple[ThroughputProblem, float]:
     """A problem without memory whose objective is at most that of a streaming one plus the time returned.
 
-    Parameters
-    ----------
-    problem
-        A streaming problem with identical devices that have a limited memory.
+    For streaming problems with identical devices that have a limited memory.
     """
     kind = next(one for one in problem.kinds if one.count > 0)
     assert kind.memory_bytes is not None
@@ -72,61 +67,31 @@ def streams(problem: ThroughputProblem) -> bool:
 
 
 class StreamingBound:
-    """The hierarchy of bounds on the problem with reloading as work.
-
-    Parameters
-    ----------
-    methods
-        The bounds of the hierarchy, cheapest first.
-    """
+    """The hierarchy of bounds on the problem with reloading as work."""
 
     name = "streaming"
     summary = "streaming: the hierarchy of bounds with what must be fetched counted as work"
     scope = "acyclic"
-
-    def __init__(self, methods: Sequence[HierarchyBound]) -> None:
-        self.methods = methods
 
     def supports(self, problem: ThroughputProblem) -> str | None:
         """Identical devices, and loads that add transfers to work; without streaming it is the hierarchy alone."""
         return uniform_refusal(problem)
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
-        """The bound; infinite if an operator can run nowhere."""
         return Bound(self.prove(problem, monitor), self.name, self.scope, monitor.elapsed_s)
 
-    def prove(
-        self,
-        problem: ThroughputProblem,
-        monitor: Monitor,
-        value: float = float("inf"),
-        time_limit_s: float | None = None,
-    ) -> float:
-        """The bound as far as the time allows.
-
-        Parameters
-        ----------
-        problem, monitor
-            As for ``bound``.
-        value
-            Objective of the best split known: more need not be proven.
-        time_limit_s
-            Seconds; None takes what the monitor leaves.
-        """
+    def prove(self, problem: ThroughputProblem, monitor: Monitor, value: float = math.inf) -> float:
+        """The bound as far as the time allows; more than ``value``, of the best split known, need not be proven."""
         relaxed, extra = with_reloading(problem) if streams(problem) else (problem, 0.0)
-        knowledge = Knowledge(
-            uniform(relaxed), stop=lambda: monitor.stopping, on_note=lambda note: monitor.report(note=note)
-        )
+        knowledge = Knowledge.watched(uniform(relaxed), monitor)
         if math.isfinite(value):
             # The split known costs at most this much there; its blocks do not matter.
             knowledge.incumbent.offer(max(0.0, value + extra), None)
-        if time_limit_s is None and monitor.time_limit_s is not None:
-            time_limit_s = monitor.remaining_s
-        run_hierarchy(knowledge, self.methods, time_limit_s)
+        run_hierarchy(knowledge, HIERARCHY, None if monitor.time_limit_s is None else monitor.remaining_s)
         # Differences of large numbers: step back by more than rounding.
         slack = 1e-12 * (knowledge.bound + abs(extra)) if knowledge.uniform.runs else 0.0
         return max(0.0, knowledge.bound - extra - slack)
 
 
 #: The hierarchy for problems in which memory costs time.
-STREAMING = StreamingBound(HIERARCHY)
+STREAMING = StreamingBound()

@@ -24,12 +24,7 @@ def uniform_refusal(problem: ThroughputProblem) -> str | None:
 def uniform(problem: ThroughputProblem, *, free: bool = False) -> BlockProblem:
     """The uniform relaxation, contracted to what acyclic splits keep together; infinite work where nothing can run.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    free
-        Contract only what every split keeps together. The order may then have cycles.
+    With ``free`` only what every split keeps together is contracted, and the order may have cycles.
 
     Raises
     ------

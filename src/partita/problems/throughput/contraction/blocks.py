@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Ints
+from partita.kernels.throughput.arrays import Ints, as_arrays
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.contraction.csr import chosen_rows, transposed
-from partita.problems.throughput.contraction.instance import Instance
-from partita.problems.throughput.contraction.lift import operators_at
+from partita.problems.throughput.contraction.instance import Instance, operators_at
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -35,29 +34,20 @@ def blocks_at(
     kept = np.flatnonzero(cost > 0)
     net_ptr, net_pins = chosen_rows(instance.net_ptr, instance.net_pins, kept)
     item_net_ptr, item_nets = transposed(net_ptr, net_pins, instance.items)
-    return BlockProblem(
-        work=np.ascontiguousarray(instance.work[:, place]),
-        cost=np.ascontiguousarray(cost[kept]),
-        net_ptr=net_ptr,
-        net_pins=net_pins,
-        item_net_ptr=item_net_ptr,
-        item_nets=item_nets,
-        succ_ptr=instance.succ_ptr,
-        succ=instance.succ,
-        pred_ptr=instance.pred_ptr,
-        pred=instance.pred,
-        held=instance.fixed + share * instance.active,
-        workspace=instance.workspace,
-        cover_ptr=instance.cover_ptr,
-        cover_pins=instance.cover_pins,
-        item_cover_ptr=instance.item_cover_ptr,
-        item_covers=instance.item_covers,
-        cover_bytes=instance.cover_fixed + share * instance.cover_active,
-        limit=np.array([memory, reload]),
-        devices=devices,
-        group=instance.group,
-        kept=kept,
-    )
+    own = {
+        "work": instance.work[:, place],
+        "cost": cost[kept],
+        "net_ptr": net_ptr,
+        "net_pins": net_pins,
+        "item_net_ptr": item_net_ptr,
+        "item_nets": item_nets,
+        "held": instance.fixed + share * instance.active,
+        "cover_bytes": instance.cover_fixed + share * instance.cover_active,
+        "limit": [memory, reload],
+        "devices": devices,
+        "kept": kept,
+    }
+    return as_arrays(BlockProblem, vars(instance) | own)
 
 
 def plan_of(problem: ThroughputProblem, blocks: BlockProblem, label: Ints) -> Plan:

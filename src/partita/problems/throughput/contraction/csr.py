@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,12 +12,18 @@ Ints = npt.NDArray[np.int32]
 Places = npt.NDArray[np.integer]
 
 
-def csr(members: list[list[int]]) -> tuple[Ints, Ints]:
+def csr(members: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     """The pair of a list of lists."""
     pointer = np.zeros(len(members) + 1, dtype=np.int32)
     np.cumsum([len(row) for row in members], out=pointer[1:])
     flat = np.fromiter((v for row in members for v in row), dtype=np.int32, count=int(pointer[-1]))
     return pointer, flat
+
+
+def lists(pointer: Places, members: Places) -> list[list[int]]:
+    """The list of lists of a pair."""
+    flat = members.tolist()
+    return [flat[start:end] for start, end in itertools.pairwise(pointer.tolist())]
 
 
 def rows_of(row: Places, member: Places, count: int) -> tuple[Ints, Ints]:

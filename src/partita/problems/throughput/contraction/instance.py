@@ -8,11 +8,13 @@ it. A device that holds the items S pays a net when it has a pin in S and anothe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 import rustworkx
 
+from partita.dags import directed_graph, ranks, topological_order
 from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
 from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
 from partita.problems.throughput.contraction.csr import csr, rows_of, transposed
@@ -68,8 +70,8 @@ class Instance:
     work_backward: Floats
     net_ptr: Ints
     net_pins: Ints
-    item_net_ptr: Ints
-    item_nets: Ints
+    item_net_ptr: Ints = field(init=False)
+    item_nets: Ints = field(init=False)
     net_cost: Floats
     net_backward: Floats
     net_totals: Floats
@@ -78,15 +80,15 @@ class Instance:
     net_entering: Floats
     succ_ptr: Ints
     succ: Ints
-    pred_ptr: Ints
-    pred: Ints
+    pred_ptr: Ints = field(init=False)
+    pred: Ints = field(init=False)
     fixed: Floats
     active: Floats
     workspace: Floats
     cover_ptr: Ints
     cover_pins: Ints
-    item_cover_ptr: Ints
-    item_covers: Ints
+    item_cover_ptr: Ints = field(init=False)
+    item_covers: Ints = field(init=False)
     cover_fixed: Floats
     cover_active: Floats
     sync: Floats
@@ -96,6 +98,16 @@ class Instance:
     in_flight: Longs
     positional: bool
     recompute: bool
+
+    def __post_init__(self) -> None:
+        self._turn("item_net_ptr", "item_nets", self.net_ptr, self.net_pins)
+        self._turn("item_cover_ptr", "item_covers", self.cover_ptr, self.cover_pins)
+        self._turn("pred_ptr", "pred", self.succ_ptr, self.succ)
+
+    def _turn(self, pointer: str, members: str, row_ptr: Ints, items: Ints) -> None:
+        """Keep the rows that each item is in, too."""
+        for name, values in zip((pointer, members), transposed(row_ptr, items, self.items), strict=True):
+            object.__setattr__(self, name, values)
 
     @property
     def items(self) -> int:
@@ -120,42 +132,45 @@ class Instance:
 
     def with_order(self, edges: Longs) -> Instance:
         """The same items with another order, given as ``edges``."""
-        edges = distinct_pairs(edges)
-        succ_ptr, succ = rows_of(edges[:, 0], edges[:, 1], self.items)
-        pred_ptr, pred = rows_of(edges[:, 1], edges[:, 0], self.items)
-        return replace(self, succ_ptr=succ_ptr, succ=succ, pred_ptr=pred_ptr, pred=pred)
+        succ_ptr, succ = order_rows(edges, self.items)
+        return replace(self, succ_ptr=succ_ptr, succ=succ)
 
     def reverse(self) -> Instance:
         """The same instance with the order turned round (loads and memories do not depend on it)."""
-        return replace(self, succ_ptr=self.pred_ptr, succ=self.pred, pred_ptr=self.succ_ptr, pred=self.succ)
+        return replace(self, succ_ptr=self.pred_ptr, succ=self.pred)
 
 
 def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, Longs]:
     """Item of every operator, numbered in an order of the DAG, and the distinct order edges between items."""
     classes = colocation_classes(problem)
     edges = order_edges(problem, classes)
-    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    graph.add_nodes_from(list(range(int(classes.max()) + 1)))
     if free:
         return classes.astype(np.int32), edges
-    graph.add_edges_from_no_data(list(zip(edges[:, 0].tolist(), edges[:, 1].tolist(), strict=True)))
     component = np.empty(int(classes.max()) + 1, dtype=np.int64)
+    graph = directed_graph(len(component), map(tuple, edges.tolist()))
     components = rustworkx.strongly_connected_components(graph)
     for number, members in enumerate(components):
         component[list(members)] = number
     # Number the items topologically, earliest operator first among equals, so that answers do not depend on hashing.
     first = np.full(len(components), len(problem.operators), dtype=np.int64)
     np.minimum.at(first, component[classes], np.arange(len(problem.operators)))
-    quotient: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph()
-    quotient.add_nodes_from(list(range(len(components))))
     pairs = component[edges]
     pairs = distinct_pairs(pairs[pairs[:, 0] != pairs[:, 1]])
-    quotient.add_edges_from_no_data(list(zip(pairs[:, 0].tolist(), pairs[:, 1].tolist(), strict=True)))
-    order = rustworkx.lexicographical_topological_sort(quotient, key=lambda c: f"{first[c]:012d}")
-    number_of = np.empty(len(components), dtype=np.int64)
-    number_of[np.array(order, dtype=np.int64)] = np.arange(len(components))
-    group = number_of[component[classes]].astype(np.int32)
-    return group, distinct_pairs(number_of[pairs])
+    rank = ranks(topological_order(len(components), map(tuple, pairs.tolist()), first))
+    return rank[component[classes]].astype(np.int32), distinct_pairs(rank[pairs])
+
+
+def order_rows(edges: Longs, count: int) -> tuple[Ints, Ints]:
+    """The successors of each of so many items, ascending and distinct, by (edges, 2) pairs."""
+    edges = distinct_pairs(edges)
+    return rows_of(edges[:, 0], edges[:, 1], count)
+
+
+def pooled(values: Floats, label: npt.NDArray[np.integer], count: int) -> Floats:
+    """Rows added up by the label of each, of which there are so many."""
+    result = np.zeros((count, *values.shape[1:]))
+    np.add.at(result, label, values)
+    return result
 
 
 def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: bool = False) -> Instance:
@@ -177,23 +192,18 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
     item.
     """
     group, edges = _groups(problem, free)
-    n, kinds = int(group.max()) + 1, len(problem.kinds)
+    n = int(group.max()) + 1
     place_of = {op.id: place for place, op in enumerate(problem.operators)}
     backward = np.array([op.backward for op in problem.operators], dtype=bool)
     times = np.array([[np.inf if t is None else t for t in op.times] for op in problem.operators], dtype=np.float64)
-    work, work_backward = np.zeros((n, kinds)), np.zeros((n, kinds))
+    work, work_backward = pooled(times, group, n), pooled(times[backward], group[backward], n)
     recompute = problem.schedule.recompute and bool(backward.any())
-    np.add.at(work, group, times)
-    np.add.at(work_backward, group[backward], times[backward])
-    if recompute:
-        np.add.at(work, group[~backward], times[~backward])
-        np.add.at(work_backward, group[~backward], times[~backward])
-    fixed, workspace = np.zeros(n), np.zeros(n)
-    np.add.at(fixed, group, np.array([op.memory_bytes for op in problem.operators]))
+    for again in (work, work_backward) if recompute else ():
+        np.add.at(again, group[~backward], times[~backward])
+    fixed, workspace = pooled(np.array([op.memory_bytes for op in problem.operators]), group, n), np.zeros(n)
     np.maximum.at(workspace, group, np.array([op.workspace_bytes for op in problem.operators]))
 
     nets = _nets(problem, group, backward, place_of, recompute, directed)
-    net_pins = [list(pins) for pins, _ in nets]
     unit = np.array([kind.transfer_time_per_unit for kind in problem.kinds])
     latency = np.array([kind.transfer_latency for kind in problem.kinds])
     totals = np.array([entry for _, entry in nets], dtype=np.float64).reshape(-1, 7)
@@ -211,33 +221,23 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
     for saved in problem.saved:
         pins = tuple(sorted({int(group[place_of[user]]) for user in saved.users}))
         covers.setdefault(pins, [0.0, 0.0, 0.0])[1] += saved.bytes
-    shared: list[list[int]] = []
-    shared_bytes: list[list[float]] = []
     for pins, (once, each, synchronised) in covers.items():
         if len(pins) == 1:
             fixed[pins[0]] += once
             active[pins[0]] += each
             sync[pins[0]] += synchronised
-        elif pins:
-            shared.append(list(pins))
-            shared_bytes.append([once, each, synchronised])
-    cover_bytes = np.array(shared_bytes, dtype=np.float64).reshape(-1, 3)
+    shared = [pins for pins in covers if len(pins) > 1]
+    cover_bytes = np.array([covers[pins] for pins in shared], dtype=np.float64).reshape(-1, 3)
 
-    devices = problem.device_count
-    net_ptr, flat_pins = csr(net_pins)
-    item_net_ptr, item_nets = transposed(net_ptr, flat_pins, n)
-    succ_ptr, succ = rows_of(edges[:, 0], edges[:, 1], n)
-    pred_ptr, pred = rows_of(edges[:, 1], edges[:, 0], n)
+    net_ptr, net_pins = csr([pins for pins, _ in nets])
+    succ_ptr, succ = order_rows(edges, n)
     cover_ptr, cover_pins = csr(shared)
-    item_cover_ptr, item_covers = transposed(cover_ptr, cover_pins, n)
     return Instance(
         group=group,
         work=work,
         work_backward=work_backward,
         net_ptr=net_ptr,
-        net_pins=flat_pins,
-        item_net_ptr=item_net_ptr,
-        item_nets=item_nets,
+        net_pins=net_pins,
         net_cost=totals[:, :1] * unit + totals[:, 1:2] * latency,
         net_backward=totals[:, 2:3] * unit + totals[:, 3:4] * latency,
         net_totals=np.ascontiguousarray(totals[:, :4]),
@@ -246,22 +246,20 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
         net_entering=np.ascontiguousarray(totals[:, 5]),
         succ_ptr=succ_ptr,
         succ=succ,
-        pred_ptr=pred_ptr,
-        pred=pred,
         fixed=fixed,
         active=active,
         workspace=workspace,
         cover_ptr=cover_ptr,
         cover_pins=cover_pins,
-        item_cover_ptr=item_cover_ptr,
-        item_covers=item_covers,
         cover_fixed=np.ascontiguousarray(cover_bytes[:, 0]),
         cover_active=np.ascontiguousarray(cover_bytes[:, 1]),
         sync=sync,
         cover_sync=np.ascontiguousarray(cover_bytes[:, 2]),
         memory=np.array([np.inf if k.memory_bytes is None else float(k.memory_bytes) for k in problem.kinds]),
         count=np.array([kind.count for kind in problem.kinds], dtype=np.int32),
-        in_flight=np.array([0, *(problem.schedule.in_flight(j + 1) for j in range(devices))], dtype=np.int64),
+        in_flight=np.array(
+            [0, *(problem.schedule.in_flight(j + 1) for j in range(problem.device_count))], dtype=np.int64
+        ),
         positional=problem.schedule.positional
         and bool(totals[:, 5].any() if recompute else active.any() or cover_bytes[:, 1].any()),
         recompute=recompute,
@@ -309,3 +307,14 @@ def _nets(
     for (pins, maker), entry in costs.items():
         rows.append((pins, [*entry, -1.0, 0.0, maker]))
     return sorted(rows)
+
+
+def operators_at(problem: ThroughputProblem, group: Ints, place: Ints, places: int) -> list[tuple[int, ...]]:
+    """Ids of the operators at each of so many places, in the problem's order, from the place of every item.
+
+    ``group`` is the item of every operator, as in an ``Instance``.
+    """
+    rows: list[list[int]] = [[] for _ in range(places)]
+    for op, at in zip(problem.operators, place[group].tolist(), strict=True):
+        rows[at].append(op.id)
+    return [tuple(row) for row in rows]

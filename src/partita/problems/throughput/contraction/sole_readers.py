@@ -21,9 +21,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Floats, Longs
-from partita.problems.throughput.contraction.csr import csr, transposed
-from partita.problems.throughput.contraction.instance import Instance
+from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
+from partita.problems.throughput.contraction.csr import csr, lists
+from partita.problems.throughput.contraction.instance import Instance, order_rows, pooled
 
 #: Items merged at once; all their subsets are checked.
 _MOST_TOGETHER = 6
@@ -151,53 +151,45 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
     label = number[home]
     count = len(kept)
 
-    def summed(values: Floats) -> Floats:
-        result = np.zeros((count, *values.shape[1:]))
-        np.add.at(result, label, values)
-        return result
-
     workspace = np.zeros(count)
     np.maximum.at(workspace, label, instance.workspace)
     edges = label[instance.edges]
+    succ_ptr, succ = order_rows(edges[edges[:, 0] != edges[:, 1]], count)
     nets: dict[tuple[int, ...], list[int]] = {}
-    for net in range(instance.nets):
-        pins = instance.net_pins[instance.net_ptr[net] : instance.net_ptr[net + 1]]
-        nets.setdefault(tuple(sorted(set(label[pins].tolist()))), []).append(net)
-    rows = [(list(pins), members) for pins, members in nets.items() if len(pins) > 1]
-    net_ptr, net_pins = csr([pins for pins, _ in rows])
-    item_net_ptr, item_nets = transposed(net_ptr, net_pins, count)
-    covers = [
-        sorted(set(label[instance.cover_pins[instance.cover_ptr[c] : instance.cover_ptr[c + 1]]].tolist()))
-        for c in range(len(instance.cover_fixed))
-    ]
-    cover_ptr, cover_pins = csr(covers)
-    item_cover_ptr, item_covers = transposed(cover_ptr, cover_pins, count)
-    merged = replace(
+    for net, pins in enumerate(_renamed(instance.net_ptr, instance.net_pins, label)):
+        nets.setdefault(tuple(pins), []).append(net)
+    kept_nets = [(pins, members) for pins, members in nets.items() if len(pins) > 1]
+    net_ptr, net_pins = csr([pins for pins, _ in kept_nets])
+    rows = [members for _, members in kept_nets]
+    cover_ptr, cover_pins = csr(_renamed(instance.cover_ptr, instance.cover_pins, label))
+    return replace(
         instance,
         group=label[instance.group].astype(np.int32),
-        work=summed(instance.work),
-        work_backward=summed(instance.work_backward),
+        work=pooled(instance.work, label, count),
+        work_backward=pooled(instance.work_backward, label, count),
+        succ_ptr=succ_ptr,
+        succ=succ,
         net_ptr=net_ptr,
         net_pins=net_pins,
-        item_net_ptr=item_net_ptr,
-        item_nets=item_nets,
         net_cost=_added(instance.net_cost, rows),
         net_backward=_added(instance.net_backward, rows),
         net_totals=_added(instance.net_totals, rows),
         net_source=np.full(len(rows), -1, dtype=np.int32),
         net_maker=np.full(len(rows), -1, dtype=np.int32),
         net_entering=np.zeros(len(rows)),
-        fixed=summed(instance.fixed),
-        sync=summed(instance.sync),
-        active=summed(instance.active),
+        fixed=pooled(instance.fixed, label, count),
+        sync=pooled(instance.sync, label, count),
+        active=pooled(instance.active, label, count),
         workspace=workspace,
         cover_ptr=cover_ptr,
         cover_pins=cover_pins,
-        item_cover_ptr=item_cover_ptr,
-        item_covers=item_covers,
     )
-    return merged.with_order(edges[edges[:, 0] != edges[:, 1]])
 
 
-def _added(values: Floats, rows: list[tuple[list[int], list[int]]]) -> Floats:
-    return np.array([values[members].sum(axis=0) for _, members in rows]).reshape(-1, values.shape[1])
+def _renamed(pointer: Ints, members: Ints, label: Longs) -> list[list[int]]:
+    """Distinct labels of the members of each row, ascending."""
+    return [sorted(set(row)) for row in lists(pointer, label[members])]
+
+
+def _added(values: Floats, rows: list[list[int]]) -> Floats:
+    return np.array([values[members].sum(axis=0) for members in rows]).reshape(-1, values.shape[1])

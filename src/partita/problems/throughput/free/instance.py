@@ -9,8 +9,7 @@ import numpy as np
 from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.kernels.throughput.arrays import Ints
 from partita.problems.throughput.contraction.csr import csr
-from partita.problems.throughput.contraction.instance import Instance, build_instance
-from partita.problems.throughput.contraction.lift import operators_at
+from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import up_to

@@ -278,7 +278,7 @@ class Combined(ContiguousRun):
         items = None
         if charged is not None and (closer.charged is None or charged.target < closer.charged.target * (1 - 1e-3)):
             forced = np.zeros(self.view.instance.nets, dtype=bool)
-            forced[knowledge.uniform.kept] = charged.forced
+            forced[knowledge.uniform.kept] = charged.parts.forced
             items = ChargedItems(charged.target, charged.work, forced)
         closer.learn(items)
         closer.start()

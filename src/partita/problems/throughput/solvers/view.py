@@ -15,8 +15,7 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Arrays, Bytes, Codes, Floats, Ints, Longs, as_arrays
 from partita.problems.throughput.contraction.csr import chosen_rows, transposed
-from partita.problems.throughput.contraction.instance import Instance
-from partita.problems.throughput.contraction.lift import operators_at
+from partita.problems.throughput.contraction.instance import Instance, operators_at
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import up_to

@@ -36,8 +36,6 @@ from partita.problems.throughput.bounds.programs.order_tables import OrderTables
 #: A linear expression: terms and a constant.
 Expression = tuple[list[tuple[int, float]], float]
 
-_SOME, _EVERY, _CUT = range(3)
-
 
 class BlockProgram:
     """A program whose variables say which block every item is in.
@@ -54,31 +52,16 @@ class BlockProgram:
         (blocks − 1, n) variables: item in that block or an earlier one.
     """
 
-    def __init__(
-        self, uniform: BlockProblem, count: int, order: OrderTables | None = None, *, whole_cuts: bool = False
-    ) -> None:
-        """Variables and rows of the order.
-
-        Parameters
-        ----------
-        uniform, count
-            What to split into how many blocks.
-        order
-            Its tables, if known.
-        whole_cuts
-            Make the variables of cut nets binary, for backends that know only integers.
-        """
+    def __init__(self, uniform: BlockProblem, count: int, order: OrderTables | None = None) -> None:
+        """Variables and rows of the order, given its tables if they are known."""
         self.uniform = uniform
         self.count = count
         self.order = order_of(uniform) if order is None else order
-        self.whole_cuts = whole_cuts
         self.model = Model()
         n = uniform.items
         numbers = [self.model.add_binary() for _ in range(n * (count - 1))]
         self.y = np.array(numbers, dtype=np.int64).reshape(count - 1, n)
-        #: Further variables with the set of blocks and the net they are about: (variable, first, last, net, what).
-        self._about: list[tuple[int, int, int, int, int]] = []
-        #: Nets that no interesting split leaves whole, and items that none puts into one block; see ``conflicts``.
+        #: Nets that no interesting split leaves whole, and items that none puts into one block.
         self.split_nets: Bools = np.zeros(uniform.nets, dtype=bool)
         self.apart: Bools | None = None
         for b in range(count - 1):
@@ -116,53 +99,43 @@ class BlockProgram:
 
     def cuts(self, block: int, scale: float = 1.0) -> dict[int, Expression]:
         """What each net costs if a block cuts it, times ``scale``, with the variables and rows that takes."""
-        return {
-            net: self.cut(net, block, scale * float(self.uniform.cost[net]))
-            for net in range(self.uniform.nets)
-            if self.uniform.net_ptr[net + 1] - self.uniform.net_ptr[net] > 1
-        }
+        return {e: self.cut(e, block, scale * float(cost)) for e, cost in enumerate(self.uniform.cost)}
 
     def load(self, block: int, scale: float = 1.0) -> list[Expression]:
         """f of a block, its work and the nets that it cuts, times ``scale``."""
         return [*self.work(block, scale=scale), *self.cuts(block, scale).values()]
 
-    def _indicator(self, net: int, first: int, last: int, what: int) -> Expression:
-        variable = self.model.add_binary() if self.whole_cuts else self.model.add_continuous(0.0, 1.0)
-        self._about.append((variable, first, last, net, what))
-        return [(variable, 1.0)], 0.0
+    def _indicator(self) -> Expression:
+        return [(self.model.add_continuous(0.0, 1.0), 1.0)], 0.0
 
     def cut(self, net: int, block: int, factor: float) -> Expression:
         """factor · c with new variables and rows: whether a net is cut by a block; see the module."""
         pins = [int(v) for v in self.uniform.pins(net)]
         first, last = (0, block - 1) if block == self.count - 1 and block else (block, block)
         if self.split_nets[net]:
-            return _times(self._touched(net, block, pins), factor)
+            return _times(self._touched(block, pins), factor)
         if len(pins) == 2 and first > 0:
-            cut = self._indicator(net, first, last, _CUT)
+            cut = self._indicator()
             for v, w in (pins, pins[::-1]):
                 self.row([cut, self.inside(v, first, last, -1.0), self.inside(w, first, last)], lower=0.0)
             return _times(cut, factor)
         # Unions of the first blocks are entered by what comes first in the order, and left whole by what comes last.
-        maker = self.order.maker[net] if first == 0 else -1
-        ender = self.order.ender[net] if first == 0 else -1
-        if maker >= 0:
-            some = self.early(maker, last)
-        else:
-            some = self._indicator(net, first, last, _SOME)
-            for v in pins:
-                self.row([some, self.inside(v, first, last, -1.0)], lower=0.0)
-        if ender >= 0:
-            every = self.early(ender, last)
-        else:
-            every = self._indicator(net, first, last, _EVERY)
-            for v in pins:
-                self.row([every, self.inside(v, first, last, -1.0)], upper=0.0)
-        some_, every_ = _times(some, factor), _times(every, -factor)
-        return some_[0] + every_[0], some_[1] + every_[1]
+        some = _times(self._pinned(self.order.maker[net], pins, first, last, lower=0.0), factor)
+        every = _times(self._pinned(self.order.ender[net], pins, first, last, upper=0.0), -factor)
+        return some[0] + every[0], some[1] + every[1]
 
-    def _touched(self, net: int, block: int, pins: list[int]) -> Expression:
+    def _pinned(self, decisive: int, pins: list[int], first: int, last: int, **side: float) -> Expression:
+        """At least, or at most, whether each pin is in the blocks; a ``decisive`` one says so alone (−1 for none)."""
+        if first == 0 and decisive >= 0:
+            return self.early(decisive, last)
+        found = self._indicator()
+        for v in pins:
+            self.row([found, self.inside(v, first, last, -1.0)], **side)
+        return found
+
+    def _touched(self, block: int, pins: list[int]) -> Expression:
         """Whether a net that is split in any case has a pin in a block; pins that are apart are not there together."""
-        some = self._indicator(net, block, block, _SOME)
+        some = self._indicator()
         missing = list(pins)
         while missing:
             clique = [missing[0]]
@@ -185,17 +158,6 @@ class BlockProgram:
         """(n,) block of every item at a point."""
         label: Ints = (self.count - 1 - (values[self.y] > 0.5).sum(axis=0)).astype(np.int32)
         return label
-
-    def point(self, label: Ints) -> Floats:
-        """Values of all variables for (n,) blocks; what else there is than y and cuts is left at 0."""
-        values = np.zeros(self.model.size)
-        for b in range(self.count - 1):
-            values[self.y[b]] = label <= b
-        for variable, first, last, net, what in self._about:
-            blocks = label[self.uniform.pins(net)]
-            pins = (first <= blocks) & (blocks <= last)
-            values[variable] = (pins.any(), pins.all(), pins.any() and not pins.all())[what]
-        return values
 
 
 def _times(expression: Expression, factor: float) -> Expression:

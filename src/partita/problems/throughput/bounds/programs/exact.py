@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Floats
-from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.forced_transfers import Charged
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
-from partita.problems.throughput.bounds.programs.implied_by_target import Facts, add_distances
-from partita.problems.throughput.bounds.programs.minmax_program import Program, race
+from partita.problems.throughput.bounds.programs.minmax_program import Program, ProgramRun
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.protocol import suits_programs
@@ -32,39 +30,58 @@ from partita.problems.throughput.bounds.protocol import suits_programs
 STEP = 0.5
 #: A target this close to the best value (relative) is replaced by it.
 NEAR = 2e-3
+#: Rows of distances per item, at most: the shortest chains say most.
+DISTANCES = 6
 
 
-def split_program(
-    uniform: BlockProblem,
-    sizes: list[int],
-    low: float,
-    cutoff: float,
-    grain: float,
-    *,
-    order: OrderTables | None = None,
-    facts: Facts | None = None,
-) -> Program:
-    """Minimise the largest average load of superblocks with so many blocks each.
+def split_program(run: ProgramRun, sizes: list[int], facts: Charged, order: OrderTables | None = None) -> Program:
+    """Minimise the largest average load of superblocks with so many blocks each, up to the target of the facts.
 
     With sizes of 1 this is the exact program. Otherwise a superblock costs at most what its blocks cost together.
     """
+    uniform, parts = run.knowledge.uniform, facts.parts
     blocks = BlockProgram(uniform, len(sizes), order)
-    program = Program.over(blocks, low, cutoff, grain)
+    program = Program.over(blocks, run, run.knowledge.bound, facts.target)
+    place = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    blocks.keep_within(place[parts.first], place[parts.last])
     whole = max(sizes) == 1
-    if facts is not None:
-        place = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        blocks.keep_within(place[facts.first], place[facts.last])
-        if whole:
-            blocks.apart, blocks.split_nets = facts.apart, facts.forced
+    if whole:
+        blocks.apart, blocks.split_nets = facts.apart, parts.forced > 0
     for b, size in enumerate(sizes):
         cuts = blocks.cuts(b, program.scale)
         program.limit([*blocks.work(b, scale=program.scale), *cuts.values()], size)
-        if facts is not None and (facts.work > uniform.work * (1 + 1e-9)).any():
-            others = [cost for net, cost in cuts.items() if not facts.forced[net]]
+        if (facts.work > uniform.work * (1 + 1e-9)).any():
+            others = [cost for net, cost in cuts.items() if not parts.forced[net]]
             program.limit([*blocks.work(b, facts.work, program.scale), *others], size)
-    if facts is not None and whole:
-        add_distances(blocks, facts)
+    if whole:
+        _add_distances(blocks, facts)
     return program
+
+
+def _add_distances(blocks: BlockProgram, facts: Charged) -> None:
+    """Rows for items that are several blocks apart.
+
+    What lies between u and v, both included, needs at least ceil(charge / target) blocks, so v is at least one less
+    than that many blocks after u: y_v(b+d) <= y_ub. Pairs follow from others where a neighbour of u or v in the order
+    is as far from the other.
+    """
+    reach, hulls = blocks.order.reach, blocks.order.hulls(facts.work)
+    n, last = blocks.uniform.items, blocks.count - 1
+    need = np.ceil(hulls / facts.target - 1e-9)
+    far = np.where(reach, np.maximum(need - 1, 0), 0).astype(np.int64)
+    far = np.where(reach & facts.apart, np.maximum(far, 1), far)
+    np.fill_diagonal(far, 0)
+    implied = np.zeros((n, n), dtype=bool)
+    for u, v in blocks.order.edges:
+        implied[u] |= far[v] >= far[u]
+        implied[:, v] |= far[:, u] >= far[:, v]
+    rows, columns = np.nonzero((far > 0) & ~implied)
+    weight = far[rows, columns] * facts.target - hulls[rows, columns]
+    lightest = np.argsort(weight, kind="stable")[: DISTANCES * n] if len(rows) > DISTANCES * n else slice(None)
+    for u, v in zip(rows[lightest].tolist(), columns[lightest].tolist(), strict=True):
+        d = int(far[u, v])
+        for b in range(max(0, last - d)):
+            blocks.row([blocks.early(u, b), blocks.early(v, b + d, -1.0)], lower=0.0)
 
 
 def compositions(devices: int) -> list[list[int]]:
@@ -92,27 +109,24 @@ class MergedBound(ProgramMember):
         """Most where blocks are large, and there are more than its smallest program has."""
         return 0.0 if uniform.devices < 3 else 3.0 if suits_programs(uniform) else 1.0
 
-    def run(self, knowledge: Knowledge, grain: float, left_s: Callable[[], float]) -> None:
+    def programs(self, run: ProgramRun) -> None:
         """Programs from small to large, each for rising targets as long as they are refuted."""
-        uniform = knowledge.uniform
-        order = order_of(uniform)
-        plans = compositions(uniform.devices)
+        knowledge = run.knowledge
+        order = order_of(knowledge.uniform)
+        plans = compositions(knowledge.uniform.devices)
         for number, sizes in enumerate(plans):
             refuted = True
             while refuted and not knowledge.done:
-                if left_s() <= 0:
+                if run.left_s() <= 0:
                     return
-                top = self.cutoff(knowledge, grain)
+                top = run.cutoff
                 target = knowledge.bound + STEP * (top - knowledge.bound)
                 target = top if top - target < NEAR * top else target
-                facts = self.facts(knowledge, target, grain, left_s)
-                if facts is None:
-                    refuted = target < top
-                    continue
-                program = split_program(uniform, sizes, knowledge.bound, target, grain, order=order, facts=facts)
-                share = 1.0 if number == len(plans) - 1 else 0.5
-                proven = race(program, knowledge, time_s=share * left_s(), on_bound=self.prove(knowledge))
-                refuted = proven >= target and target < top
+                facts = run.facts(target)
+                if facts is not None:
+                    share = 1.0 if number == len(plans) - 1 else 0.5
+                    split_program(run, sizes, facts, order).race(share * run.left_s())
+                refuted = knowledge.bound >= target and target < top
 
 
 class ExactBound(ProgramMember):
@@ -129,24 +143,21 @@ class ExactBound(ProgramMember):
         """Most where blocks are large: there are few of them then."""
         return 4.0 if suits_programs(uniform) else 1.0
 
-    def run(self, knowledge: Knowledge, grain: float, left_s: Callable[[], float]) -> None:
+    def programs(self, run: ProgramRun) -> None:
         """One program; its bound counts as it rises. Without a deadline it ends with the optimum."""
-        uniform = knowledge.uniform
+        knowledge, uniform = run.knowledge, run.knowledge.uniform
         if not math.isfinite(knowledge.value):
             # One block of everything: a split as good as any to begin with.
             everything = np.ones(uniform.items, dtype=bool)
             knowledge.offer(np.zeros(uniform.items, dtype=np.int32), uniform.load(everything), self.name)
-        if knowledge.done:
-            return
-        cutoff = self.cutoff(knowledge, grain)
-        facts = self.facts(knowledge, cutoff, grain, left_s)
+        facts = None if knowledge.done else run.facts(run.cutoff)
         if facts is None:
             return
-        program = split_program(uniform, [1] * uniform.devices, knowledge.bound, cutoff, grain, facts=facts)
+        program = split_program(run, [1] * uniform.devices, facts)
 
         def offer(values: Floats) -> None:
             label = program.blocks.label(values)
             knowledge.offer(label, max(uniform.load(label == b) for b in range(uniform.devices)), self.name)
 
         # No better split: the best one known before is optimal, up to the step below it.
-        race(program, knowledge, time_s=left_s(), on_bound=self.prove(knowledge), on_point=offer)
+        program.race(run.left_s(), offer)

@@ -22,6 +22,7 @@ from partita.errors import SolverCrashError
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Callbacks, Floats, ProgramStatus
 from partita.mip.solve import available, solve_program
+from partita.problems.throughput.bounds.forced_transfers import Charged, charged_at
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression
 
@@ -64,14 +65,51 @@ def round_up(bound: float, grain: float) -> float:
     return grain * math.ceil(bound / grain - 1e-6)
 
 
-def below(value: float, grain: float) -> float:
-    """A cutoff that only splits better than a value get under."""
-    return value - 0.5 * grain if grain > 0 else value * (1 - 5e-8)
-
-
 def pool_bound(uniform: BlockProblem) -> float:
     """No load of any split exceeds this."""
     return float(uniform.work.sum() + uniform.cost.sum()) * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """One run of a bound by programs.
+
+    Attributes
+    ----------
+    name
+        Of the bound.
+    knowledge
+        What is known; its ``done`` ends every program.
+    grain
+        ``granularity`` of the loads, 0 for none.
+    left_s
+        Seconds left; infinite without a deadline.
+    """
+
+    name: str
+    knowledge: Knowledge
+    grain: float
+    left_s: Callable[[], float]
+
+    @property
+    def cutoff(self) -> float:
+        """What only splits better than the best one get under; what no load exceeds if there is none."""
+        value, grain = self.knowledge.value, self.grain
+        if math.isinf(value):
+            return pool_bound(self.knowledge.uniform)
+        return value - 0.5 * grain if grain > 0 else value * (1 - 5e-8)
+
+    def prove(self, bound: float) -> None:
+        """Report a proven bound."""
+        self.knowledge.prove(bound, self.name)
+
+    def facts(self, target: float) -> Charged | None:
+        """What holds in all splits up to a target; None if that refutes it, which counts."""
+        found = charged_at(self.knowledge.uniform, target, lambda: self.knowledge.stop() or self.left_s() <= 0)
+        if found is None:
+            self.knowledge.refute(target, self.name)
+            self.prove(round_up(target, self.grain))
+        return found
 
 
 @dataclass
@@ -82,28 +120,28 @@ class Program:
     ----------
     blocks
         The items' part.
+    run
+        Who asks.
     largest
         The variable: largest load times ``scale``.
     cutoff
         Largest load of interest: the program says nothing about optima above.
     scale
         ``UNIT`` / ``cutoff``.
-    grain
-        ``granularity`` of the loads, 0 for none.
     """
 
     blocks: BlockProgram
+    run: ProgramRun
     largest: int
     cutoff: float
     scale: float
-    grain: float
 
     @classmethod
-    def over(cls, blocks: BlockProgram, low: float, cutoff: float, grain: float) -> Program:
+    def over(cls, blocks: BlockProgram, run: ProgramRun, low: float, cutoff: float) -> Program:
         """A program to minimise the largest load, between a proven bound and a cutoff; no loads yet."""
         scale = UNIT / cutoff if cutoff > 0 else 1.0
         largest = blocks.model.add_continuous(min(low * (1 - 1e-9), cutoff) * scale, cutoff * scale, 1.0)
-        return cls(blocks, largest, cutoff, scale, grain)
+        return cls(blocks, run, largest, cutoff, scale)
 
     def limit(self, load: list[Expression], share: float = 1.0) -> None:
         """``share`` times the largest load is at least the (scaled) ``load``."""
@@ -114,139 +152,106 @@ class Program:
         if math.isnan(bound) or bound < 0:
             return 0.0
         safe = bound / self.scale * (1 - SLACK) if math.isfinite(bound) else math.inf
-        return round_up(min(safe, self.cutoff), self.grain)
+        return round_up(min(safe, self.cutoff), self.run.grain)
 
+    def solve(
+        self,
+        time_s: float,
+        *,
+        backend: str = "highs",
+        enough: Callable[[float], bool] = lambda proven: False,
+        on_bound: Callable[[float], None] = lambda proven: None,
+        on_point: Callable[[Floats], None] | None = None,
+    ) -> float:
+        """What the program proves of the optimum; no more than that it exceeds the cutoff.
 
-def run(
-    program: Program,
-    knowledge: Knowledge,
-    *,
-    time_s: float,
-    backend: str = "highs",
-    enough: Callable[[float], bool] | None = None,
-    on_bound: Callable[[float], None] | None = None,
-    on_point: Callable[[Floats], None] | None = None,
-    start: Floats | None = None,
-    seed: int = 0,
-) -> float:
-    """What the program proves of the optimum; no more than that it exceeds the cutoff.
+        Parameters
+        ----------
+        time_s
+            Seconds it may take.
+        backend
+            Who solves it.
+        enough
+            Asked with what is proven so far; true ends the run.
+        on_bound
+            Called with what is proven as it comes.
+        on_point
+            Called with the values of every solution found.
+        """
+        proven = 0.0
 
-    Parameters
-    ----------
-    program
-        The program.
-    knowledge
-        Its ``done`` ends the run.
-    time_s
-        Seconds it may take.
-    backend, seed
-        Who solves it.
-    enough
-        Asked with what is proven so far; true ends the run.
-    on_bound
-        Called with what is proven as it comes.
-    on_point
-        Called with the values of every solution found.
-    start
-        A solution to start from.
-    """
-    proven = 0.0
-
-    def bounded(bound: float) -> None:
-        nonlocal proven
-        safe = program.proven(bound)
-        if safe > proven:
-            proven = safe
-            if on_bound is not None:
+        def bounded(bound: float) -> None:
+            nonlocal proven
+            safe = self.proven(bound)
+            if safe > proven:
+                proven = safe
                 on_bound(safe)
 
-    def stop() -> bool:
-        return knowledge.done or (enough is not None and enough(proven))
+        answer = solve_program(
+            self.blocks.model,
+            backend,
+            time_limit_s=None if math.isinf(time_s) else max(0.0, time_s),
+            gap=1e-7,
+            callbacks=Callbacks(
+                stop=lambda: self.run.knowledge.done or enough(proven),
+                on_bound=bounded,
+                on_incumbent=None if on_point is None else lambda values, _: on_point(values),
+            ),
+        )
+        if answer.status is ProgramStatus.INFEASIBLE:
+            return self.proven(math.inf)
+        bounded(answer.bound)
+        return proven
 
-    answer = solve_program(
-        program.blocks.model,
-        backend,
-        time_limit_s=None if math.isinf(time_s) else max(0.0, time_s),
-        gap=1e-7,
-        seed=seed,
-        warm_start=start,
-        callbacks=Callbacks(
-            stop=stop,
-            on_bound=bounded,
-            on_incumbent=None if on_point is None else lambda values, _: on_point(values),
-        ),
-    )
-    if answer.status is ProgramStatus.INFEASIBLE:
-        return program.proven(math.inf)
-    bounded(answer.bound)
-    return proven
+    def race(self, time_s: float, on_point: Callable[[Floats], None] | None = None) -> None:
+        """Prove what HiGHS does, and SCIP beside it, until one of them is done; parameters are those of ``solve``.
+
+        Which of the two gets further differs from graph to graph. HiGHS runs alone where SCIP is not installed, there
+        is only one processor or thread, or the program is so small that it is solved before a second process has
+        started. If one of them crashes, the other goes on.
+
+        Raises
+        ------
+        SolverCrashError
+            If none of them is left.
+        """
+        knowledge, ended = self.run.knowledge, threading.Event()
+        size = knowledge.uniform.items * (self.blocks.count - 1)
+        several = available("scip") and min(processors(), knowledge.threads) > 1 and size > SMALL
+        crashes: list[SolverCrashError] = []
+        failures: list[BaseException] = []
+
+        def go(backend: str) -> None:
+            began = time.monotonic()
+            try:
+                proven = self.solve(
+                    time_s,
+                    backend=backend,
+                    enough=lambda _: ended.is_set(),
+                    on_bound=self.run.prove,
+                    on_point=on_point,
+                )
+                self.run.prove(proven)
+            except SolverCrashError as error:
+                crashes.append(error)
+                return
+            except BaseException as error:
+                failures.append(error)
+            if failures or time.monotonic() - began < time_s:
+                ended.set()
+
+        beside = [threading.Thread(target=go, args=("scip",), daemon=True)] if several else []
+        for thread in beside:
+            thread.start()
+        go("highs")
+        for thread in beside:
+            thread.join()
+        if failures or len(crashes) > len(beside):
+            raise [*failures, *crashes][0]
+        for crash in crashes:
+            knowledge.lose(crash, "the other backend went on")
 
 
 def processors() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
-def race(
-    program: Program,
-    knowledge: Knowledge,
-    *,
-    time_s: float,
-    on_bound: Callable[[float], None],
-    on_point: Callable[[Floats], None] | None = None,
-) -> float:
-    """``run`` by HiGHS, and by SCIP beside it, until one of them is done.
-
-    Which of the two gets further differs from graph to graph. HiGHS runs alone where SCIP is not installed, there is
-    only one processor or thread, or the program is so small that it is solved before a second process has started. If
-    one of them crashes, the other goes on.
-
-    Raises
-    ------
-    SolverCrashError
-        If none of them is left.
-    """
-    uniform, ended = knowledge.uniform, threading.Event()
-    backends = ["highs"]
-    if (
-        available("scip")
-        and min(processors(), knowledge.threads) > 1
-        and uniform.items * (program.blocks.count - 1) > SMALL
-    ):
-        backends.append("scip")
-    proven = [0.0] * len(backends)
-    crashes: list[SolverCrashError] = []
-    failures: list[BaseException] = []
-
-    def go(place: int) -> None:
-        began = time.monotonic()
-        try:
-            proven[place] = run(
-                program,
-                knowledge,
-                backend=backends[place],
-                time_s=time_s,
-                enough=lambda _: ended.is_set(),
-                on_bound=on_bound,
-                on_point=on_point,
-            )
-            on_bound(proven[place])
-        except SolverCrashError as error:
-            crashes.append(error)
-            return
-        except BaseException as error:
-            failures.append(error)
-        if failures or time.monotonic() - began < time_s:
-            ended.set()
-
-    threads = [threading.Thread(target=go, args=(place,), daemon=True) for place in range(1, len(backends))]
-    for thread in threads:
-        thread.start()
-    go(0)
-    for thread in threads:
-        thread.join()
-    if failures or len(crashes) == len(backends):
-        raise [*failures, *crashes][0]
-    for crash in crashes:
-        knowledge.lose(crash, "the other backend went on")
-    return max(proven)

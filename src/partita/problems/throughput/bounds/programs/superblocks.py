@@ -6,19 +6,17 @@ Source: Archer et al., "Practical Performance Guarantees for Pipelined DNN Infer
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from partita.mip.model import Floats
-from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
-from partita.problems.throughput.bounds.programs.minmax_program import Program, run
+from partita.problems.throughput.bounds.programs.minmax_program import Program, ProgramRun
 from partita.problems.throughput.bounds.programs.order_tables import order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
-from partita.problems.throughput.bounds.simple import simple_bound
+from partita.problems.throughput.bounds.protocol import simple_bound
 
 
 class BottleneckBound(ProgramMember):
@@ -31,21 +29,19 @@ class BottleneckBound(ProgramMember):
     name = "bottleneck"
     summary = "cheapest convex block with at least the mean work: a program of three superblocks (needs HiGHS)"
 
-    def run(self, knowledge: Knowledge, grain: float, left_s: Callable[[], float]) -> None:
+    def programs(self, run: ProgramRun) -> None:
         """One program; its bound counts as it rises."""
-        uniform = knowledge.uniform
-        blocks = BlockProgram(uniform, 3)
-        program = Program.over(blocks, knowledge.bound, self.cutoff(knowledge, grain), grain)
+        blocks = BlockProgram(run.knowledge.uniform, 3)
+        program = Program.over(blocks, run, run.knowledge.bound, run.cutoff)
         program.limit(blocks.load(1, program.scale))
-        _fill(program, 1, knowledge)
-        proven = run(program, knowledge, time_s=left_s(), on_bound=self.prove(knowledge))
-        knowledge.prove(proven, self.name)
+        _fill(program)
+        run.prove(program.solve(run.left_s(), on_bound=run.prove))
 
 
-def _fill(program: Program, block: int, knowledge: Knowledge) -> None:
-    """Work of at least the simple bound in a block."""
-    least = simple_bound(knowledge.uniform) * (1 - 1e-9) * program.scale
-    program.blocks.row(program.blocks.work(block, scale=program.scale), lower=least)
+def _fill(program: Program) -> None:
+    """Work of at least the simple bound in the block in the middle."""
+    least = simple_bound(program.blocks.uniform) * (1 - 1e-9) * program.scale
+    program.blocks.row(program.blocks.work(1, scale=program.scale), lower=least)
 
 
 class GuessBound(ProgramMember):
@@ -59,12 +55,12 @@ class GuessBound(ProgramMember):
     name = "bottleneck-guess"
     summary = "as bottleneck, for every position of the block, with the average cost of those before and after"
 
-    def run(self, knowledge: Knowledge, grain: float, left_s: Callable[[], float]) -> None:
+    def programs(self, run: ProgramRun) -> None:
         """One program for every position; nothing is proven before all have proven something."""
-        uniform = knowledge.uniform
-        k = uniform.devices
+        knowledge, uniform = run.knowledge, run.knowledge.uniform
+        k, charged = uniform.devices, knowledge.charged
         order = order_of(uniform)
-        low, cutoff = knowledge.bound, self.cutoff(knowledge, grain)
+        low, cutoff = knowledge.bound, run.cutoff
         least = cutoff
         # Guesses amid the pipeline are the weakest, mostly, and make the others end early.
         guesses = sorted(range(k), key=lambda j: (abs(2 * j - (k - 1)), j))
@@ -72,23 +68,19 @@ class GuessBound(ProgramMember):
             if knowledge.done or least <= low:
                 return
             blocks = BlockProgram(uniform, 3, order)
-            program = Program.over(blocks, low, cutoff, grain)
-            if knowledge.charged is not None and knowledge.charged.target >= cutoff:
+            program = Program.over(blocks, run, low, cutoff)
+            if charged is not None and charged.target >= cutoff:
                 place = np.sign(np.arange(k) - j) + 1
-                blocks.keep_within(place[knowledge.charged.first], place[knowledge.charged.last])
+                blocks.keep_within(place[charged.parts.first], place[charged.parts.last])
             for block, share in ((0, j), (1, 1), (2, k - 1 - j)):
                 if share:
                     program.limit(blocks.load(block, program.scale), share)
-            if j == 0:
-                blocks.keep_within(np.ones(uniform.items, np.int32), np.full(uniform.items, 2, np.int32))
-            if j == k - 1:
-                blocks.keep_within(np.zeros(uniform.items, np.int32), np.ones(uniform.items, np.int32))
-            _fill(program, 1, knowledge)
+            blocks.keep_within(np.full(uniform.items, int(j == 0)), np.full(uniform.items, 2 - int(j == k - 1)))
+            _fill(program)
             # The first of them decide how far the others must get, which then end early.
-            share_s = left_s() / min(2, len(guesses) - number)
-            proven = run(program, knowledge, time_s=share_s, enough=partial(operator.le, least))
-            least = min(least, max(proven, low))
-        knowledge.prove(least, self.name)
+            share_s = run.left_s() / min(2, len(guesses) - number)
+            least = min(least, max(program.solve(share_s, enough=partial(operator.le, least)), low))
+        run.prove(least)
 
 
 class NodeProgramBound(ProgramMember):
@@ -102,13 +94,13 @@ class NodeProgramBound(ProgramMember):
     name = "node-mip"
     summary = "cheapest convex block with one operator, for the operator where it is most: a program each (needs HiGHS)"
 
-    def run(self, knowledge: Knowledge, grain: float, left_s: Callable[[], float]) -> None:
+    def programs(self, run: ProgramRun) -> None:
         """Every item that is proven counts; the bound of an unfinished program counts, too."""
-        uniform = knowledge.uniform
+        knowledge, uniform = run.knowledge, run.knowledge.uniform
         order = order_of(uniform)
         most = np.minimum(uniform.net_loads(), uniform.load(np.ones(uniform.items, dtype=bool)))
         blocks = BlockProgram(uniform, 3, order)
-        program = Program.over(blocks, 0.0, self.cutoff(knowledge, grain), grain)
+        program = Program.over(blocks, run, 0.0, run.cutoff)
         program.limit(blocks.load(1, program.scale))
         lower, upper = list(blocks.model.lower), list(blocks.model.upper)
 
@@ -116,7 +108,7 @@ class NodeProgramBound(ProgramMember):
             members = blocks.label(values) == 1
             most[members] = np.minimum(most[members], uniform.load(members))
 
-        while not knowledge.done and left_s() > 0:
+        while not knowledge.done and run.left_s() > 0:
             v = int(most.argmax())
             if most[v] <= knowledge.bound * (1 + 1e-9):
                 return
@@ -135,14 +127,12 @@ class NodeProgramBound(ProgramMember):
             def weak(_: float) -> bool:
                 return bool(most[v] <= knowledge.bound * (1 + 1e-9))  # noqa: B023 - it runs in this round only
 
-            proven = run(
-                replace(program, cutoff=cutoff),
-                knowledge,
-                time_s=left_s(),
+            proven = replace(program, cutoff=cutoff).solve(
+                run.left_s(),
                 enough=weak,
-                on_bound=lambda bound: knowledge.prove(min(bound, known), self.name),  # noqa: B023 - as above
+                on_bound=lambda bound: run.prove(min(bound, known)),  # noqa: B023 - as above
                 on_point=learn,
             )
-            knowledge.prove(min(proven, known), self.name)
+            run.prove(min(proven, known))
             # Proven, or known to be too weak: not again.
             most[v] = min(most[v], knowledge.bound)
