@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.anneal_partition import window
+from partita.kernels.throughput.anneal_partition import pins_in, window
 from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
+from partita.kernels.throughput.stage_loads import segment_loads
 
 
 @compiled
@@ -57,22 +58,12 @@ def anneal(
     Temperatures fall geometrically from ``start`` to ``end``.
     """
     np.random.seed(seed)
-    n, m, stages = label.shape[0], a.net_ptr.shape[0] - 1, kind.shape[0]
-    count = np.zeros(m * stages, np.int32)
-    loads, held = np.zeros(stages), np.zeros(stages)
+    n, stages = label.shape[0], kind.shape[0]
+    count, loads, held = pins_in(a, label, stages), np.empty(stages), np.zeros(stages)
+    segment_loads(a, a.work, a.net_cost, label, kind, loads)
     for v in range(n):
-        loads[label[v]] += a.work[kind[label[v]], v]
         held[label[v]] += a.fixed[v] + a.in_flight[1] * a.active[v]
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            count[a.item_nets[p] * stages + label[v]] += 1
-    for e in range(m):
-        size = a.net_ptr[e + 1] - a.net_ptr[e]
-        for s in range(stages):
-            if count[e * stages + s] > 0 and count[e * stages + s] < size:
-                loads[s] += a.net_cost[kind[s], e]
-    best = loads.max()
-    best_label = label.copy()
-    now = best
+    best, best_label = loads.max(), label.copy()
     temperature = start
     cool = (end / start) ** (1.0 / max(1, trials // 1024))
     for trial in range(trials):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.compiled import compiled
+from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput.arrays import Floats, Ints, Words
 
 #: Largest ball of items moved at once.
@@ -112,6 +112,54 @@ def reset(a: FreeArrays, s: FreeState) -> None:
             for d in range(s.load.shape[0]):
                 if s.pins[e, d] > 0:
                     s.load[d] += a.net_cost[e, a.kind_of[d]]
+
+
+@inlined
+def relocate(a: FreeArrays, s: FreeState, v: int, to: int, limited: bool) -> int:
+    """Move an item to a device, bytes only where they are ``limited``; where it was."""
+    at = s.label[v]
+    ka, kt = a.kind_of[at], a.kind_of[to]
+    s.label[v] = to
+    s.load[at] -= a.work[v, ka]
+    s.load[to] += a.work[v, kt]
+    for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
+        e = a.item_nets[q]
+        here, there = s.pins[e, at], s.pins[e, to]
+        if here == 1:
+            s.load[at] -= a.net_cost[e, ka]
+            if there == 0:
+                s.load[to] += a.net_cost[e, kt]
+            else:
+                if s.touched[e] == 2:
+                    s.load[to] -= a.net_cost[e, kt]
+                s.touched[e] -= 1
+        elif there == 0:
+            if s.touched[e] == 1:
+                s.load[at] += a.net_cost[e, ka]
+            s.load[to] += a.net_cost[e, kt]
+            s.touched[e] += 1
+        s.pins[e, at] = here - 1
+        s.pins[e, to] = there + 1
+    if not limited:
+        return int(at)
+    s.held[at] -= a.memory[v]
+    s.held[to] += a.memory[v]
+    for q in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
+        c = a.item_covers[q]
+        s.cover_pins[c, at] -= 1
+        if s.cover_pins[c, at] == 0:
+            s.held[at] -= a.cover_bytes[c]
+        s.cover_pins[c, to] += 1
+        if s.cover_pins[c, to] == 1:
+            s.held[to] += a.cover_bytes[c]
+    if a.workspace[v] > 0.0:
+        s.space[to] = max(s.space[to], a.workspace[v])
+        if a.workspace[v] >= s.space[at]:
+            s.space[at] = 0.0
+            for u in range(s.label.shape[0]):
+                if s.label[u] == at and a.workspace[u] > s.space[at]:
+                    s.space[at] = a.workspace[u]
+    return int(at)
 
 
 @compiled
@@ -257,50 +305,7 @@ def anneal(
         while True:
             # Move what is listed; a refused list comes back reversed.
             for i in range(count):
-                w, to = moves[i], goals[i]
-                at = label[w]
-                ka, kt = kind_of[at], kind_of[to]
-                label[w] = to
-                load[at] -= work[w, ka]
-                load[to] += work[w, kt]
-                for q in range(item_net_ptr[w], item_net_ptr[w + 1]):
-                    e = item_nets[q]
-                    here, there = pins[e, at], pins[e, to]
-                    if here == 1:
-                        load[at] -= net_cost[e, ka]
-                        if there == 0:
-                            load[to] += net_cost[e, kt]
-                        else:
-                            if touched[e] == 2:
-                                load[to] -= net_cost[e, kt]
-                            touched[e] -= 1
-                    elif there == 0:
-                        if touched[e] == 1:
-                            load[at] += net_cost[e, ka]
-                        load[to] += net_cost[e, kt]
-                        touched[e] += 1
-                    pins[e, at] = here - 1
-                    pins[e, to] = there + 1
-                goals[i] = at
-                if not limited:
-                    continue
-                s.held[at] -= a.memory[w]
-                s.held[to] += a.memory[w]
-                for q in range(a.item_cover_ptr[w], a.item_cover_ptr[w + 1]):
-                    c = a.item_covers[q]
-                    s.cover_pins[c, at] -= 1
-                    if s.cover_pins[c, at] == 0:
-                        s.held[at] -= a.cover_bytes[c]
-                    s.cover_pins[c, to] += 1
-                    if s.cover_pins[c, to] == 1:
-                        s.held[to] += a.cover_bytes[c]
-                if a.workspace[w] > 0.0:
-                    s.space[to] = max(s.space[to], a.workspace[w])
-                    if a.workspace[w] >= s.space[at]:
-                        s.space[at] = 0.0
-                        for u in range(n):
-                            if label[u] == at and a.workspace[u] > s.space[at]:
-                                s.space[at] = a.workspace[u]
+                goals[i] = relocate(a, s, moves[i], goals[i], limited)
             if tried:
                 break
             # Judge once; the second time round the list has been undone.

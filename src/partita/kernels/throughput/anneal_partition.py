@@ -12,7 +12,7 @@ import numpy as np
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.orders import block_costs
+from partita.kernels.throughput.orders import block_costs, held_by_blocks, reload_cost
 
 
 @compiled
@@ -28,6 +28,16 @@ def _power(x: float, power: int) -> float:
 
 
 @compiled
+def _set_energy(costs: Floats, best: float, power: int, energy: Floats) -> int:
+    """Fill in every block's energy; how many blocks are not below the best."""
+    high_blocks = 0
+    for b in range(costs.shape[0]):
+        energy[b] = _power(costs[b] / best, power)
+        high_blocks += costs[b] >= best
+    return high_blocks
+
+
+@compiled
 def _largest(values: Floats, label: Ints, block: int, without: int) -> float:
     """The largest value in a block, one item left out."""
     largest = 0.0
@@ -35,13 +45,6 @@ def _largest(values: Floats, label: Ints, block: int, without: int) -> float:
         if label[v] == block and v != without:
             largest = max(largest, values[v])
     return largest
-
-
-@compiled
-def _reload(a: BlockProblem, held: float, space: float) -> float:
-    """What memory over the limit costs."""
-    over = held + space - a.limit[0]
-    return over * a.limit[1] if over > 0.0 else 0.0
 
 
 @compiled
@@ -69,6 +72,16 @@ def _shift(a: BlockProblem, pins: Ints, k: int, v: int, old: int, new: int) -> N
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
         pins[a.item_nets[p] * k + old] -= 1
         pins[a.item_nets[p] * k + new] += 1
+
+
+@compiled
+def pins_in(a: BlockProblem | Arrays, label: Ints, k: int) -> Ints:
+    """Pins of every net in every block, flat."""
+    pins = np.zeros((a.net_ptr.shape[0] - 1) * k, np.int32)
+    for e in range(a.net_ptr.shape[0] - 1):
+        for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
+            pins[e * k + label[a.net_pins[p]]] += 1
+    return pins
 
 
 @compiled
@@ -117,7 +130,7 @@ def anneal_blocks(
     it is.
     """
     np.random.seed(seed)
-    n, m, k = label.shape[0], a.cost.shape[0], a.devices
+    n, k = label.shape[0], a.devices
     costs = np.empty(k)
     top = block_costs(a, label, costs)
     if top < best:
@@ -125,29 +138,11 @@ def anneal_blocks(
         kept[:] = label
     if not (0.0 < top < np.inf) or k < 2:
         return best
-    pins = np.zeros(m * k, np.int32)
-    for e in range(m):
-        for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-            pins[e * k + label[a.net_pins[p]]] += 1
-    limited, covers = a.limit[0] != np.inf, a.cover_bytes.shape[0]
+    pins, limited = pins_in(a, label, k), a.limit[0] != np.inf
     held, space = np.zeros(k), np.zeros(k)
-    users = np.zeros(covers * k, np.int32)
-    if limited:
-        for v in range(n):
-            held[label[v]] += a.held[v]
-            space[label[v]] = max(space[label[v]], a.workspace[v])
-        for c in range(covers):
-            for p in range(a.cover_ptr[c], a.cover_ptr[c + 1]):
-                b = label[a.cover_pins[p]]
-                users[c * k + b] += 1
-                if users[c * k + b] == 1:
-                    held[b] += a.cover_bytes[c]
+    users = held_by_blocks(a, label, held, space) if limited else pins
     energy = np.empty(k)
-    for b in range(k):
-        energy[b] = _power(costs[b] / best, power)
-    high_blocks = 0
-    for b in range(k):
-        high_blocks += costs[b] >= best
+    high_blocks = _set_energy(costs, best, power, energy)
     temperature = start
     cool = (end / start) ** (1.0 / max(1, trials // 256))
     held_old, held_new, space_old, space_new, before_old, before_new = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -183,7 +178,7 @@ def anneal_blocks(
             cost_old += gain_old
             cost_new += gain_new
         if limited:
-            before_old, before_new = _reload(a, held[old], space[old]), _reload(a, held[new], space[new])
+            before_old, before_new = reload_cost(a, held[old], space[old]), reload_cost(a, held[new], space[new])
             held_old, held_new = held[old] - a.held[v], held[new] + a.held[v]
             for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
                 c = a.item_covers[p]
@@ -192,12 +187,12 @@ def anneal_blocks(
                 if users[c * k + new] == 0:
                     held_new += a.cover_bytes[c]
             space_old, space_new = space[old], max(space[new], a.workspace[v])
-            if a.workspace[v] > 0.0 and a.workspace[v] >= space_old and _reload(a, held_old, space_old) > 0.0:
+            if a.workspace[v] > 0.0 and a.workspace[v] >= space_old and reload_cost(a, held_old, space_old) > 0.0:
                 space_old = _largest(a.workspace, label, old, v)
-            cost_new += _reload(a, held_new, space_new) - before_new
+            cost_new += reload_cost(a, held_new, space_new) - before_new
             if cost_new == np.inf:
                 continue
-            cost_old += _reload(a, held_old, space_old) - before_old
+            cost_old += reload_cost(a, held_old, space_old) - before_old
         energy_old, energy_new = _power(cost_old / best, power), _power(cost_new / best, power)
         change = energy_old + energy_new - energy[old] - energy[new]
         if change > 0.0 and (change > 20.0 * temperature or np.random.random() >= np.exp(-change / temperature)):
@@ -225,9 +220,6 @@ def anneal_blocks(
             if top < best * (1 - 1e-12):
                 kept[:] = label
                 best = top
-                high_blocks = 0
-                for b in range(k):
-                    energy[b] = _power(costs[b] / best, power)
-                    high_blocks += costs[b] >= best
+                high_blocks = _set_energy(costs, best, power, energy)
     # Costs are kept up by differences, and rounding adds up.
     return block_costs(a, kept, costs)

@@ -15,39 +15,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.compiled import compiled
+from partita.kernels.compiled import compiled, inlined
+from partita.kernels.throughput import slicing
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.slicing import linearise
+from partita.kernels.throughput.stage_loads import segment_loads
 
 
-@compiled
-def _enter(
-    a: BlockProblem, order: Ints, r: int, step: Floats, room: Floats, first: Ints, last: Ints, seen: Ints, shared: Ints
-) -> None:
-    """Take in position r as the right end: ``step`` for nets, ``room`` for bytes."""
-    v = order[r]
-    step[r] = 0.0
+@inlined
+def _enter(a: BlockProblem, met: slicing.Met, v: int, r: int, step: Floats, room: Floats) -> None:
+    """Take in v as the right end: ``step`` for nets, ``room`` for bytes."""
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
         e = a.item_nets[p]
-        cost = a.cost[e]
-        seen[e] += 1
-        if last[e] >= 0:
-            step[last[e]] -= cost
-        else:
-            first[e] = r
-        step[r] += cost
-        if seen[e] == a.net_ptr[e + 1] - a.net_ptr[e]:
-            step[first[e]] -= cost
-        last[e] = r
+        slicing.meet_net(met, e, r)
+        slicing.pay_along(a, met, e, r, a.cost[e], a.cost[e], step)
+        met.last[e] = r
     if a.limit[0] != np.inf:
-        room[r] = a.held[v]
-        for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-            c = a.item_covers[p]
-            if shared[c] >= 0:
-                room[shared[c]] -= a.cover_bytes[c]
-            room[r] += a.cover_bytes[c]
-            shared[c] = r
+        slicing.hold_along(a, met, v, r, a.held, a.cover_bytes, room)
+        slicing.meet_covers(a, met, v, r)
+
+
+@inlined
+def reload_cost(a: BlockProblem, held: float, space: float) -> float:
+    """What memory over the limit costs."""
+    over = held + space - a.limit[0]
+    return over * a.limit[1] if over > 0.0 else 0.0
 
 
 @compiled
@@ -57,15 +49,12 @@ def cut_all(a: BlockProblem, order: Ints, above: float, value: Floats, back: Int
     ``value`` (n + 1, k + 1) and ``back`` (the start of the last block, same shape) are filled. Values that are not
     below ``above`` are infinite.
     """
-    n, k = order.shape[0], value.shape[1] - 1
-    m, limited = a.cost.shape[0], a.limit[0] != np.inf
-    first, last, seen = np.zeros(m, np.int32), np.full(m, -1, np.int32), np.zeros(m, np.int32)
-    shared = np.full(a.cover_bytes.shape[0], -1, np.int32)
-    step, room = np.zeros(n), np.zeros(n)
+    n, k, limited = order.shape[0], value.shape[1] - 1, a.limit[0] != np.inf
+    met, step, room = slicing.nothing_met(a.cost.shape[0], a.cover_bytes.shape[0]), np.zeros(n), np.zeros(n)
     value[:] = np.inf
     value[0, :] = 0.0
     for r in range(n):
-        _enter(a, order, r, step, room, first, last, seen, shared)
+        _enter(a, met, order[r], r, step, room)
         work, cut, held, space = 0.0, 0.0, 0.0, 0.0
         for left in range(r, -1, -1):
             work += a.work[order[left]]
@@ -76,9 +65,7 @@ def cut_all(a: BlockProblem, order: Ints, above: float, value: Floats, back: Int
             if limited:
                 held += room[left]
                 space = max(space, a.workspace[order[left]])
-                over = held + space - a.limit[0]
-                if over > 0.0:
-                    cost += over * a.limit[1]
+                cost += reload_cost(a, held, space)
             if cost >= above:
                 continue
             for j in range(1, k + 1):
@@ -94,15 +81,12 @@ def cut_at(a: BlockProblem, order: Ints, target: float, fewest: Ints, back: Ints
 
     ``fewest`` (n + 1) is that for every prefix, ``back`` the start of its last block.
     """
-    n, m, limited = order.shape[0], a.cost.shape[0], a.limit[0] != np.inf
-    first, last, seen = np.zeros(m, np.int32), np.full(m, -1, np.int32), np.zeros(m, np.int32)
-    shared = np.full(a.cover_bytes.shape[0], -1, np.int32)
-    step, room = np.zeros(n), np.zeros(n)
-    none = 1 << 30
+    n, none, limited = order.shape[0], 1 << 30, a.limit[0] != np.inf
+    met, step, room = slicing.nothing_met(a.cost.shape[0], a.cover_bytes.shape[0]), np.zeros(n), np.zeros(n)
     fewest[:] = none
     fewest[0] = 0
     for r in range(n):
-        _enter(a, order, r, step, room, first, last, seen, shared)
+        _enter(a, met, order[r], r, step, room)
         work, cut, held, space = 0.0, 0.0, 0.0, 0.0
         best = none
         for left in range(r, -1, -1):
@@ -117,9 +101,7 @@ def cut_at(a: BlockProblem, order: Ints, target: float, fewest: Ints, back: Ints
                 continue
             cost = work + cut
             if limited:
-                over = held + space - a.limit[0]
-                if over > 0.0:
-                    cost += over * a.limit[1]
+                cost += reload_cost(a, held, space)
             if cost <= target:
                 best = fewest[left] + 1
                 back[r + 1] = left
@@ -130,40 +112,35 @@ def cut_at(a: BlockProblem, order: Ints, target: float, fewest: Ints, back: Ints
 
 
 @compiled
+def held_by_blocks(a: BlockProblem, label: Ints, held: Floats, space: Floats) -> Ints:
+    """Fill what every block holds and the largest workspace in it; the items of every cover in a block, flat."""
+    k = held.shape[0]
+    users = np.zeros(a.cover_bytes.shape[0] * k, np.int32)
+    held[:] = 0.0
+    space[:] = 0.0
+    for v in range(label.shape[0]):
+        held[label[v]] += a.held[v]
+        space[label[v]] = max(space[label[v]], a.workspace[v])
+    for c in range(a.cover_bytes.shape[0]):
+        for p in range(a.cover_ptr[c], a.cover_ptr[c + 1]):
+            b = label[a.cover_pins[p]]
+            users[c * k + b] += 1
+            if users[c * k + b] == 1:
+                held[b] += a.cover_bytes[c]
+    return users
+
+
+@compiled
 def block_costs(a: BlockProblem, label: Ints, costs: Floats) -> float:
     """Cost of every block of an assignment; returns the largest."""
     n, m, k = label.shape[0], a.cost.shape[0], costs.shape[0]
-    costs[:] = 0.0
-    mark = np.full(k, -1, np.int32)
-    for v in range(n):
-        costs[label[v]] += a.work[v]
-    for e in range(m):
-        start, end = a.net_ptr[e], a.net_ptr[e + 1]
-        here, cut = label[a.net_pins[start]], False
-        for p in range(start + 1, end):
-            cut = cut or label[a.net_pins[p]] != here
-        if cut:
-            for p in range(start, end):
-                b = label[a.net_pins[p]]
-                if mark[b] != e:
-                    mark[b] = e
-                    costs[b] += a.cost[e]
+    alike = np.zeros(k, np.int32)
+    segment_loads(a, a.work.reshape((1, n)), a.cost.reshape((1, m)), label, alike, costs)
     if a.limit[0] != np.inf:
-        held, space = np.zeros(k), np.zeros(k)
-        mark[:] = -1
-        for v in range(n):
-            held[label[v]] += a.held[v]
-            space[label[v]] = max(space[label[v]], a.workspace[v])
-        for c in range(a.cover_bytes.shape[0]):
-            for p in range(a.cover_ptr[c], a.cover_ptr[c + 1]):
-                b = label[a.cover_pins[p]]
-                if mark[b] != c:
-                    mark[b] = c
-                    held[b] += a.cover_bytes[c]
+        held, space = np.empty(k), np.empty(k)
+        held_by_blocks(a, label, held, space)
         for b in range(k):
-            over = held[b] + space[b] - a.limit[0]
-            if over > 0.0:
-                costs[b] += over * a.limit[1]
+            costs[b] += reload_cost(a, held[b], space[b])
     return float(costs.max())
 
 
@@ -192,7 +169,7 @@ def decode(
         if stop[0] != 0:
             return row
         order = orders[row]
-        linearise(a, stage, keys[row], 0, order)  # type: ignore[arg-type]  # It reads the order's fields only.
+        slicing.linearise(a, stage, keys[row], 0, order)
         if arrange:
             for i in range(n):
                 place[order[i]] = i

@@ -72,13 +72,12 @@ def test_each_backend_is_exact_on_small_problems(solver: str) -> None:
 def test_the_annealing_keeps_its_books(problem: ThroughputProblem) -> None:
     """What the kernel believes of its best split is what the evaluator says, and never below the optimum."""
     from partita.problems.throughput.evaluate import evaluate
-    from partita.problems.throughput.free.annealing import homeless
 
     assume(refusal(problem) is None)
     free = free_instance(problem)
-    assume(not homeless(free))
+    assume(not free.homeless)
     best = FreeIncumbent(free)
-    search(free, best, 1, lambda: False, last_round=2)
+    search(best, 1, lambda: False, last_round=2)
     expected = brute_force.best_free(problem)
     if best.answer is None:
         return
@@ -113,7 +112,7 @@ def test_the_same_seed_searches_the_same_way() -> None:
     labels = []
     for _ in range(2):
         best = FreeIncumbent(free)
-        search(free, best, 3, lambda: False, last_round=3)
+        search(best, 3, lambda: False, last_round=3)
         assert best.answer is not None
         labels.append(best.answer.tolist())
     assert labels[0] == labels[1]

@@ -4,7 +4,7 @@ import numpy as np
 
 from partita.problems.throughput.baselines.base import FreeSplits
 from partita.problems.throughput.baselines.layers import accelerator_devices, plan_from_labels
-from partita.problems.throughput.contraction.instance import build_instance
+from partita.problems.throughput.free.instance import free_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.run.monitor import Monitor
@@ -27,43 +27,28 @@ class LocalSearch(FreeSplits):
     summary = "best single moves from random splits, 10 restarts; ignores memory, CPUs and contiguity"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        from partita.kernels.throughput.anneal_free import empty_state
         from partita.kernels.throughput.local_search import descend
 
-        instance = build_instance(problem, free=True)
-        devices = accelerator_devices(problem)
-        kinds = [kind for _, kind in devices]
-        work = np.ascontiguousarray(instance.work[:, kinds])
-        cost = np.ascontiguousarray(instance.net_cost[:, kinds])
-        allowed = [np.flatnonzero(np.isfinite(row)) for row in work]
+        free = free_instance(problem)
+        kinds = [kind for _, kind in accelerator_devices(problem)]
+        arrays = free.arrays._replace(
+            work=np.ascontiguousarray(free.arrays.work[:, kinds]),
+            net_cost=np.ascontiguousarray(free.arrays.net_cost[:, kinds]),
+            kind_of=np.arange(len(kinds), dtype=np.int32),
+        )
+        allowed = [np.flatnonzero(np.isfinite(row)) for row in arrays.work]
         if not all(places.size for places in allowed):
             return Outcome(plan=None)
         random = np.random.default_rng(options.seed)
-        pins = np.zeros(cost.shape, dtype=np.int32)
-        loads = np.zeros(len(devices))
-        stop = np.zeros(1, dtype=np.int64)
+        state = empty_state(arrays, options.seed)
         value, best = float("inf"), None
         for _ in range(RESTARTS):
-            label = np.array([places[random.integers(places.size)] for places in allowed], dtype=np.int32)
-            done = False
-            while not done:
-                done = descend(
-                    work,
-                    instance.net_ptr,
-                    instance.net_pins,
-                    instance.item_net_ptr,
-                    instance.item_nets,
-                    cost,
-                    label,
-                    pins,
-                    loads,
-                    _EPSILON,
-                    _SLICE,
-                    stop,
-                )
-                if monitor.stopping:
-                    break
-            if loads.max() < value:
-                value, best = float(loads.max()), label.copy()
+            state.label[:] = [places[random.integers(places.size)] for places in allowed]
+            while not descend(arrays, state, _EPSILON, _SLICE) and not monitor.stopping:
+                pass
+            if state.load.max() < value:
+                value, best = float(state.load.max()), state.label.copy()
             if monitor.stopping:
                 break
-        return Outcome(plan=None if best is None else plan_from_labels(problem, instance, best, "free"))
+        return Outcome(plan=None if best is None else plan_from_labels(problem, free.instance, best, "free"))

@@ -3,7 +3,7 @@
 Give every item a charge y_v >= 0. If, for every kind k, no set of load at most T carries more than π_k, then a split
 with objective T needs Σ_v y_v <= Σ_k n_k·π_k. The best charges are the dual of the linear program that covers the items
 by sets of load at most T (Dantzig and Wolfe's bound of the set partitioning program); they are found by generating
-columns. Whatever the charges are, ``representatives`` turns them into a bound.
+columns. Whatever the charges are, ``Representatives`` turns them into a bound.
 
 Charges put on items what their transfers cost, so this sees communication that the linear relaxation of the assignment
 program cannot see: there every item is spread evenly and nothing is cut.
@@ -23,9 +23,9 @@ from partita.kernels.throughput.arrays import Bools, Floats
 from partita.kernels.throughput.blocks import cut_nets
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import missing, solve_program
-from partita.problems.throughput.free.covering_program import knapsack, representatives
-from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
-from partita.problems.throughput.free.search import FreeIncumbent, loads, search
+from partita.problems.throughput.free.instance import refusal
+from partita.problems.throughput.free.program import Representatives, kinds_of, knapsack
+from partita.problems.throughput.free.search import FreeIncumbent, loads, search, start
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
@@ -53,18 +53,13 @@ class Column:
 class FreeCovering:
     """Finds charges and the bounds that follow, for a target that moves between the bound and the best value."""
 
-    def __init__(self, free: FreeInstance, best: FreeIncumbent, stop: Callable[[], bool], seed: int = 0) -> None:
-        self.free = free
-        self.best = best
-        self.stop = stop
-        self.seed = seed
+    def __init__(self, best: FreeIncumbent, stop: Callable[[], bool], seed: int = 0) -> None:
+        self.free, self.best, self.stop, self.seed = best.free, best, stop, seed
         self.rng = np.random.default_rng(seed)
-        self.kinds = sorted({int(k) for k in free.arrays.kind_of})
-        moving = [k for k in self.kinds if free.arrays.net_cost[:, k].any()] or self.kinds
+        self.kinds, self.moving = kinds_of(self.free.arrays)
         #: Kinds without transfers, for which the program counts a knapsack's relaxation instead of sets.
-        self.knapsacks = [k for k in self.kinds if k not in moving]
-        self.moving = moving
-        self.number = {k: int((free.arrays.kind_of == k).sum()) for k in self.kinds}
+        self.knapsacks = [k for k in self.kinds if k not in self.moving]
+        self.number = {k: int((self.free.arrays.kind_of == k).sum()) for k in self.kinds}
         self.columns: list[Column] = []
         self.known: set[tuple[int, bytes]] = set()
         self.rounds = 0
@@ -213,7 +208,7 @@ class FreeCovering:
         """The bound of these charges; the sets found on the way become columns."""
         charge = np.where(charge > 1e-9 * charge.max(), charge, 0.0)
         # Asking for loads up to the target only prunes far better than minimising up to the best value.
-        program = representatives(self.free.arrays, charge, self.best.bound * (1 - 1e-6), target)
+        program = Representatives(self.free.arrays, charge, self.best.bound * (1 - 1e-6), target)
 
         began = time.monotonic()
         lowest = [math.inf]
@@ -256,19 +251,13 @@ class FreeCoveringBound:
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """The bound; a short annealing gives it something to aim at."""
-        from partita.problems.throughput.bounds.capacity import CapacityBound
-
-        simple = CapacityBound().bound(problem, Monitor())
-        if not math.isfinite(simple.value):
-            return Bound(simple.value, self.name, self.scope, monitor.elapsed_s)
-        free = free_instance(problem)
-        best = FreeIncumbent(free)
-        best.prove(simple.value, simple.method)
+        best = start(problem)
 
         def stop() -> bool:
             return monitor.stopping or best.closed
 
-        search(free, best, 0, stop, last_round=6)
+        if not best.infeasible:
+            search(best, 0, stop, last_round=6)
         if best.answer is not None:
-            FreeCovering(free, best, stop).run()
+            FreeCovering(best, stop).run()
         return Bound(best.bound, self.name, self.scope, monitor.elapsed_s)

@@ -54,6 +54,15 @@ class FreeInstance:
         )
         return Plan(stages=stages, contiguity="free")
 
+    @property
+    def homeless(self) -> bool:
+        """Whether some item can run on no device, or fits on none by itself."""
+        arrays = self.arrays
+        if not len(arrays.kind_of):
+            return True
+        fits = (arrays.memory + arrays.workspace)[:, None] <= arrays.limit[None, :]
+        return bool((~(np.isfinite(arrays.work[:, arrays.kind_of]) & fits)).all(axis=1).any())
+
     def label(self, plan: Plan) -> Ints:
         """The device of every item under a plan that keeps classes together (devices of a kind are alike)."""
         place = {name: number for number, (name, _) in enumerate(self.devices)}
@@ -76,26 +85,27 @@ class FreeInstance:
 
 def refusal(problem: ThroughputProblem) -> str | None:
     """Why free splits of a problem are not searched; None if they are."""
-    if problem.communication != "sum":
-        return f"communication {problem.communication} does not combine with free splits yet; use communication sum"
-    if problem.max_replicas > 1:
-        return "replicated stages do not combine with free splits yet; use contiguity acyclic, or max_replicas=1"
-    if problem.streaming:
-        return "streaming weights does not combine with free splits yet; use contiguity acyclic, or streaming=False"
-    if problem.groups:
-        return "device groups do not combine with free splits yet; use contiguity acyclic, or a problem without groups"
-    if problem.schedule.name == "gpipe" and problem.training:
-        return (
-            "gpipe training, where forward and backward loads peak apart, does not combine with free splits yet; "
-            "use contiguity acyclic, or the 1f1b schedule"
-        )
-    if problem.schedule.recompute and problem.training:
-        return "recomputation does not combine with free splits yet; use contiguity acyclic, or recompute=False"
-    if problem.schedule.positional and problem.saved:
-        return (
-            "the 1f1b schedule makes memory depend on a stage's position, which does not combine with free splits yet; "
-            "use contiguity acyclic, or microbatches=1"
-        )
+    schedule = problem.schedule
+    conflicts = (
+        (problem.communication != "sum", f"communication {problem.communication} does", "communication sum"),
+        (problem.max_replicas > 1, "replicated stages do", "contiguity acyclic, or max_replicas=1"),
+        (problem.streaming, "streaming weights does", "contiguity acyclic, or streaming=False"),
+        (bool(problem.groups), "device groups do", "contiguity acyclic, or a problem without groups"),
+        (
+            problem.gpipe,
+            "gpipe training, where forward and backward loads peak apart, does",
+            "contiguity acyclic, or the 1f1b schedule",
+        ),
+        (schedule.recompute and problem.training, "recomputation does", "contiguity acyclic, or recompute=False"),
+        (
+            schedule.positional and bool(problem.saved),
+            "the 1f1b schedule makes memory depend on a stage's position, which does",
+            "contiguity acyclic, or microbatches=1",
+        ),
+    )
+    for holds, what, instead in conflicts:
+        if holds:
+            return f"{what} not combine with free splits yet; use {instead}"
     return None
 
 

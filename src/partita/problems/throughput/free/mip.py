@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,25 +10,16 @@ from partita.errors import SolverCrashError
 from partita.kernels.throughput.arrays import Floats
 from partita.mip.model import Callbacks, ProgramStatus
 from partita.mip.solve import missing, solve_program
-from partita.problems.throughput.free.annealing import free_only, start
 from partita.problems.throughput.free.instance import FreeInstance
-from partita.problems.throughput.free.program import assignment, part
-from partita.problems.throughput.free.search import FreeIncumbent, loads, search
+from partita.problems.throughput.free.program import Assignment, part
+from partita.problems.throughput.free.search import FreeIncumbent, FreeSolver, loads, search
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
-from partita.problems.throughput.search_run import outcome_of
+from partita.problems.throughput.protocol import Options
 from partita.run.monitor import Monitor
 
 
 def prove(
-    free: FreeInstance,
-    best: FreeIncumbent,
-    backend: str,
-    stop: Callable[[], bool],
-    *,
-    time_s: float,
-    threads: int,
-    seed: int,
+    best: FreeIncumbent, backend: str, stop: Callable[[], bool], *, time_s: float, threads: int, seed: int
 ) -> None:
     """Run a backend on the whole program.
 
@@ -37,8 +27,8 @@ def prove(
     does that there is no split at all.
     """
     value, label, low = best.snapshot()
-    upper = value if label is not None else _worst(free)
-    program = assignment(free.arrays, low * (1 - 1e-6), upper * (1 + 1e-7), whole_cuts=backend == "cpsat")
+    upper = value if label is not None else _worst(best.free)
+    program = Assignment(best.free.arrays, low * (1 - 1e-6), upper * (1 + 1e-7), whole_cuts=backend == "cpsat")
     warm = None if label is None else program.point(label, upper)
 
     def better(objective: float) -> Floats | None:
@@ -57,7 +47,7 @@ def prove(
     answer = solve_program(
         program.model,
         backend,
-        time_limit_s=None if math.isinf(time_s) else time_s,
+        time_limit_s=time_s,
         threads=threads,
         seed=seed,
         warm_start=warm,
@@ -78,7 +68,6 @@ def _worst(free: FreeInstance) -> float:
 
 
 def polish(
-    free: FreeInstance,
     best: FreeIncumbent,
     backend: str,
     stop: Callable[[], bool],
@@ -94,13 +83,12 @@ def polish(
     value, label, _ = best.snapshot()
     if label is None:
         return False
-    load = loads(free, label)
-    devices = len(load)
+    load = loads(best.free, label)
     top = int(np.argmax(load))
-    others = [d for d in range(devices) if d != top]
+    others = [d for d in range(len(load)) if d != top]
     chosen = [top, *rng.choice(others, size=min(size - 1, len(others)), replace=False).tolist()]
-    few = part(free.arrays, label, np.array(sorted(chosen), dtype=np.int32))
-    program = assignment(few.arrays, 0.0, value * (1 + 1e-7), outside=True, whole_cuts=backend == "cpsat")
+    few = part(best.free.arrays, label, np.array(sorted(chosen), dtype=np.int32))
+    program = Assignment(few.arrays, 0.0, value * (1 + 1e-7), outside=True, whole_cuts=backend == "cpsat")
     place = {int(d): i for i, d in enumerate(few.devices)}
     inside = np.array([place[int(label[v])] for v in few.items], dtype=np.int32)
     warm = program.point(inside, value)
@@ -121,7 +109,7 @@ def polish(
     return answer.objective < value * program.scale * (1 - 1e-9)
 
 
-class FreeProgram:
+class FreeProgram(FreeSolver):
     """Annealing for a start, then one backend on the whole program.
 
     Parameters
@@ -135,40 +123,26 @@ class FreeProgram:
         self.summary = f"{title} on the assignment program of free splits, warm-started by annealing"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Free splits whose memory does not depend on a stage's position, where the backend is installed."""
-        return free_only(problem, options) or missing(self.name)
+        """As all solvers of free splits, where the backend is installed."""
+        return super().supports(problem, options) or missing(self.name)
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """A short annealing, then the backend until it is done or told to stop.
+    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
+        """A short annealing, then the backend.
 
         Raises
         ------
         SolverCrashError
             If it crashes before there is a split; later ones are noted in the run's history.
         """
-        free, best = start(problem, monitor)
-
-        def stop() -> bool:
-            return monitor.stopping or best.closed
-
-        if not best.infeasible:
-            search(free, best, options.seed, stop, last_round=6)
-        if not stop():
-            try:
-                prove(
-                    free,
-                    best,
-                    self.name,
-                    stop,
-                    time_s=monitor.remaining_s,
-                    threads=options.threads,
-                    seed=options.seed,
-                )
-            except SolverCrashError as error:
-                if best.answer is None:
-                    raise
-                monitor.report(note=f"{error}; the best split so far stands")
-        return outcome_of(best, free.plan)
+        search(best, options.seed, over, last_round=6)
+        if over():
+            return
+        try:
+            prove(best, self.name, over, time_s=monitor.remaining_s, threads=options.threads, seed=options.seed)
+        except SolverCrashError as error:
+            if best.answer is None:
+                raise
+            monitor.report(note=f"{error}; the best split so far stands")
 
 
 BACKENDS = (FreeProgram("highs", "HiGHS"), FreeProgram("cpsat", "CP-SAT"), FreeProgram("scip", "SCIP"))

@@ -1,7 +1,8 @@
-"""The assignment program of free splits: whole, or for a few devices while the rest stays as it is."""
+"""Programs of free splits: the assignment of items to all or a few devices, and one device of each kind."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,19 +11,123 @@ from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.kernels.throughput.arrays import Floats, Ints
 from partita.mip.model import Model
 from partita.problems.throughput.contraction.csr import csr, transposed
-from partita.problems.throughput.free.covering_program import add_device, unit_scale
+
+#: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
+UNIT = 1000.0
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """A program: ``place[d][v]`` is the variable of item v on device d, ``load`` the largest load times ``scale``."""
+class LoadProgram:
+    """Minimise the largest load of devices that hold sets of items.
 
-    model: Model
-    arrays: FreeArrays
-    place: list[list[int]]
-    load: int
-    order: Ints
-    scale: float
+    Parameters
+    ----------
+    arrays
+        The instance.
+    lower, upper
+        Loads to look between: items that take longer are left out.
+    whole_cuts
+        Make the variables of nets binary, for backends that know only integers.
+
+    Attributes
+    ----------
+    model, load
+        The program, and its variable of the largest load.
+    scale
+        What loads are multiplied with so that the largest one of interest is ``UNIT``.
+    """
+
+    def __init__(self, arrays: FreeArrays, lower: float, upper: float, *, whole_cuts: bool = False) -> None:
+        self.model, self.arrays, self.upper, self.whole_cuts = Model(), arrays, upper, whole_cuts
+        self.scale = UNIT / upper if upper > 0 else 1.0
+        self.load = self.model.add_continuous(lower * self.scale, upper * self.scale, 1.0)
+
+    def add_device(self, kind: int, limit: float) -> list[int]:
+        """A device of a kind with so much memory; the variables of whether each item is on it."""
+        model, arrays, n = self.model, self.arrays, self.arrays.work.shape[0]
+        items = [model.add_binary() for _ in range(n)]
+        terms: list[tuple[int, float]] = [(self.load, -1.0)]
+
+        def indicator() -> int:
+            return model.add_binary() if self.whole_cuts else model.add_continuous(0.0, 1.0)
+
+        for v in range(n):
+            work = float(arrays.work[v, kind])
+            if not work <= self.upper * (1 + 1e-9) or arrays.memory[v] + arrays.workspace[v] > limit:
+                model.fix(items[v], 0.0)
+            else:
+                terms.append((items[v], self.scale * work))
+        for e in range(arrays.net_cost.shape[0]):
+            cost = float(arrays.net_cost[e, kind])
+            if cost <= 0:
+                continue
+            cost *= self.scale
+            pins = [items[v] for v in arrays.net_pins[arrays.net_ptr[e] : arrays.net_ptr[e + 1]]]
+            if len(pins) == 2:
+                cut = indicator()
+                terms.append((cut, cost))
+                model.add_row([(cut, 1.0), (pins[0], -1.0), (pins[1], 1.0)], lower=0.0)
+                model.add_row([(cut, 1.0), (pins[1], -1.0), (pins[0], 1.0)], lower=0.0)
+                continue
+            # Cut = some pin inside - all pins inside: the convex hull of a net.
+            some, whole = indicator(), indicator()
+            terms += [(some, cost), (whole, -cost)]
+            for pin in pins:
+                model.add_row([(some, 1.0), (pin, -1.0)], lower=0.0)
+                model.add_row([(whole, 1.0), (pin, -1.0)], upper=0.0)
+        model.add_row(terms, upper=0.0)
+        if math.isfinite(limit):
+            self._add_memory(items, limit)
+        return items
+
+    def _add_memory(self, items: list[int], limit: float) -> None:
+        model, arrays = self.model, self.arrays
+        unit = 1.0 / (limit or max(float(arrays.memory.max()), float(arrays.cover_bytes.max(initial=0.0))) or 1.0)
+        memory = [(item, float(b) * unit) for item, b in zip(items, arrays.memory, strict=True) if b > 0]
+        held = [model.add_continuous(0.0, 1.0) for _ in range(len(arrays.cover_bytes))]
+        memory += [(variable, float(b) * unit) for variable, b in zip(held, arrays.cover_bytes, strict=True)]
+        for v, item in enumerate(items):
+            for c in arrays.item_covers[arrays.item_cover_ptr[v] : arrays.item_cover_ptr[v + 1]]:
+                model.add_row([(held[c], 1.0), (item, -1.0)], lower=0.0)
+        largest = float(arrays.workspace.max())
+        if largest > 0:
+            space = model.add_continuous(0.0, 1.0)
+            memory.append((space, largest * unit))
+            for item, b in zip(items, arrays.workspace, strict=True):
+                if b > 0:
+                    model.add_row([(space, 1.0), (item, -float(b) / largest)], lower=0.0)
+        model.add_row(memory, upper=limit * unit * (1 + 1e-9))
+
+
+class Assignment(LoadProgram):
+    """Every item on one device: ``place[d][v]`` is the variable of item v on device d.
+
+    Parameters
+    ----------
+    arrays, lower, upper, whole_cuts
+        As for every such program.
+    outside
+        Whether the last item stands for all that is on other devices.
+    """
+
+    def __init__(
+        self, arrays: FreeArrays, lower: float, upper: float, *, outside: bool = False, whole_cuts: bool = False
+    ) -> None:
+        super().__init__(arrays, lower, upper, whole_cuts=whole_cuts)
+        pairs = zip(arrays.kind_of, arrays.limit, strict=True)
+        self.place = [self.add_device(int(kind), float(limit)) for kind, limit in pairs]
+        real = arrays.work.shape[0] - int(outside)
+        if outside:
+            for row in self.place:
+                self.model.fix(row[-1], 0.0)
+        for v in range(real):
+            self.model.add_row([(row[v], 1.0) for row in self.place], lower=1.0, upper=1.0)
+        # Alike devices are numbered by their first item in this order, so item r is on one of the first r + 1.
+        fastest = np.min(arrays.work[:real][:, arrays.kind_of], axis=1)
+        self.order = np.argsort(-fastest, kind="stable").astype(np.int32)
+        for kind in np.unique(arrays.kind_of):
+            for number, device in enumerate(np.flatnonzero(arrays.kind_of == kind)):
+                for v in self.order[:number]:
+                    self.model.fix(self.place[device][v], 0.0)
 
     def label(self, values: Floats) -> Ints:
         """The split of a solution."""
@@ -59,45 +164,6 @@ def _complete(model: Model, values: Floats, known: set[int]) -> None:
             # "whole": the smallest of its pins.
             values[first] = -rest if first not in raised else min(values[first], -rest)
             raised.add(first)
-
-
-def assignment(
-    arrays: FreeArrays, lower: float, upper: float, *, outside: bool = False, whole_cuts: bool = False
-) -> Assignment:
-    """Minimise the largest load between two values.
-
-    Parameters
-    ----------
-    arrays
-        The instance.
-    lower, upper
-        Loads to look between.
-    outside
-        Whether the last item stands for all that is on other devices.
-    whole_cuts
-        Make every variable but the load binary.
-    """
-    model, scale = Model(), unit_scale(upper)
-    load = model.add_continuous(lower * scale, upper * scale, 1.0)
-    devices, n = len(arrays.kind_of), arrays.work.shape[0]
-    place = [
-        add_device(model, arrays, int(kind), float(limit), load, upper, scale, whole_cuts=whole_cuts)
-        for kind, limit in zip(arrays.kind_of, arrays.limit, strict=True)
-    ]
-    real = n - 1 if outside else n
-    if outside:
-        for row in place:
-            model.fix(row[-1], 0.0)
-    for v in range(real):
-        model.add_row([(place[d][v], 1.0) for d in range(devices)], lower=1.0, upper=1.0)
-    # Alike devices are numbered by their first item in this order, so item r is on one of the first r + 1.
-    fastest = np.min(arrays.work[:real][:, arrays.kind_of], axis=1)
-    order = np.argsort(-fastest, kind="stable").astype(np.int32)
-    for kind in np.unique(arrays.kind_of):
-        for number, device in enumerate(np.flatnonzero(arrays.kind_of == kind)):
-            for v in order[:number]:
-                model.fix(place[device][v], 0.0)
-    return Assignment(model, arrays, place, load, order, scale)
 
 
 @dataclass(frozen=True)
@@ -141,3 +207,53 @@ def part(arrays: FreeArrays, label: Ints, devices: Ints) -> Part:
         limit=np.ascontiguousarray(arrays.limit[devices]),
     )
     return Part(reduced, items, devices)
+
+
+def kinds_of(arrays: FreeArrays) -> tuple[list[int], list[int]]:
+    """Kinds that there are, and of these the ones that pay for transfers (all if none does)."""
+    present = sorted({int(k) for k in arrays.kind_of})
+    return present, [kind for kind in present if arrays.net_cost[:, kind].any()] or present
+
+
+class Representatives(LoadProgram):
+    """Minimise T such that sets S_k of load at most T, one for each kind, carry Σ_k n_k·charge(S_k) >= charge of all.
+
+    Kinds that pay nothing for transfers are given their knapsack bound instead of a set, where others do pay.
+
+    For any charges this is a lower bound on every split: of a split with objective T take for each kind the device that
+    carries most. ``items[i][v]`` is whether item v is on the device of kind ``kinds[i]``.
+    """
+
+    def __init__(self, arrays: FreeArrays, charge: Floats, lower: float, upper: float) -> None:
+        super().__init__(arrays, lower, upper)
+        present, self.kinds = kinds_of(arrays)
+        self.items: list[list[int]] = []
+        carried: list[tuple[int, float]] = []
+        needed = float(charge.sum())
+        for kind in present:
+            devices = np.flatnonzero(arrays.kind_of == kind)
+            if kind not in self.kinds:
+                # Without transfers a device is a knapsack; its relaxation at the largest load of interest is good
+                # enough, and the program is much easier without it.
+                needed -= len(devices) * knapsack(charge, arrays.work[:, kind], upper)
+                continue
+            items = self.add_device(kind, float(arrays.limit[devices[0]]))
+            self.items.append(items)
+            carried += [(item, len(devices) * float(y)) for item, y in zip(items, charge, strict=True) if y > 0]
+        self.model.add_row(carried, lower=max(0.0, needed - 1e-9 * float(charge.sum())))
+
+
+def knapsack(charge: Floats, work: Floats, capacity: float) -> float:
+    """No set of work at most ``capacity`` carries more charge: items that fit by themselves, divided at will."""
+    fits = work <= capacity * (1 + 1e-9)
+    value, weight = charge[fits], work[fits]
+    order = np.argsort(-value / np.maximum(weight, 1e-300), kind="stable")
+    left = capacity * (1 + 1e-9)
+    total = 0.0
+    for v in order:
+        share = 1.0 if weight[v] <= left else left / float(weight[v])
+        total += share * float(value[v])
+        left -= share * float(weight[v])
+        if share < 1.0:
+            break
+    return total * (1 + 1e-12)

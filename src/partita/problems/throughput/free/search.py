@@ -1,8 +1,9 @@
-"""The search for free splits: a portfolio of annealing rounds that share their best split."""
+"""The search for free splits, a portfolio of annealing rounds that share their best split; and what solvers share."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +12,11 @@ import numpy as np
 
 from partita.kernels.throughput.anneal_free import FreeState, anneal, empty_state, reset
 from partita.kernels.throughput.arrays import Floats, Ints
-from partita.problems.throughput.free.instance import FreeInstance
+from partita.problems.throughput.bounds.capacity import CapacityBound
+from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.search_run import outcome_of
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
@@ -55,6 +60,38 @@ class FreeIncumbent(Incumbent[Ints]):
         if not value < self.value * (1 - 1e-12) or _overflows(self.free, state):
             return False
         return self.offer(value, label.astype(np.int32), by)
+
+
+def start(problem: ThroughputProblem, monitor: Monitor | None = None) -> FreeIncumbent:
+    """An incumbent without a split that knows the simple bound, or that there is plainly no split."""
+    best, simple = FreeIncumbent(free_instance(problem), monitor), CapacityBound()
+    best.prove(math.inf if best.free.homeless else simple.bound(problem, Monitor()).value, simple.name)
+    return best
+
+
+class FreeSolver(ABC):
+    """A solver of free splits: it says its ``name`` and ``summary``, and how to ``run``."""
+
+    name: str
+    summary: str
+
+    @abstractmethod
+    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
+        """Work on ``best`` until done or ``over``; there may be a split."""
+
+    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+        """Free splits whose memory does not depend on a stage's position."""
+        if options.contiguity != "free":
+            return "it searches free splits; use contiguity free, or solver exact for contiguous ones"
+        return refusal(problem)
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        """Run until the bound meets the value, or told to stop."""
+        best = start(problem, monitor)
+        if not best.infeasible:
+            self.run(best, lambda: monitor.stopping or best.closed, options, monitor)
+            monitor.statistics.counters.update(best.counters)
+        return outcome_of(best, best.free.plan)
 
 
 @dataclass(frozen=True)
@@ -112,20 +149,14 @@ def _random_label(free: FreeInstance, rng: np.random.Generator) -> Ints:
 
 
 def search(
-    free: FreeInstance,
-    best: FreeIncumbent,
-    seed: int,
-    stop: Callable[[], bool],
-    *,
-    first_round: int = 0,
-    last_round: int | None = None,
+    best: FreeIncumbent, seed: int, stop: Callable[[], bool], *, first_round: int = 0, last_round: int | None = None
 ) -> int:
     """Run rounds of the portfolio until ``stop`` or the last one; the number of trials made.
 
     Every item must be able to run on some device. Deterministic for a seed as long as neither ``stop`` nor another
     thread's splits interfere.
     """
-    arrays = free.arrays
+    free, arrays = best.free, best.free.arrays
     state = empty_state(arrays, seed)
     rng = np.random.default_rng(seed)
     made, number = 0, first_round

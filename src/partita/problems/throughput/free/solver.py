@@ -6,19 +6,17 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from partita.errors import SolverCrashError
 from partita.mip.solve import available
-from partita.problems.throughput.free.annealing import ROUNDS, free_only, start
+from partita.problems.throughput.free.annealing import ROUNDS
 from partita.problems.throughput.free.covering import FreeCovering
-from partita.problems.throughput.free.instance import FreeInstance
 from partita.problems.throughput.free.mip import polish, prove
-from partita.problems.throughput.free.search import FreeIncumbent, search
-from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome, Solver
-from partita.problems.throughput.search_run import outcome_of
+from partita.problems.throughput.free.search import FreeIncumbent, FreeSolver, search
+from partita.problems.throughput.protocol import Options, Solver
 from partita.run.monitor import Monitor
 
 #: Rounds of annealing before the proof starts, and between two polishings (whole turns of four).
@@ -34,7 +32,7 @@ SMALL = 150
 CHEAP_GAP = 0.015
 
 
-class Free:
+class Free(FreeSolver):
     """Annealing and polishing in one thread; charges, then the assignment program, in another."""
 
     name = "free"
@@ -44,49 +42,44 @@ class Free:
         """A solver of acyclic splits, which are free ones, too, gives a first one."""
         self.contiguous = contiguous
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Free splits whose memory does not depend on a stage's position."""
-        return free_only(problem, options)
-
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        """Until the bound meets the value, or told to stop; without MIP packages for a fixed number of rounds."""
-        free, best = start(problem, monitor)
-        if not best.infeasible:
-            _Run(free, best, options, monitor, self.contiguous).go()
-            monitor.statistics.counters.update(best.counters)
-        return outcome_of(best, free.plan)
+    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
+        """Search and prove; without MIP packages a fixed number of rounds."""
+        _Run(best, over, options, monitor, self.contiguous).go()
 
 
+@dataclass
 class _Run:
-    """What the two threads share."""
+    """What the two threads share; ``backends`` are those that have not crashed."""
 
-    def __init__(
-        self, free: FreeInstance, best: FreeIncumbent, options: Options, monitor: Monitor, contiguous: Solver
-    ) -> None:
-        self.free = free
-        self.contiguous = contiguous
-        self.best = best
-        self.options = options
-        self.monitor = monitor
-        self.proof_over = threading.Event()
-        self.failed = False
-        #: Those that have not crashed.
-        self.backends = [name for name in ("highs", "cpsat", "scip") if available(name)]
+    best: FreeIncumbent
+    over: Callable[[], bool]
+    options: Options
+    monitor: Monitor
+    contiguous: Solver
+    proof_over: threading.Event = field(default_factory=threading.Event)
+    failed: bool = False
+    backends: list[str] = field(
+        default_factory=lambda: [name for name in ("highs", "cpsat", "scip") if available(name)]
+    )
 
     def stop(self) -> bool:
-        return self.monitor.stopping or self.best.closed or self.failed
+        return self.over() or self.failed
+
+    def _anneal(self, seed: int, stop: Callable[[], bool], first: int, last: int | None) -> None:
+        """Some rounds of annealing."""
+        seed += self.options.seed
+        trials = search(self.best, seed, stop, first_round=first, last_round=last)
+        counters = self.best.counters
+        counters["annealing_trials"] = counters.get("annealing_trials", 0.0) + trials
 
     def go(self) -> None:
         self._contiguous()
-        trials = search(self.free, self.best, self.options.seed, self._soon(), last_round=FIRST_ROUNDS)
-        self.best.counters["annealing_trials"] = float(trials)
+        # The first search gets at most an eighth of the time.
+        self._anneal(0, self._until(0.125), 0, FIRST_ROUNDS)
         if self.stop():
             return
         if not self.backends:
-            last = None if self.monitor.time_limit_s is not None else ROUNDS
-            self.best.counters["annealing_trials"] += search(
-                self.free, self.best, self.options.seed + 1, self.stop, first_round=FIRST_ROUNDS, last_round=last
-            )
+            self._anneal(1, self.stop, FIRST_ROUNDS, None if self.monitor.time_limit_s is not None else ROUNDS)
             return
         if self.options.threads == 1:
             # Without a second thread the search gets its share first.
@@ -96,7 +89,7 @@ class _Run:
         with ThreadPoolExecutor(1) as pool:
             proof = pool.submit(self._prove)
             try:
-                self._improve(self._over)
+                self._improve(lambda: self.stop() or self.proof_over.is_set())
             except BaseException:
                 self.failed = True
                 raise
@@ -105,16 +98,12 @@ class _Run:
     def _contiguous(self) -> None:
         """Start from a contiguous split, which is a free one too, where a short search finds any."""
         options = Options(contiguity="acyclic", seed=self.options.seed, threads=1)
-        solver = self.contiguous
-        if self.free.items < 2 or solver.supports(self.free.problem, options) is not None:
+        free, solver = self.best.free, self.contiguous
+        if free.items < 2 or solver.supports(free.problem, options) is not None:
             return
-        plan = solver.solve(self.free.problem, options, Monitor(min(SLICING_S, 0.1 * self.monitor.remaining_s))).plan
+        plan = solver.solve(free.problem, options, Monitor(min(SLICING_S, 0.1 * self.monitor.remaining_s))).plan
         if plan is not None:
-            self.best.take(self.free.label(plan), "slicing")
-
-    def _soon(self) -> Callable[[], bool]:
-        """The first search gets at most an eighth of the time."""
-        return self._until(0.125)
+            self.best.take(free.label(plan), "slicing")
 
     def _until(self, share: float) -> Callable[[], bool]:
         limit = self.monitor.time_limit_s
@@ -124,9 +113,6 @@ class _Run:
             return self.stop() or self.monitor.elapsed_s >= end
 
         return over
-
-    def _over(self) -> bool:
-        return self.stop() or self.proof_over.is_set()
 
     @contextlib.contextmanager
     def _surviving(self) -> Iterator[None]:
@@ -142,20 +128,13 @@ class _Run:
         rng = np.random.default_rng(self.options.seed)
         number, turn = FIRST_ROUNDS, 0
         while not stop():
-            self.best.counters["annealing_trials"] += search(
-                self.free,
-                self.best,
-                self.options.seed + 7919 * (turn + 1),
-                stop,
-                first_round=number,
-                last_round=number + NEXT_ROUNDS,
-            )
+            self._anneal(7919 * (turn + 1), stop, number, number + NEXT_ROUNDS)
             number += NEXT_ROUNDS
             first = self.backends[:2]
             if first and self.best.answer is not None and not stop():
                 with self._surviving():
                     backend = first[turn % len(first)]
-                    polish(self.free, self.best, backend, stop, rng, size=2 + turn // 2 % 2, time_s=POLISH_S)
+                    polish(self.best, backend, stop, rng, size=2 + turn // 2 % 2, time_s=POLISH_S)
             turn += 1
 
     def _prove(self) -> None:
@@ -166,11 +145,11 @@ class _Run:
 
     def _proofs(self) -> None:
         best = self.best
-        if self.free.items * len(self.free.devices) <= SMALL or best.answer is None:
+        if self.best.free.items * len(self.best.free.devices) <= SMALL or best.answer is None:
             time_s = self.monitor.remaining_s if best.answer is None else min(5.0, 0.3 * self.monitor.remaining_s)
             self._whole(("highs", "cpsat", "scip"), time_s)
         if not self.stop() and "highs" in self.backends and best.answer is not None and not self._cheap():
-            charge = FreeCovering(self.free, best, self.stop, self.options.seed)
+            charge = FreeCovering(best, self.stop, self.options.seed)
             with self._surviving():
                 charge.run()
             self.best.counters["charge_rounds"] = float(charge.rounds)
@@ -183,7 +162,7 @@ class _Run:
         for backend in order:
             if backend in self.backends and not self.stop():
                 with self._surviving():
-                    prove(self.free, self.best, backend, self.stop, time_s=time_s, threads=1, seed=self.options.seed)
+                    prove(self.best, backend, self.stop, time_s=time_s, threads=1, seed=self.options.seed)
                     return
 
     def _cheap(self) -> bool:

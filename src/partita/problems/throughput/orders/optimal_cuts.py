@@ -44,7 +44,7 @@ class Cutter:
 
         order = np.empty(self.blocks.items, dtype=np.int32)
         stages = np.zeros(self.blocks.items, dtype=np.int64) if stage is None else stage.astype(np.int64)
-        linearise(self.blocks, stages, keys, mode, order)  # type: ignore[arg-type]  # Fields of the order only.
+        linearise(self.blocks, stages, keys, mode, order)
         return order
 
     def all_values(self, order: Ints, most: int) -> Floats:

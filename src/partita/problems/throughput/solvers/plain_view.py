@@ -68,11 +68,11 @@ class PlainView(SearchView):
 
     def value(self, split: Split) -> SplitValue:
         """The largest load."""
-        from partita.kernels.throughput.slicing import segment_loads
+        from partita.kernels.throughput.stage_loads import segment_loads
 
-        loads = np.zeros(len(split))
+        a, loads = self.arrays, np.zeros(len(split))
         pools = np.array([placed.pool for placed in split], dtype=np.int32)
-        segment_loads(self.arrays, self.label(split), pools, loads)
+        segment_loads(a, a.work, a.net_cost, self.label(split), pools, loads)
         return SplitValue(*(float(loads.max()),) * 3)
 
     @property
@@ -96,20 +96,8 @@ class PlainView(SearchView):
         """See ``SearchView``."""
         from partita.kernels.throughput.slicing import slice_order
 
-        return bool(
-            slice_order(
-                self.arrays,
-                order,
-                limits.both,
-                self.codes.stride,
-                self.codes.digit_sum,
-                self.codes.digits,
-                table.fewest,
-                table.back_from,
-                table.back_pool,
-                stop,
-            )
-        )
+        at_most = np.array([limits.both, np.inf])
+        return bool(slice_order(self.arrays, None, None, order, at_most, self.codes, *table, stop))
 
 
 def plain_view(

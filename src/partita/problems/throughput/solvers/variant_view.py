@@ -124,7 +124,7 @@ class VariantView(SearchView):
 
     def value(self, split: Split) -> SplitValue:
         """Objective, largest forward load and largest backward load of a split."""
-        from partita.kernels.throughput.variant_slicing import stage_values
+        from partita.kernels.throughput.stage_loads import stage_values
 
         kinds = np.array([placed.pool for placed in split], dtype=np.int32)
         replicas = np.array([placed.replicas for placed in split], dtype=np.int64)
@@ -167,26 +167,10 @@ class VariantView(SearchView):
 
     def slice(self, order: Ints, limits: LoadLimits, table: Table, stop: Longs) -> bool:
         """See ``SearchView``."""
-        from partita.kernels.throughput.variant_slicing import slice_variant
+        from partita.kernels.throughput.slicing import slice_order
 
-        return bool(
-            slice_variant(
-                self.arrays,
-                self.lines,
-                self.peak_arrays,
-                order,
-                self.shape.limits(limits) * (1 + SLACK),
-                self.codes.stride,
-                self.codes.digit_sum,
-                self.codes.digits,
-                self.codes.phases,
-                table.fewest,
-                table.back_from,
-                table.back_pool,
-                table.back_replicas,
-                stop,
-            )
-        )
+        at_most = self.shape.limits(limits) * (1 + SLACK)
+        return bool(slice_order(self.arrays, self.lines, self.peak_arrays, order, at_most, self.codes, *table, stop))
 
 
 def variant_view(
