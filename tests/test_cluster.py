@@ -203,6 +203,21 @@ def test_the_slowest_path_is_the_smallest_entry_of_the_matrix(text: str) -> None
         assert path.bandwidth_bytes_per_s == matrix[np.ix_(group.indices, peers)].min()
 
 
+@pytest.mark.parametrize("text", ["4xA100-80GB", "3x(2xL4+CPU)+2x(T4)", "2x(4xL4)@pcie3:ndr", "(A10+CPU)+(2xCPU)+8xT4"])
+def test_the_slowest_path_inside_is_the_smallest_entry_between_devices_of_a_machine(text: str) -> None:
+    cluster = Cluster.from_spec(text)
+    matrix, machine = cluster.bandwidth_bytes_per_s(), cluster.machine_of()
+    accelerator = [cluster.devices[name].accelerator for name in cluster.device_names()]
+    for group in cluster.groups():
+        ends = []
+        for device in group.indices:
+            near = [i for i in range(len(machine)) if machine[i] == machine[device] and i != device]
+            alike = [i for i in near if accelerator[i] and accelerator[device]]
+            ends += [matrix[device, i] for i in alike or near]
+        path = cluster.slowest_path(group, inside=True)
+        assert (None if path is None else path.bandwidth_bytes_per_s) == min(ends, default=None)
+
+
 def test_a_matrix_replaces_the_links() -> None:
     matrix = ((0.0, 7.0), (8.0, 0.0))
     cluster = make_cluster((Machine(devices=(("A", 2),)),), matrix_bytes_per_s=matrix)

@@ -1,4 +1,4 @@
-"""DeviceSpec and LinkSpec: what one device and one link can do."""
+"""DeviceSpec and LinkSpec: what one device and one link can do. A number out of range is an ``InputError``."""
 
 from __future__ import annotations
 
@@ -26,11 +26,6 @@ class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Share of the bandwidth that large messages reach, above 0 and at most 1.
     source
         Where the numbers come from.
-
-    Raises
-    ------
-    InputError
-        If a number is out of range.
     """
 
     name: str
@@ -80,11 +75,6 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         False for CPUs.
     source
         Where the numbers come from.
-
-    Raises
-    ------
-    InputError
-        If a number is out of range.
     """
 
     name: str

@@ -30,10 +30,13 @@ class Collective:
     bytes: float
     tensor: str = ""
 
+    def steps(self, degree: int) -> int:
+        """Messages that each device sends around a ring: t − 1, twice for an all-reduce, of a t-th of the tensor."""
+        return (degree - 1) * (2 if self.kind == "all-reduce" else 1)
+
     def sent_bytes(self, degree: int) -> float:
-        """What each device sends around a ring: (t − 1)/t of the tensor, twice for an all-reduce."""
-        rounds = 2.0 if self.kind == "all-reduce" else 1.0
-        return rounds * self.bytes * (degree - 1) / degree
+        """What each device sends around a ring."""
+        return self.bytes * self.steps(degree) / degree
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ gathered (Korthikanti et al., 2022, §4.2.2).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from partita.costs.menus.entries import Collective
 from partita.costs.menus.forward import numel
 from partita.costs.menus.modes import Mode, Modes
@@ -20,15 +22,20 @@ def exchanges(layer: int, modes: Modes) -> tuple[Collective, ...]:
     view, forward = modes.splits.view, modes.splits.forward(layer)
     inside = set(forward)
     result: list[Collective] = []
+
+    def exchange(place: int, found: Iterable[tuple[str, str]]) -> None:
+        tensor = view.graph.tensors[place]
+        result.extend(Collective(kind, phase, float(tensor.bytes), tensor.name) for kind, phase in found)
+
     for place in sorted({place for v in forward for place in view.inputs[v]}):
         readers = (v for v in view.readers(place) if v in inside)
         users = {modes.mode[v] for v in readers if v not in view.linears or view.linears[v].source == place}
-        result += _entering(place, users, modes)
+        exchange(place, _entering(place, users, modes))
     for v in forward:
         mode = modes.mode[v]
         if mode is Mode.ROW:
             for place in view.outputs[v]:
-                result += _leaving(place, modes)
+                exchange(place, _leaving(place, modes))
         elif mode is Mode.SPLIT and view.names[v] in LOSSES:
             result += _loss(v, modes)
         if mode in (Mode.TOKENS, Mode.SPLIT) or (mode is Mode.ROW and modes.sequence):
@@ -47,38 +54,31 @@ def _partial_gradients(v: int, modes: Modes) -> list[Collective]:
     ]
 
 
-def _entering(place: int, users: set[Mode], modes: Modes) -> list[Collective]:
-    """What a tensor costs that operators of a layer read."""
+def _entering(place: int, users: set[Mode], modes: Modes) -> Iterator[tuple[str, str]]:
+    """What is exchanged, and when, of a tensor that operators of a layer read."""
     view, held = modes.splits.view, modes.holding(place)
-    size, name, trained = float(view.graph.tensors[place].bytes), view.graph.tensors[place].name, place in view.trained
-    result = []
+    trained = place in view.trained
     # Each device has its part of a sum, over features or heads, for the gradient of what these read.
     parts = bool(users & {Mode.COLUMN, Mode.SPLIT}) and trained
     if held is Mode.TOKENS and users & {Mode.COLUMN, Mode.WHOLE, Mode.SPLIT}:
-        result.append(Collective("all-gather", "forward", size, name))
+        yield "all-gather", "forward"
         if parts:
-            result.append(Collective("reduce-scatter", "backward", size, name))
+            yield "reduce-scatter", "backward"
         if place in view.saved and Mode.WHOLE not in users:
             # Only a share of the tokens is kept; it is put together again beside the backward arithmetic.
-            result.append(Collective("all-gather", "overlapped", size, name))
+            yield "all-gather", "overlapped"
     elif held is Mode.WHOLE:
         if parts:
-            result.append(Collective("all-reduce", "backward", size, name))
+            yield "all-reduce", "backward"
         if Mode.TOKENS in users and trained:
-            result.append(Collective("all-gather", "backward", size, name))
-    return result
+            yield "all-gather", "backward"
 
 
-def _leaving(place: int, modes: Modes) -> list[Collective]:
-    """What the sum of a product's or lookup's parts costs."""
-    view = modes.splits.view
-    size, name = float(view.graph.tensors[place].bytes), view.graph.tensors[place].name
-    if not modes.sequence:
-        return [Collective("all-reduce", "forward", size, name)]
-    result = [Collective("reduce-scatter", "forward", size, name)]
-    if place in view.trained:
-        result.append(Collective("all-gather", "backward", size, name))
-    return result
+def _leaving(place: int, modes: Modes) -> Iterator[tuple[str, str]]:
+    """What is exchanged, and when, for the sum of a product's or lookup's parts."""
+    yield "reduce-scatter" if modes.sequence else "all-reduce", "forward"
+    if modes.sequence and place in modes.splits.view.trained:
+        yield "all-gather", "backward"
 
 
 def _loss(v: int, modes: Modes) -> list[Collective]:

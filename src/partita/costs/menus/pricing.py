@@ -167,8 +167,8 @@ class LayerPricer:
         for collective in collectives:
             if collective.phase == "overlapped":
                 continue
-            steps = (degree - 1) * (2 if collective.kind == "all-reduce" else 1)
-            time = collective.sent_bytes(degree) / path.bandwidth_bytes_per_s + steps * path.latency_s
+            latency = collective.steps(degree) * path.latency_s
+            time = collective.sent_bytes(degree) / path.bandwidth_bytes_per_s + latency
             # A batch has at least so many microbatches for every replica when there is one.
             total += time / self.training.microbatches if collective.phase == "batch" else time
         return total
