@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
-from partita.problems.hybrid.solvers import exact, stage_memory
+from partita.problems.hybrid.solvers import decision, exact
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.run.monitor import Monitor
 from problems.hybrid.brute_force import best_objective
@@ -47,7 +47,7 @@ def test_a_plan_from_a_few_orders_changes_nothing(problem: HybridProblem) -> Non
 @given(hybrid_problems())
 @settings(max_examples=60)
 def test_times_that_are_not_remembered_change_nothing(problem: HybridProblem) -> None:
-    with mock.patch.object(stage_memory, "_MOST_STAGES", 0):
+    with mock.patch.object(decision, "_MOST_STAGES", 0):
         check_against_everything(problem)
 
 

@@ -16,7 +16,7 @@ from partita.problems.hybrid.explain import explain_infeasible
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.report.limits import hybrid_sentences
 from partita.problems.hybrid.report.tables import plan_tables, slowest_stage
-from partita.problems.hybrid.solvers import exact, stage_memory
+from partita.problems.hybrid.solvers import decision, exact
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.run.monitor import Monitor
@@ -54,7 +54,7 @@ def test_a_plan_from_a_few_orders_changes_nothing(problem: HybridProblem) -> Non
 @settings(max_examples=30)
 def test_times_that_are_not_remembered_change_nothing(problem: HybridProblem, few: bool) -> None:
     """Many stages, or many counts of microbatches in flight, leave no room to remember their times."""
-    with mock.patch.object(stage_memory, "_MOST_STAGES" if few else "_MOST_TIMES", 0):
+    with mock.patch.object(decision, "_MOST_STAGES" if few else "_MOST_TIMES", 0):
         check_against_everything(problem)
 
 

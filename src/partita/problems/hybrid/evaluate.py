@@ -227,12 +227,9 @@ def _machine_groups(problem: HybridProblem, plan: HybridPlan, stage_of: dict[int
     if problem.hierarchy is None:
         return []
     bandwidth = problem.hierarchy.machine_bandwidth_bytes_per_unit
+    machines = {stage.machine_group or 0: stage.machines or 1 for stage in plan.stages}
     group_of = {identity: plan.stages[number].machine_group or 0 for identity, number in stage_of.items()}
-    count = max(group_of.values()) + 1
-    moved, weights = [0.0] * count, [0.0] * count
-    machines = [1] * count
-    for stage in plan.stages:
-        machines[stage.machine_group or 0] = stage.machines or 1
+    moved, weights = [0.0] * len(machines), [0.0] * len(machines)
     for edge in problem.edges:
         source, target = group_of[edge.source], group_of[edge.target]
         if source != target:
@@ -246,7 +243,7 @@ def _machine_groups(problem: HybridProblem, plan: HybridPlan, stage_of: dict[int
             transfer=moved[group] / d / bandwidth,
             weight_sync=problem.sync_factor(d) * weights[group] / d / bandwidth,
         )
-        for group, d in enumerate(machines)
+        for group, d in machines.items()
     ]
 
 

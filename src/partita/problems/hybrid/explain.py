@@ -26,15 +26,7 @@ _MEMORY_PRECISION = 1e-4
 
 
 def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> str:
-    """Say what is missing, and the smallest device count or memory that would do.
-
-    Parameters
-    ----------
-    problem
-        A problem without a plan.
-    time_limit_s
-        Wall time for the search for what would be enough.
-    """
+    """Say what a problem without a plan lacks, and the smallest device count or memory that would do."""
     where = "there are" if problem.hierarchy is None else "a machine has"
     for layer in problem.layers:
         degrees = sorted(degree for degree, choices in layer.configurations.items() if choices)

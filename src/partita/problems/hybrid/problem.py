@@ -172,7 +172,36 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     update_shared: bool = False
 
     def __post_init__(self) -> None:
-        validate(self)
+        where = f"problem {self.name!r}"
+        if not self.layers:
+            raise InputError(f"{where} has no layers; a plan needs at least one")
+        for field in ("devices", "microbatches"):
+            check_at_least(f"{where}: {field}", getattr(self, field))
+        check_fields(where, self, "memory_bytes")
+        check_positive(where, "bandwidth_bytes_per_unit", self.bandwidth_bytes_per_unit)
+        if self.hierarchy is not None:
+            _check_hierarchy(where, self.devices, self.hierarchy)
+        before: dict[int, set[int]] = {}
+        for layer in self.layers:
+            if layer.id in before:
+                raise InputError(f"{where}: layer id {layer.id} appears twice; ids must be unique")
+            before[layer.id] = set()
+        after: dict[int, set[int]] = {layer.id: set() for layer in self.layers}
+        for edge in self.edges:
+            owner = f"{where}: edge {edge.source} → {edge.target}"
+            for end in (edge.source, edge.target):
+                if end not in before:
+                    raise InputError(f"{owner}: there is no layer with id {end}")
+            if edge.source == edge.target:
+                raise InputError(f"{owner} is a cycle of one layer; layers must form a directed acyclic graph")
+            if edge.target in after[edge.source]:
+                raise InputError(f"{owner} appears twice; give one edge with the bytes of both")
+            check_fields(owner, edge, "bytes")
+            after[edge.source].add(edge.target)
+            before[edge.target].add(edge.source)
+        for layer in self.layers:
+            _check_layer(where, layer, before[layer.id], after[layer.id])
+        check_acyclic(where, "layers", [layer.id for layer in self.layers], self.links())
 
     def replace(self, *, memory_bytes: float | None = None, **changes: Any) -> HybridProblem:
         """A copy with changes, validated again; infinite ``memory_bytes`` removes the limit.
@@ -242,40 +271,6 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     def sync_factor(self, replicas: int) -> float:
         """How often each weight byte is moved for d microbatches: 4·(d − 1)/d, or 4·(d − 1)/N once per batch."""
         return 4.0 * (replicas - 1) / (self.microbatches if self.weight_sync_per_batch else replicas)
-
-
-def validate(problem: HybridProblem) -> None:
-    """Check a problem; see ``HybridProblem`` for what it raises."""
-    where = f"problem {problem.name!r}"
-    if not problem.layers:
-        raise InputError(f"{where} has no layers; a plan needs at least one")
-    for field in ("devices", "microbatches"):
-        check_at_least(f"{where}: {field}", getattr(problem, field))
-    check_fields(where, problem, "memory_bytes")
-    check_positive(where, "bandwidth_bytes_per_unit", problem.bandwidth_bytes_per_unit)
-    if problem.hierarchy is not None:
-        _check_hierarchy(where, problem.devices, problem.hierarchy)
-    before: dict[int, set[int]] = {}
-    for layer in problem.layers:
-        if layer.id in before:
-            raise InputError(f"{where}: layer id {layer.id} appears twice; ids must be unique")
-        before[layer.id] = set()
-    after: dict[int, set[int]] = {layer.id: set() for layer in problem.layers}
-    for edge in problem.edges:
-        owner = f"{where}: edge {edge.source} → {edge.target}"
-        for end in (edge.source, edge.target):
-            if end not in before:
-                raise InputError(f"{owner}: there is no layer with id {end}")
-        if edge.source == edge.target:
-            raise InputError(f"{owner} is a cycle of one layer; layers must form a directed acyclic graph")
-        if edge.target in after[edge.source]:
-            raise InputError(f"{owner} appears twice; give one edge with the bytes of both")
-        check_fields(owner, edge, "bytes")
-        after[edge.source].add(edge.target)
-        before[edge.target].add(edge.source)
-    for layer in problem.layers:
-        _check_layer(where, layer, before[layer.id], after[layer.id])
-    check_acyclic(where, "layers", [layer.id for layer in problem.layers], problem.links())
 
 
 def _check_hierarchy(where: str, devices: int, hierarchy: Hierarchy) -> None:

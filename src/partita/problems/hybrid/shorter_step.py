@@ -32,16 +32,8 @@ def shorter_steps(
 ) -> Refinement:
     """What to take instead of a result's plan, and what else to know of.
 
-    Parameters
-    ----------
-    result
-        With a plan.
-    rows
-        Plans from elsewhere.
-    aim
-        ``steady``: the answer stays as good as it is in the steady state. ``step``: the shortest step found.
-    options, monitor
-        Of the search for plans with fewer replicas.
+    With the aim ``steady`` the answer stays as good as it is in the steady state, with ``step`` it is the shortest step
+    among ``rows`` and of a search with these options for plans with fewer replicas.
     """
     problem = result.problem
     assert result.evaluation is not None

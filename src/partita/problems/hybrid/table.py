@@ -37,24 +37,23 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
     """
     from partita.kernels.hybrid.stages import fill_times
 
+    def refusal(cause: str) -> UnsupportedError:
+        return UnsupportedError(f"problem {problem.name!r} has {cause}; solve it for one size at a time")
+
     if problem.hierarchy is not None:
-        raise UnsupportedError(
-            f"problem {problem.name!r} has machines, and a table counts devices; solve it for one size at a time"
-        )
+        raise refusal("machines, and a table counts devices")
     model = build_instance(problem)
     table = np.full((problem.devices + 1, model.width + 1), math.inf)
     if model.homeless:
         return table
     sets = all_suffix_sets(model.after, model.before, MOST_SETS)
-    if sets is None or not all(model.uniform):
-        cause = (
-            f"more than {MOST_SETS} suffix sets" if sets is None else "configurations that differ in weights or sync"
-        )
-        raise UnsupportedError(f"problem {problem.name!r} has {cause}; solve it for one size at a time")
+    if sets is None:
+        raise refusal(f"more than {MOST_SETS} suffix sets")
+    if not all(model.uniform):
+        raise refusal("configurations that differ in weights or sync")
     family = Family(model, sets, np.zeros(1, dtype=np.int64))
     if not family.remembers:
-        cause = "memory that replicas share out, or too many stages"
-        raise UnsupportedError(f"problem {problem.name!r} has {cause} for a table; solve it for one size at a time")
+        raise refusal("memory that replicas share out, or too many stages for a table")
     fill_times(family.work)
     _cover(family, table)
     return np.minimum.accumulate(np.minimum.accumulate(table, axis=0), axis=1)

@@ -27,17 +27,7 @@ def fastest_choices(
 
     Layers are added one by one; of the points (memory, time) reached, those that another one beats are dropped.
     Weights and synchronisation, which usually are the same for all configurations of a degree, are not looked at.
-
-    Parameters
-    ----------
-    kinds
-        Configurations to choose from, and the number of layers that have them.
-    in_flight
-        Microbatches in flight.
-    limit
-        Bytes.
-    replicas
-        Data-parallel replicas, which share out the sharded memory.
+    ``kinds`` are configurations to choose from, each with the number of layers that have them; ``limit`` is in bytes.
     """
     held = [[choice.held_bytes(in_flight, replicas) for choice in menu] for menu, _ in kinds]
     fastest = [

@@ -59,10 +59,7 @@ class LikeBlocks:
 class Layouts:
     """Turns layouts into plans: the fastest configurations that fit into memory, stage by stage.
 
-    Parameters
-    ----------
-    problem
-        The problem; stages are cut along one topological order of its layers, ``order``.
+    Stages are cut along one topological order of the problem's layers, ``order``.
     """
 
     def __init__(self, problem: HybridProblem) -> None:

@@ -131,15 +131,7 @@ def binding(spent: DeviceTime, objective: float, without_memory: float | None) -
 def hybrid_sentences(
     problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, without_memory: float | None = None
 ) -> list[str]:
-    """What limits a plan, in words.
-
-    Parameters
-    ----------
-    problem, plan, evaluation
-        The plan and what it is worth.
-    without_memory
-        Objective of a plan for the same problem without memory limit, if it was computed.
-    """
+    """What limits a plan, in words; ``without_memory`` is the objective of one without memory limit, if computed."""
     spent = device_time(problem, plan, evaluation)
     total = spent.total
     if total <= 0:

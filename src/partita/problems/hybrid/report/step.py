@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from partita.problems.facets.model import Answer
@@ -30,15 +31,10 @@ def step_document(problem: HybridProblem, plan: HybridPlan | None, evaluation: A
     if plan is None:
         return None
     step = step_time(problem, plan, evaluation)
-    return {
-        "microbatches": step.microbatches,
-        "time": step.step,
-        "time_per_sample": step.per_sample,
-        "pipeline": step.pipeline,
-        "weight_sync": step.weight_sync,
-        "update": step.update,
-        "bubble": step.bubble,
-    }
+    parts = asdict(step)
+    # N times the objective, which the document has.
+    del parts["steady"]
+    return parts | {"time": step.step, "time_per_sample": step.per_sample, "bubble": step.bubble}
 
 
 def step_sentences(answer: Answer[HybridProblem]) -> list[str]:

@@ -75,9 +75,7 @@ class MachineFamily(Family):
             code, d = divmod(int(self.tables.stage[outer, devices, replicas]), size + 1)
             before, r = divmod(code, ranks)
             in_flight = -(-(waiting + replicas) // d)
-            # Inside a machine, a batch is what one of the group's machines has of it.
-            sync = self.model.problem.sync_factor(d) * (machines if self.model.problem.weight_sync_per_batch else 1)
-            stage = self._stage(Stage(before, outer, r), d * machines, in_flight, sync, machines, number)
+            stage = self._stage(Stage(before, outer, r), d * machines, in_flight, machines, number)
             if stage is None:
                 return None
             stages.append(stage)
