@@ -201,7 +201,7 @@ def read_flags(
         place = next((place for place, flags in enumerate(known) if flag in flags), None)
         if place is None:
             # What a stated problem means by it goes before what its pricing does.
-            elsewhere = [flags_of(reversed(settings_of_kind(kind))) for kind in kinds()]
+            elsewhere = [flags_of(reversed(kind.declarations)) for kind in kinds()]
             if any(flag in flags and text == str(flags[flag].default) for flags in elsewhere):
                 # What is so anyway where the flag means something.
                 continue
@@ -213,8 +213,3 @@ def read_flags(
             raise InputError(f"{flag} changes a stated problem, and {what} is made from a model; leave it out")
         found[place][entry.name] = (not entry.inverted) if entry.is_switch else entry.parse(str(text))
     return found
-
-
-def settings_of_kind(kind: AnyKind) -> tuple[type[msgspec.Struct], ...]:
-    """What its search may be asked for, its pricing if models become such problems, and what may be changed of it."""
-    return kind.options, *(() if kind.model is None else (kind.model.pricing,)), kind.changes

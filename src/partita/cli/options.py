@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from partita.cli.flags import Positive, axis_settings, option, setting_flags, settings_of_kind, together
+from partita.cli.flags import Positive, axis_settings, option, setting_flags, together
 from partita.problems import kinds
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -20,19 +20,19 @@ def settings_of_files() -> Callable[[Command], Command]:
 
 def settings_of_models() -> Callable[[Command], Command]:
     """A flag for whatever may be asked of some problem, of its pricing, or changed of the priced one."""
-    declarations = [(kind, settings_of_kind(kind)) for kind in kinds() if kind.model is not None]
+    declarations = [(kind, kind.declarations) for kind in kinds() if kind.model is not None]
     return setting_flags(declarations, stated=False)
 
 
 def all_settings(*, beside_axes: bool = False) -> Callable[[Command], Command]:
     """The flags of files and of models, perhaps but for those that are lists of values on a sweep."""
-    return setting_flags(((kind, settings_of_kind(kind)) for kind in kinds()), axis_settings() if beside_axes else ())
+    return setting_flags(((kind, kind.declarations) for kind in kinds()), axis_settings() if beside_axes else ())
 
 
 def settings_of_conversion() -> Callable[[Command], Command]:
     """The flags of conversions, of pricing, and of changes."""
     return setting_flags(
-        (kind, (kind.converter.settings, *settings_of_kind(kind)[1:])) for kind in kinds() if kind.converter is not None
+        (kind, (kind.converter.settings, *kind.declarations[1:])) for kind in kinds() if kind.converter is not None
     )
 
 

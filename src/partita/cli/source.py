@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from partita.cli.common import quiet_stdout, warn
-from partita.cli.flags import PREFIX, read_flags, settings_of_kind, take_flags
+from partita.cli.flags import PREFIX, read_flags, take_flags
 from partita.cli.options import take_reading
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
@@ -179,7 +179,7 @@ def read_model(
     def chosen(training: bool) -> tuple[AnyKind, list[str], list[dict[str, Any]]]:
         """Which problem is planned, why, and the settings of its search, of its pricing, and changes."""
         kind, notes = choose_problem(objective, machines, training)
-        declarations = {each.model.objective: settings_of_kind(each) for each in kinds() if each.model is not None}
+        declarations = {each.model.objective: each.declarations for each in kinds() if each.model is not None}
         assert kind.model is not None
         own = declarations.pop(kind.model.objective)
         others = {f"--objective {name}": structures for name, structures in declarations.items()}

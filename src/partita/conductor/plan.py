@@ -57,8 +57,7 @@ def choose_problem(objective: str | None, cluster: Cluster, training: bool) -> t
 
 def sort_settings(kind: AnyKind, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Settings by what they are of: the search, the pricing, and changes of the priced problem; others are refused."""
-    assert kind.model is not None
-    parts = (kind.options.__struct_fields__, kind.model.pricing.__struct_fields__, kind.changes.__struct_fields__)
+    parts = [declaration.__struct_fields__ for declaration in kind.declarations]
     found: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
     for name, value in given.items():
         place = next((i for i, fields in enumerate(parts) if name in fields), None)

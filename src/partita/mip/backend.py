@@ -7,7 +7,6 @@ is the share of a bound that it gives up for what floating point may have gained
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import math
 import time
 from dataclasses import dataclass
@@ -32,11 +31,6 @@ class Backend:
     module: str
     package: str
     open_ranges: bool = True
-
-    @property
-    def available(self) -> bool:
-        """Whether the package is installed, without importing it."""
-        return importlib.util.find_spec(self.package) is not None
 
 
 BACKENDS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import math
 import time
 
@@ -14,7 +15,7 @@ from partita.mip.model import UNKNOWN, Callbacks, Floats, Model, ProgramResult
 
 def available(backend: str) -> bool:
     """Whether the backend's package is installed, without importing it."""
-    return BACKENDS[backend].available
+    return importlib.util.find_spec(BACKENDS[backend].package) is not None
 
 
 def missing(backend: str) -> str | None:

@@ -265,6 +265,11 @@ class Kind(Generic[P, L, E]):
         fields = [(entry.name, Annotated[entry.type | None, entry], None) for entry in entries]
         return msgspec.defstruct("Changes", fields, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
+    @property
+    def declarations(self) -> tuple[type[msgspec.Struct], ...]:
+        """What may be asked of a search, of the pricing if models become such problems, and changed of the problem."""
+        return self.options, *(() if self.model is None else (self.model.pricing,)), self.changes
+
     def default_solver(self, problem: P, options: Any) -> str:
         """The solver for a problem if none is named: the first of the list."""
         return self.solvers[0].name
