@@ -1,6 +1,6 @@
 """The exact program of acyclic splits, and the same with several blocks taken together.
 
-What every split with loads up to a cutoff has in common (``facts_at``) makes both much stronger than the paper's
+What every split with loads up to a cutoff has in common (``charged_at``) makes both much stronger than the paper's
 program, whose linear relaxation spreads every item evenly over the blocks and cuts nothing: windows fix variables; a
 net that is cut in any case costs every block with a pin of it, once for pins that are apart; and charged work bounds
 blocks. Charged work counts nets that are cut in any case only, so the nets that need not be cut are added to it:
