@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.anneal_partition import pins_in, window
+from partita.kernels.throughput.anneal_partition import Cooling, pins_in, window
 from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
 from partita.kernels.throughput.stage_loads import segment_loads
 
@@ -40,32 +40,21 @@ def _move(a: Arrays, count: Ints, loads: Floats, kind: Ints, v: int, old: int, n
 
 
 @compiled
-def anneal(
-    a: Arrays,
-    label: Ints,
-    kind: Ints,
-    target: float,
-    power: float,
-    start: float,
-    end: float,
-    trials: int,
-    seed: int,
-    stop: Longs,
-) -> float:
+def anneal(a: Arrays, label: Ints, kind: Ints, target: float, cooling: Cooling, stop: Longs) -> float:
     """Anneal ``label`` in place; at the end it is the best split met. Returns its largest load.
 
     ``kind`` gives each stage's device kind; memory must not be able to bind (``fixed`` bytes are checked only).
-    Temperatures fall geometrically from ``start`` to ``end``.
     """
-    np.random.seed(seed)
+    np.random.seed(cooling.seed)
+    power, trials = cooling.power, cooling.trials
     n, stages = label.shape[0], kind.shape[0]
     count, loads, held = pins_in(a, label, stages), np.empty(stages), np.zeros(stages)
     segment_loads(a, a.work, a.net_cost, label, kind, loads)
     for v in range(n):
         held[label[v]] += a.fixed[v] + a.in_flight[1] * a.active[v]
     best, best_label = loads.max(), label.copy()
-    temperature = start
-    cool = (end / start) ** (1.0 / max(1, trials // 1024))
+    temperature = cooling.start
+    cool = (cooling.end / cooling.start) ** (1.0 / max(1, trials // 1024))
     for trial in range(trials):
         if (trial & 1023) == 0:
             temperature *= cool

@@ -7,12 +7,24 @@ which follows the best partition met.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.orders import block_costs, held_by_blocks, reload_cost
+
+
+class Cooling(NamedTuple):
+    """So many ``trials``, temperatures that fall geometrically from ``start`` to ``end``, energies to a ``power``."""
+
+    power: float
+    start: float
+    end: float
+    trials: int
+    seed: int
 
 
 @compiled
@@ -110,26 +122,16 @@ def _adjacent(a: BlockProblem, v: int, u: int) -> bool:
 
 @compiled
 def anneal_blocks(
-    a: BlockProblem,
-    label: Ints,
-    kept: Ints,
-    best: float,
-    power: int,
-    start: float,
-    end: float,
-    swaps: float,
-    trials: int,
-    seed: int,
-    stop: Longs,
+    a: BlockProblem, label: Ints, kept: Ints, best: float, cooling: Cooling, swaps: float, stop: Longs
 ) -> float:
     """Anneal ``label``, a partition, in place; returns the largest cost of the best partition met.
 
     ``best`` is that of ``kept``, the best partition before, and ``kept`` is changed with it. So a long run can be made
-    of short ones. Temperatures fall geometrically from ``start`` to ``end``; a share ``swaps`` of the trials exchange
-    two items (none where memory is limited). A partition that breaks a hard limit has infinite cost, and is left as
-    it is.
+    of short ones. A share ``swaps`` of the trials exchange two items (none where memory is limited). A partition that
+    breaks a hard limit has infinite cost, and is left as it is. The energies' power is whole.
     """
-    np.random.seed(seed)
+    np.random.seed(cooling.seed)
+    power, trials = int(cooling.power), cooling.trials
     n, k = label.shape[0], a.devices
     costs = np.empty(k)
     top = block_costs(a, label, costs)
@@ -143,8 +145,8 @@ def anneal_blocks(
     users = held_by_blocks(a, label, held, space) if limited else pins
     energy = np.empty(k)
     high_blocks = _set_energy(costs, best, power, energy)
-    temperature = start
-    cool = (end / start) ** (1.0 / max(1, trials // 256))
+    temperature = cooling.start
+    cool = (cooling.end / cooling.start) ** (1.0 / max(1, trials // 256))
     held_old, held_new, space_old, space_new, before_old, before_new = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for trial in range(trials):
         if (trial & 255) == 0:

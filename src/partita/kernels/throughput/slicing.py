@@ -354,3 +354,11 @@ def linearise(a: Arrays | BlockProblem, stage: Longs, key: Floats, mode: int, or
                     second[w] = second[u] + 0.1 * (key[w] - 0.5)
                 pending[count] = w
                 count += 1
+
+
+def order_by(a: Arrays | BlockProblem, key: Floats, mode: int, stage: Ints | Longs | None = None) -> Ints:
+    """The order that ``linearise`` makes, of one stage if none are given."""
+    order = np.empty(key.shape[0], dtype=np.int32)
+    stages = np.zeros(key.shape[0], dtype=np.int64) if stage is None else stage.astype(np.int64)
+    linearise(a, stages, key, mode, order)
+    return order

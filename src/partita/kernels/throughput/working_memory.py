@@ -93,18 +93,24 @@ def peak_scratch(operators: int, tensors: int, nodes: int) -> PeakScratch:
     )
 
 
-@allocating_nothing
-def peak_along(k: PeakArrays, x: PeakScratch, count: int) -> float:
-    """Most memory held while the first ``count`` operators of ``x.order`` run in turn."""
+@inlined
+def _count_pins(k: PeakArrays, x: PeakScratch, operators: Ints, count: int) -> None:
+    """Count the pins of every tensor among the first ``count`` operators, none of them done."""
     for i in range(count):
-        v = x.order[i]
+        v = operators[i]
         for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
             x.pins[k.op_tensors[p]] = 0
             x.done[k.op_tensors[p]] = 0
     for i in range(count):
-        v = x.order[i]
+        v = operators[i]
         for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
             x.pins[k.op_tensors[p]] += 1
+
+
+@allocating_nothing
+def peak_along(k: PeakArrays, x: PeakScratch, count: int) -> float:
+    """Most memory held while the first ``count`` operators of ``x.order`` run in turn."""
+    _count_pins(k, x, x.order, count)
     live, peak = 0.0, 0.0
     for i in range(count):
         v = x.order[i]
@@ -136,6 +142,23 @@ def _known(x: PeakScratch, one: np.uint64, two: np.uint64) -> bool:
     return False
 
 
+@inlined
+def _add_ready(x: PeakScratch, v: int, ready: int) -> int:
+    """One more operator can run; how many can."""
+    x.ready[ready] = v
+    x.place[v] = ready
+    return ready + 1
+
+
+@inlined
+def _drop_ready(x: PeakScratch, v: int, ready: int) -> int:
+    """An operator is no longer among those that can run; how many are left."""
+    moved = x.ready[ready - 1]
+    x.ready[x.place[v]] = moved
+    x.place[moved] = x.place[v]
+    return ready - 1
+
+
 @allocating_nothing
 def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> int:
     """Whether the first ``count`` operators of ``x.members`` can run in some order with at most ``most`` bytes held.
@@ -143,19 +166,15 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
     Tries at most ``nodes`` states, no more than the scratch arrays are made for. Operators that hold less or as much
     after they ran are run as soon as they can; otherwise those that add least are tried first.
     """
+    _count_pins(k, x, x.members, count)
     for i in range(count):
-        v = x.members[i]
-        x.inside[v] = 1
-        x.waiting[v] = 0
-        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-            x.pins[k.op_tensors[p]] = 0
-            x.done[k.op_tensors[p]] = 0
+        x.inside[x.members[i]] = 1
+        x.waiting[x.members[i]] = 0
     possible = True
     for i in range(count):
         v = x.members[i]
         own = k.scratch[v]
         for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-            x.pins[k.op_tensors[p]] += 1
             own += k.size[k.op_tensors[p]]
         possible = possible and own <= most
         for p in range(k.succ_ptr[v], k.succ_ptr[v + 1]):
@@ -166,14 +185,12 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
             x.inside[x.members[i]] = 0
         return OVER
     x.stamp[x.table.shape[0]] += 1
-    waiting = 0
+    ready = 0
     for i in range(count):
         v = x.members[i]
         x.place[v] = -1
         if x.waiting[v] == 0:
-            x.ready[waiting] = v
-            x.place[v] = waiting
-            waiting += 1
+            ready = _add_ready(x, v, ready)
     depth, tried = 0, 0
     x.live[0] = 0.0
     one, two = np.uint64(0), np.uint64(0)
@@ -182,7 +199,7 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
     answer = FITS
     while depth < count:
         chosen, least = -1, np.inf
-        for i in range(waiting):
+        for i in range(ready):
             v = x.ready[i]
             need, change = x.live[depth] + k.scratch[v], 0.0
             for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
@@ -208,16 +225,11 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
                     if x.inside[u] == 0:
                         continue
                     if x.waiting[u] == 0:
-                        waiting -= 1
-                        w = x.ready[waiting]
-                        x.ready[x.place[u]] = w
-                        x.place[w] = x.place[u]
+                        ready = _drop_ready(x, u, ready)
                     x.waiting[u] += 1
                 for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
                     x.done[k.op_tensors[p]] -= 1
-                x.ready[waiting] = v
-                x.place[v] = waiting
-                waiting += 1
+                ready = _add_ready(x, v, ready)
                 one ^= x.first[v]
                 two ^= x.second[v]
                 if x.forced[depth] == 0:
@@ -239,10 +251,7 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
         x.order[depth], x.change[depth], x.forced[depth] = v, least, 1 if forced else 0
         one ^= x.first[v]
         two ^= x.second[v]
-        waiting -= 1
-        w = x.ready[waiting]
-        x.ready[x.place[v]] = w
-        x.place[w] = x.place[v]
+        ready = _drop_ready(x, v, ready)
         for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
             x.done[k.op_tensors[p]] += 1
         for p in range(k.succ_ptr[v], k.succ_ptr[v + 1]):
@@ -251,9 +260,7 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
                 continue
             x.waiting[u] -= 1
             if x.waiting[u] == 0:
-                x.ready[waiting] = u
-                x.place[u] = waiting
-                waiting += 1
+                ready = _add_ready(x, u, ready)
         x.live[depth + 1] = x.live[depth] + least
         depth += 1
         last_change, last = -np.inf, -1

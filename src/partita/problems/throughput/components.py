@@ -11,8 +11,8 @@ from partita.problems.throughput.free.annealing import Annealing
 from partita.problems.throughput.free.covering import FreeCoveringBound
 from partita.problems.throughput.free.mip import BACKENDS
 from partita.problems.throughput.free.solver import Free
-from partita.problems.throughput.orders.annealing import PartitionAnnealing
-from partita.problems.throughput.orders.evolution import Arrangement, Evolution
+from partita.problems.throughput.orders.genetic import Arrangement, Evolution
+from partita.problems.throughput.orders.partition_search import PartitionAnnealing
 from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.protocol import BoundMethod, Solver
 from partita.problems.throughput.solvers.dpl import Dpl

@@ -64,13 +64,9 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pipeline_of(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Pipeline:
-    """Depth and latency of a plan.
+    """Depth and latency of a plan of the problem, given what ``evaluate`` says of it, feasible or not.
 
-    Parameters
-    ----------
-    problem, plan, evaluation
-        A plan of the problem and what ``evaluate`` says of it, feasible or not; operators that a device cannot run take
-        no time here.
+    Operators that a device cannot run take no time here.
     """
     device, edges = _device_of(problem, plan), _edges(problem)
     piece = virtual_stages(device, len(plan.stages), edges)
@@ -118,14 +114,8 @@ def _edges(problem: ThroughputProblem) -> list[tuple[int, int]]:
 def virtual_stages(device: Ints, devices: int, edges: list[tuple[int, int]]) -> Ints:
     """Virtual stage of every operator, 0, 1, … in an order along which every edge goes forward.
 
-    Parameters
-    ----------
-    device
-        Device of every operator.
-    devices
-        Number of devices.
-    edges
-        (earlier, later) pairs of a DAG, those with earlier tails in an order of the DAG first.
+    ``device`` has the device of every operator, one of so many. ``edges`` are (earlier, later) pairs of a DAG, those
+    with earlier tails in an order of the DAG first.
     """
     n = len(device)
     piece = np.zeros((n, devices), dtype=np.int64)
@@ -160,9 +150,8 @@ def _piece_loads(problem: ThroughputProblem, plan: Plan, device: Ints, piece: In
     A tensor that leaves a device is paid by the piece that makes it, one that enters by the first piece that reads it.
     With recomputation the second forward run belongs to the device's first piece that has backward operators.
     """
-    kinds = {kind.name: kind for kind in problem.kinds}
     index = {kind.name: place for place, kind in enumerate(problem.kinds)}
-    kind_of = [stage.kind for stage in plan.stages]
+    kind_of = [index[stage.kind] for stage in plan.stages]
     loads = np.zeros(int(piece.max()) + 1)
     recompute = problem.schedule.recompute and problem.training
     first_backward: dict[int, int] = {}
@@ -172,7 +161,7 @@ def _piece_loads(problem: ThroughputProblem, plan: Plan, device: Ints, piece: In
             first_backward[d] = min(first_backward.get(d, int(piece[place])), int(piece[place]))
     for place, op in enumerate(problem.operators):
         d = int(device[place])
-        time = op.times[index[kind_of[d]]] or 0.0
+        time = op.times[kind_of[d]] or 0.0
         loads[piece[place]] += time
         if recompute and not op.backward:
             loads[first_backward.get(d, int(piece[place]))] += time
@@ -180,16 +169,14 @@ def _piece_loads(problem: ThroughputProblem, plan: Plan, device: Ints, piece: In
     for tensor in problem.tensors:
         source = place_of[tensor.producer]
         home = int(device[source])
-        readers: dict[int, int] = {}
+        paying: dict[int, int] = {}
         for consumer in tensor.consumers:
             place = place_of[consumer]
             d = int(device[place])
             if d != home:
-                readers[d] = min(readers.get(d, int(piece[place])), int(piece[place]))
-        if readers:
-            kind = kinds[kind_of[home]]
-            loads[piece[source]] += kind.transfer_time(tensor.size)
-        for d, reader in readers.items():
-            kind = kinds[kind_of[d]]
-            loads[reader] += kind.transfer_time(tensor.size)
+                paying[d] = min(paying.get(d, int(piece[place])), int(piece[place]))
+        if paying:
+            paying[home] = int(piece[source])
+        for d, number in paying.items():
+            loads[number] += problem.kinds[kind_of[d]].transfer_time(tensor.size)
     return loads

@@ -19,12 +19,7 @@ def run_search(
 ) -> Outcome:
     """Run ``work``, which works on ``incumbent``, until it ends or is told to stop; see ``run_in_background``.
 
-    Parameters
-    ----------
-    incumbent, monitor, work
-        As there.
-    plan
-        The plan of an answer.
+    ``plan`` makes the plan of an answer.
     """
     from partita.kernels.compiled import is_compiled
     from partita.kernels.throughput.search import search

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Literal
 
 import msgspec
@@ -16,40 +16,35 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
 Variant = Literal["overlap", "duplex", "gpipe", "replicas", "groups", "streaming", "peak"]
 
-_WORDS: dict[Variant, str] = {
-    "overlap": "communication that overlaps with work (communication=overlap)",
-    "duplex": "communication in both directions at once (communication=duplex)",
-    "gpipe": "the GPipe objective (schedule gpipe on a training problem)",
-    "replicas": "replicated stages (max_replicas above 1)",
-    "groups": "groups of devices behind slower links",
-    "streaming": "memory over the limit at a price (streaming)",
-    "peak": "memory that depends on the order in which operators run (working_memory=peak)",
+#: What each variant is in words, and whether a problem uses it.
+_VARIANTS: dict[Variant, tuple[str, Callable[[ThroughputProblem], bool]]] = {
+    "overlap": (
+        "communication that overlaps with work (communication=overlap)",
+        lambda problem: problem.communication == "overlap",
+    ),
+    "duplex": (
+        "communication in both directions at once (communication=duplex)",
+        lambda problem: problem.communication == "duplex",
+    ),
+    "gpipe": ("the GPipe objective (schedule gpipe on a training problem)", lambda problem: problem.gpipe),
+    "replicas": ("replicated stages (max_replicas above 1)", lambda problem: problem.max_replicas > 1),
+    "groups": ("groups of devices behind slower links", lambda problem: bool(problem.groups)),
+    "streaming": ("memory over the limit at a price (streaming)", lambda problem: problem.streaming),
+    "peak": (
+        "memory that depends on the order in which operators run (working_memory=peak)",
+        lambda problem: problem.working_memory == "peak",
+    ),
 }
-
-ALL_VARIANTS: frozenset[Variant] = frozenset(_WORDS)
 
 
 def variants_of(problem: ThroughputProblem) -> tuple[Variant, ...]:
     """The variants that a problem uses; none for the plain one."""
-    used: list[Variant] = []
-    if problem.communication != "sum":
-        used.append(problem.communication)
-    if problem.gpipe:
-        used.append("gpipe")
-    if problem.max_replicas > 1:
-        used.append("replicas")
-    if problem.groups:
-        used.append("groups")
-    if problem.streaming:
-        used.append("streaming")
-    if problem.working_memory == "peak":
-        used.append("peak")
-    return tuple(used)
+    return tuple(variant for variant, (_, used) in _VARIANTS.items() if used(problem))
 
 
 def refuse_variants(problem: ThroughputProblem, supported: Collection[Variant] = ()) -> str | None:
     """None if a component that supports these variants can take the problem on, otherwise what it does not know."""
-    missing = [_WORDS[variant] for variant in variants_of(problem) if variant not in supported]
+    missing = [_VARIANTS[variant][0] for variant in variants_of(problem) if variant not in supported]
     if not missing:
         return None
     return f"it does not know {', nor '.join(missing)}; use the solver 'exact' with acyclic splits"

@@ -21,7 +21,7 @@ running at once is folklore of scheduling for memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,21 +91,16 @@ def order_violation(problem: ThroughputProblem, operators: Sequence[int]) -> tup
 
 
 class PeakTable:
-    """Orders of sets of a problem's operators, each searched for once. Not for several threads at a time.
+    """Orders of sets of a problem's operators, each searched for once in at most so many states (``nodes``).
 
-    Parameters
-    ----------
-    problem
-        The problem; None for one without operators.
-    nodes
-        Most states of one search.
+    Not for several threads at a time.
     """
 
     def __init__(self, problem: ThroughputProblem | None, nodes: int = NODES) -> None:
         self.nodes = nodes
         operators = () if problem is None else problem.operators
         tensors = () if problem is None else problem.tensors
-        place_of = {op.id: place for place, op in enumerate(operators)}
+        self.place_of = place_of = {op.id: place for place, op in enumerate(operators)}
         n = len(operators)
         touched: list[list[int]] = [[] for _ in range(n)]
         readers: list[set[int]] = [set() for _ in range(n)]
@@ -148,23 +143,29 @@ class PeakTable:
     def order(self, places: Ints, hint: Sequence[int] | None = None) -> Ordered:
         """The best order found for a set of operators (places, any order); the same again if asked again.
 
-        Parameters
-        ----------
-        places
-            Places of the operators in ``problem.operators``.
-        hint
-            An order of them that is possible; the answer is at least as good.
+        It is at least as good as the ``hint``, an order of them that is possible.
         """
-        key = np.sort(places).astype(np.int32).tobytes()
-        known = self._found.get(key)
-        if known is None:
-            known = self._search(np.sort(places).astype(np.int32))
-            self._found[key] = known
+        from partita.kernels.throughput.working_memory import peak_along
+
+        places = np.sort(places).astype(np.int32)
+        key = places.tobytes()
+        if key not in self._found:
+            self._found[key] = self._search(places)
+        known = self._found[key]
         if hint is not None and known.peak > known.lower:
-            peak = self._along(hint)
+            x = self._workspace()
+            x.order[: len(hint)] = hint
+            peak = float(peak_along(self.arrays(), x, len(hint)))
             if peak < known.peak:
                 known = self._found[key] = Ordered(tuple(int(v) for v in hint), peak, known.lower)
         return known
+
+    def order_of(self, operators: Sequence[int], *, possible: bool = False) -> Ordered:
+        """As ``order`` by ids; with ``possible`` the operators are given in an order that is."""
+        places = [self.place_of[v] for v in operators]
+        found = self.order(np.array(places, dtype=np.int32), places if possible else None)
+        ids = list(self.place_of)
+        return replace(found, operators=tuple(ids[v] for v in found.operators))
 
     def known(self, places: Ints) -> Ordered:
         """As ``order`` for a set that was asked for before; any thread may ask."""
@@ -177,13 +178,6 @@ class PeakTable:
             n = len(self.own)
             self._scratch = peak_scratch(n, len(self.size), max(self.nodes, 2 * n))
         return self._scratch
-
-    def _along(self, order: Sequence[int]) -> float:
-        from partita.kernels.throughput.working_memory import peak_along
-
-        x = self._workspace()
-        x.order[: len(order)] = order
-        return float(peak_along(self.arrays(), x, len(order)))
 
     def _search(self, places: Ints) -> Ordered:
         """Greedy from either end, then limits between what is found and what is proven."""
@@ -246,14 +240,11 @@ def best_order(problem: ThroughputProblem, operators: Sequence[int], nodes: int 
     InputError
         If an id is unknown.
     """
-    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    table = PeakTable(problem, nodes)
     for identity in operators:
-        if identity not in place_of:
+        if identity not in table.place_of:
             raise InputError(f"problem {problem.name!r} has no operator {identity}")
-    places = np.array([place_of[v] for v in operators], dtype=np.int32)
-    found = PeakTable(problem, nodes).order(places)
-    ids = tuple(problem.operators[v].id for v in found.operators)
-    return Ordered(ids, found.peak, found.lower)
+    return table.order_of(operators)
 
 
 def ordered_plan(problem: ThroughputProblem, plan: Plan) -> Plan:
@@ -263,13 +254,10 @@ def ordered_plan(problem: ThroughputProblem, plan: Plan) -> Plan:
     if problem.working_memory != "peak":
         return plan
     table = PeakTable(problem)
-    place_of = {op.id: place for place, op in enumerate(problem.operators)}
     stages = []
     for stage in plan.stages:
-        if any(v not in place_of for v in stage.operators) or len(set(stage.operators)) < len(stage.operators):
+        if any(v not in table.place_of for v in stage.operators) or len(set(stage.operators)) < len(stage.operators):
             return plan  # the evaluator says what is wrong
-        places = [place_of[v] for v in stage.operators]
-        hint = None if order_violation(problem, stage.operators) else places
-        found = table.order(np.array(places, dtype=np.int32), hint)
-        stages.append(msgspec.structs.replace(stage, operators=tuple(problem.operators[v].id for v in found.operators)))
+        found = table.order_of(stage.operators, possible=order_violation(problem, stage.operators) is None)
+        stages.append(msgspec.structs.replace(stage, operators=found.operators))
     return msgspec.structs.replace(plan, stages=tuple(stages))

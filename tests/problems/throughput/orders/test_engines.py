@@ -10,12 +10,10 @@ import pytest
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.generators.regal import regal_problem
-from partita.problems.throughput.orders.annealing import PartitionAnnealing
 from partita.problems.throughput.orders.block_problem import blocks_of, make_blocks
-from partita.problems.throughput.orders.evolution import Arrangement, Evolution
-from partita.problems.throughput.orders.genetic import Genetic
+from partita.problems.throughput.orders.genetic import Arrangement, Evolution, Genetic
 from partita.problems.throughput.orders.optimal_cuts import Cutter
-from partita.problems.throughput.orders.partition_search import PartitionSearch
+from partita.problems.throughput.orders.partition_search import PartitionAnnealing, PartitionSearch
 from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import DeviceKind, Operator
 from partita.problems.throughput.protocol import Options, Solver

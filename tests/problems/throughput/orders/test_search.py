@@ -16,11 +16,10 @@ from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.orders import costs_of, decode
 from partita.problems.throughput.contraction.blocks import plan_of
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.orders.annealing import PartitionAnnealing
 from partita.problems.throughput.orders.block_problem import blocks_refusal, make_blocks
-from partita.problems.throughput.orders.evolution import Arrangement, Evolution
+from partita.problems.throughput.orders.genetic import Arrangement, Evolution
 from partita.problems.throughput.orders.optimal_cuts import Cutter
-from partita.problems.throughput.orders.partition_search import PartitionSearch
+from partita.problems.throughput.orders.partition_search import PartitionAnnealing, PartitionSearch
 from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
 from partita.problems.throughput.protocol import Options, Solver

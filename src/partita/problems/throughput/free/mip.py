@@ -110,13 +110,7 @@ def polish(
 
 
 class FreeProgram(FreeSolver):
-    """Annealing for a start, then one backend on the whole program.
-
-    Parameters
-    ----------
-    name, title
-        The backend, and what people call it.
-    """
+    """Annealing for a start, then one backend on the whole program; ``title`` is what people call the backend."""
 
     def __init__(self, name: str, title: str) -> None:
         self.name = name

@@ -19,21 +19,9 @@ UNIT = 1000.0
 class LoadProgram:
     """Minimise the largest load of devices that hold sets of items.
 
-    Parameters
-    ----------
-    arrays
-        The instance.
-    lower, upper
-        Loads to look between: items that take longer are left out.
-    whole_cuts
-        Make the variables of nets binary, for backends that know only integers.
-
-    Attributes
-    ----------
-    model, load
-        The program, and its variable of the largest load.
-    scale
-        What loads are multiplied with so that the largest one of interest is ``UNIT``.
+    Loads are looked for between two values: items that take longer are left out, and ``scale`` is what loads are
+    multiplied with so that the largest one of interest is ``UNIT``. ``load`` is the variable of the largest load. With
+    ``whole_cuts`` the variables of nets are binary, for backends that know only integers.
     """
 
     def __init__(self, arrays: FreeArrays, lower: float, upper: float, *, whole_cuts: bool = False) -> None:
@@ -101,12 +89,7 @@ class LoadProgram:
 class Assignment(LoadProgram):
     """Every item on one device: ``place[d][v]`` is the variable of item v on device d.
 
-    Parameters
-    ----------
-    arrays, lower, upper, whole_cuts
-        As for every such program.
-    outside
-        Whether the last item stands for all that is on other devices.
+    With ``outside`` the last item stands for all that is on other devices.
     """
 
     def __init__(

@@ -36,15 +36,7 @@ PENALTY = 4.0
 
 
 class FreeIncumbent(Incumbent[Ints]):
-    """The best split, as the device of every item, and the best bound; a monitor is told of both.
-
-    Parameters
-    ----------
-    free
-        What is split.
-    monitor
-        Gets a report of every better split and bound; None for no reports.
-    """
+    """The best split, as the device of every item, and the best bound; a monitor, if there is one, is told of both."""
 
     def __init__(self, free: FreeInstance, monitor: Monitor | None = None) -> None:
         super().__init__()

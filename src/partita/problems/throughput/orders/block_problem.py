@@ -40,13 +40,8 @@ def blocks_refusal(problem: ThroughputProblem, options: Options) -> str | None:
 def make_blocks(problem: ThroughputProblem, *, contract: bool = True) -> BlockProblem:
     """Blocks of a problem that ``blocks_refusal`` has nothing against.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    contract
-        Merge items that some optimal split keeps together (``absorb``), too. Without it the items are those of
-        ``build_instance``, which the bounds know.
+    With ``contract`` items that some optimal split keeps together are merged (``absorb``), too. Without it the items
+    are those of ``build_instance``, which the bounds know.
     """
     instance = build_instance(problem)
     return blocks_over(problem, absorb(instance) if contract else instance)

@@ -1,7 +1,8 @@
-"""A genetic algorithm on random keys: a chromosome is one priority per item, its decoder a topological sort.
+"""A genetic algorithm on random keys, and its solvers: for the best cut, or for the shortest arrangement.
 
-Every generation keeps its elite, adds mutants (new random keys), and fills up with children of an elite and another
-parent, which take each key from the elite one with probability ``BIAS``.
+A chromosome is one priority per item, its decoder a topological sort. Every generation keeps its elite, adds mutants
+(new random keys), and fills up with children of an elite and another parent, which take each key from the elite one
+with probability ``BIAS``.
 
 Source: Gonçalves and Resende, "Biased random-key genetic algorithms for combinatorial optimization" (2011), with the
 decoder, the population and the generations of Archer et al. (ICML 2024), §4.2 and App. C.1. They do not state the
@@ -16,6 +17,10 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
+from partita.problems.throughput.orders.optimal_cuts import Cutter
+from partita.problems.throughput.orders.order_run import OrderSolver
+from partita.problems.throughput.protocol import Options
+from partita.run.incumbent import Incumbent
 
 POPULATION, GENERATIONS = 100, 100
 #: Shares of a population that survive as the elite, and that are replaced by new random keys.
@@ -25,30 +30,11 @@ BIAS = 0.7
 
 
 class Genetic:
-    """One population; ``generation`` makes the next.
+    """One population; ``generation`` makes the next, and a raised ``stop`` ends it early.
 
-    Parameters
-    ----------
-    blocks
-        The problem.
-    seed
-        Of the random keys.
-    stop
-        Shared flag; non-zero ends a generation early.
-    arrange
-        The fitness: the largest cost of the best cut, or with this the weighted linear arrangement
-        Σ cost · distance of a net's pins from its first.
-    population
-        Chromosomes.
-
-    Attributes
-    ----------
-    fitness
-        Of the best chromosome, infinite before the first generation.
-    order
-        Its order; None before the first generation.
-    evaluations, generations
-        Chromosomes decoded, generations done.
+    The fitness is the largest cost of the best cut, or with ``arrange`` the weighted linear arrangement Σ cost ·
+    distance of a net's pins from its first. ``fitness`` and ``order`` are of the best chromosome, infinite and None
+    before the first generation; ``evaluations`` counts the chromosomes decoded.
     """
 
     def __init__(
@@ -100,3 +86,45 @@ class Genetic:
             self.fitness = float(values.min())
             self.order = orders[int(values.argmin())].copy()
         return values
+
+
+class Evolution(OrderSolver):
+    """The genetic search over orders.
+
+    Source: Archer et al. (ICML 2024), §4.2, Algorithm 2.
+    """
+
+    name = "genetic"
+    summary = (
+        f"genetic search over orders, population {POPULATION}, {GENERATIONS} generations, for identical devices; "
+        "its bound is the simple one"
+    )
+    #: Whether the fitness is the weighted linear arrangement; see ``Genetic``.
+    arrange = False
+
+    def search(
+        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
+    ) -> dict[str, float]:
+        """All generations; every better order is cut."""
+        genetic = Genetic(blocks, options.seed, incumbent.stop, arrange=self.arrange)
+        cutter = Cutter(blocks, incumbent.stop)
+        while genetic.generations < GENERATIONS and not incumbent.done:
+            better = genetic.generation()
+            if better and genetic.order is not None:
+                found = cutter.best(genetic.order, incumbent.value)
+                if found is not None:
+                    incumbent.offer(*found)
+        return {"orders": genetic.evaluations, "generations": genetic.generations}
+
+
+class Arrangement(Evolution):
+    """Cuts of the shortest weighted linear arrangement found: an order in which nets span few items.
+
+    Every improvement of the arrangement is cut; the search itself does not look at the cuts.
+
+    Source: Archer et al. (ICML 2024), App. C.1 (mla-weighted).
+    """
+
+    name = "arrangement"
+    summary = "cuts of the shortest linear arrangements found, for identical devices; its bound is the simple one"
+    arrange = True

@@ -21,15 +21,7 @@ CLOSE = 1e-10
 
 
 class Cutter:
-    """Cuts orders of one problem, and keeps count.
-
-    Parameters
-    ----------
-    blocks
-        The problem.
-    stop
-        Shared flag; non-zero ends a cut without an answer.
-    """
+    """Cuts orders of one problem, and keeps count; a raised ``stop`` ends a cut without an answer."""
 
     def __init__(self, blocks: BlockProblem, stop: Longs) -> None:
         self.blocks, self.stop = blocks, stop
@@ -40,12 +32,9 @@ class Cutter:
 
     def order(self, keys: Floats, mode: int = 0, stage: Ints | None = None) -> Ints:
         """A topological order, by stage first; ``mode`` as in ``partita.kernels.throughput.slicing.linearise``."""
-        from partita.kernels.throughput.slicing import linearise
+        from partita.kernels.throughput.slicing import order_by
 
-        order = np.empty(self.blocks.items, dtype=np.int32)
-        stages = np.zeros(self.blocks.items, dtype=np.int64) if stage is None else stage.astype(np.int64)
-        linearise(self.blocks, stages, keys, mode, order)
-        return order
+        return order_by(self.blocks, keys, mode, stage)
 
     def all_values(self, order: Ints, most: int) -> Floats:
         """(most + 1,) best largest cost of the order for each number of blocks from 0 to ``most``."""

@@ -31,16 +31,7 @@ class OrderSolver:
     ) -> dict[str, float]:
         """Offer partitions (the block of every item) until done or ``incumbent.done``; the counters of the search.
 
-        Parameters
-        ----------
-        blocks
-            The problem, contracted.
-        incumbent
-            Gets the partitions.
-        options
-            As for ``solve``.
-        timed
-            Whether there is a time limit.
+        ``blocks`` are contracted, and ``timed`` tells whether there is a time limit.
         """
         raise NotImplementedError
 

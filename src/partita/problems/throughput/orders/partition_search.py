@@ -1,9 +1,8 @@
-"""The best partition so far, and the annealing that improves it: the engine behind ``partition-annealing``.
+"""Annealing on partitions, the strongest search for identical devices: the engine and its solver.
 
-It starts with cuts of a few orders. Then every round anneals a partition (``kernels.throughput.anneal_partition``)
-and cuts
-orders that respect the blocks found, and that let the boundaries of neighbouring blocks move. Rounds grow, differ in
-power and temperature, and begin from the best partition or, every few rounds, from a new order. It works in small
+It starts with cuts of a few orders. Then every round anneals a partition (``kernels.throughput.anneal_partition``) and
+cuts orders that respect the blocks found, and that let the boundaries of neighbouring blocks move. Rounds grow, differ
+in power and temperature, and begin from the best partition or, every few rounds, from a new order. It works in small
 steps, each the same whatever the clock says, so that a caller can give it time in slices, feed it partitions found
 elsewhere, and get the same answers from the same seed.
 """
@@ -20,6 +19,9 @@ from partita.kernels.throughput.arrays import Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.orders import costs_of
 from partita.problems.throughput.orders.optimal_cuts import Cutter
+from partita.problems.throughput.orders.order_run import OrderSolver
+from partita.problems.throughput.protocol import Options
+from partita.run.incumbent import Incumbent
 
 #: (power, first temperature, last temperature) of rounds that take turns. A low power moves load between all blocks; a
 #: high one sees the largest only.
@@ -40,23 +42,17 @@ FRESH = 8
 ROUGH = 0.003
 #: Stage-respecting orders cut after a round.
 CUTS = 6
+#: Rounds without a time limit, and of small problems in any case.
+ROUNDS, SMALL_ROUNDS = 16, 8
+#: Items times devices up to which a problem is small.
+SMALL = 200
 
 
 class PartitionSearch:
-    """Searches partitions of one problem into blocks.
+    """Searches partitions of one problem into blocks; the same ``seed`` makes the same steps.
 
-    Parameters
-    ----------
-    blocks
-        The problem; of the bounds' relaxation by ``blocks_of``.
-    seed
-        Same seed, same steps.
-    stop
-        Shared flag; non-zero ends the work soon.
-    low
-        A lower bound on the best value: reaching it ends the search. The simple one is known anyway.
-    report
-        Called with every better partition and its value.
+    The blocks may be of the bounds' relaxation, by ``blocks_of``. Reaching ``low``, a lower bound, ends the search (the
+    simple one is known anyway), and so does raising ``stop``. Every better partition is reported with its value.
 
     Attributes
     ----------
@@ -92,7 +88,7 @@ class PartitionSearch:
         return self.value <= self.low * (1 + 1e-9) or (self.blocks.devices == 1 and self.value < math.inf)
 
     def offer(self, label: Ints) -> bool:
-        """Take a partition found elsewhere if it is better; labels must not fall along the order.
+        """Take a partition found elsewhere if it is better.
 
         Raises
         ------
@@ -157,7 +153,7 @@ class PartitionSearch:
 
     def _round(self, label: Ints, schedule: tuple[int, float, float], length: int) -> Iterator[None]:
         """Anneal a partition, then cut orders that respect what came out."""
-        from partita.kernels.throughput.anneal_partition import anneal_blocks
+        from partita.kernels.throughput.anneal_partition import Cooling, anneal_blocks
 
         power, start, end = schedule
         start *= min(1.0, COOLER * self.blocks.devices / self.blocks.items)
@@ -170,19 +166,8 @@ class PartitionSearch:
             hot = start * cool**step
             seed = int(self.random.integers(1 << 31))
             # ``kept`` is the best of this round, which may begin somewhere else than at the best of all.
-            value = anneal_blocks(
-                self.blocks,
-                label,
-                kept,
-                value,
-                power,
-                hot,
-                hot * cool,
-                SWAPS,
-                trials,
-                seed,
-                self.stop,
-            )
+            cooling = Cooling(power, hot, hot * cool, trials, seed)
+            value = anneal_blocks(self.blocks, label, kept, value, cooling, SWAPS, self.stop)
             self.trials += trials
             self._take(value, kept)
             if self.closed or self.stop[0] != 0:
@@ -203,3 +188,19 @@ class PartitionSearch:
                 value, label = found
                 self._take(value, label)
             yield
+
+
+class PartitionAnnealing(OrderSolver):
+    """See ``PartitionSearch``."""
+
+    name = "partition-annealing"
+    summary = "annealing on acyclic partitions, for identical devices; its bound is the simple one"
+
+    def search(
+        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
+    ) -> dict[str, float]:
+        """Round after round; a fixed number of them without a time limit, and of small problems."""
+        engine = PartitionSearch(blocks, seed=options.seed, stop=incumbent.stop, report=incumbent.offer)
+        small = blocks.items * blocks.devices <= SMALL
+        engine.run(rounds=SMALL_ROUNDS if small else None if timed else ROUNDS)
+        return {"orders": engine.cutter.orders, "rounds": engine.rounds, "trials": engine.trials}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from graphlib import TopologicalSorter
 
 import numpy as np
 
@@ -71,12 +72,13 @@ def fixed_orders(arrays: Arrays) -> list[Ints]:
     """File order, depth first from either side, breadth first, and last in first out; equal ones once."""
     n = arrays.work.shape[1]
     succ = [arrays.succ[arrays.succ_ptr[v] : arrays.succ_ptr[v + 1]].tolist() for v in range(n)]
+    pred = [arrays.pred[arrays.pred_ptr[v] : arrays.pred_ptr[v + 1]].tolist() for v in range(n)]
     orders = [
         list(range(n)),
         _depth_first(succ, forward=True),
         _depth_first(succ, forward=False),
-        _kahn(succ, last=False),
-        _kahn(succ, last=True),
+        _kahn(pred, last=False),
+        _kahn(pred, last=True),
     ]
     distinct = dict.fromkeys(tuple(order) for order in orders)
     return [np.array(order, dtype=np.int32) for order in distinct]
@@ -105,19 +107,15 @@ def _depth_first(succ: list[list[int]], *, forward: bool) -> list[int]:
     return finished[::-1]
 
 
-def _kahn(succ: list[list[int]], *, last: bool) -> list[int]:
+def _kahn(pred: list[list[int]], *, last: bool) -> list[int]:
     """Ready operators first in first out, or last in first out."""
-    missing = [0] * len(succ)
-    for row in succ:
-        for w in row:
-            missing[w] += 1
-    ready = deque(v for v, count in enumerate(missing) if count == 0)
+    sorter: TopologicalSorter[int] = TopologicalSorter(dict(enumerate(pred)))
+    sorter.prepare()
+    ready = deque(sorter.get_ready())
     order = []
     while ready:
         v = ready.pop() if last else ready.popleft()
         order.append(v)
-        for w in succ[v]:
-            missing[w] -= 1
-            if missing[w] == 0:
-                ready.append(w)
+        sorter.done(v)
+        ready.extend(sorter.get_ready())
     return order

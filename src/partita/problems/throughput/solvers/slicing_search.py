@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.kernels.throughput.arrays import Ints, Longs
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split, Table, ViewedSplit
 from partita.run.incumbent import Incumbent
@@ -26,21 +26,9 @@ SHARES = (1.0, 0.97, 1.03, 0.9, 1.1)
 
 
 class Slicer:
-    """Slices orders of one view.
+    """Slices orders of one view; no target is below the lower bounds, and a raised ``stop`` ends all work soon.
 
-    Parameters
-    ----------
-    view
-        What is split.
-    low
-        Lower bounds; no target is below them.
-    stop
-        Shared flag; non-zero ends all work soon.
-
-    Attributes
-    ----------
-    share
-        Part of the objective that the forward phase is expected to take, for GPipe's.
+    ``share`` is the part of the objective that the forward phase is expected to take, for GPipe's.
     """
 
     def __init__(self, view: SearchView, low: LowerBounds, stop: Longs) -> None:
@@ -123,23 +111,10 @@ class Slicer:
 
 
 class SlicingSearch:
-    """The heuristic that finds and improves splits.
+    """The heuristic that finds and improves splits, for an incumbent in a view of ``views``.
 
-    Parameters
-    ----------
-    views
-        The problem as it is searched in the first direction, once for each order of its groups.
-    low
-        Lower bounds: reaching them ends the search.
-    seed
-        Seed of the random orders.
-    incumbent
-        Where splits are kept, in a view of ``views``; the best one is improved.
-
-    Attributes
-    ----------
-    by
-        Who is said to have found the splits.
+    The views are the problem as it is searched in the first direction, once for each order of its groups. Reaching the
+    lower bounds ends the search. ``by`` is who is said to have found the splits.
     """
 
     def __init__(
@@ -168,14 +143,11 @@ class SlicingSearch:
                 slicer.share = value.forward / value.objective
         return True
 
-    def order(self, view: SearchView, mode: int, stage: Longs | None = None) -> Ints:
+    def order(self, view: SearchView, mode: int, stage: Ints | None = None) -> Ints:
         """A random topological order; see ``partita.kernels.throughput.slicing.linearise``."""
-        from partita.kernels.throughput.slicing import linearise
+        from partita.kernels.throughput.slicing import order_by
 
-        order = np.empty(view.items, dtype=np.int32)
-        key: Floats = self.random.random(view.items)
-        linearise(view.arrays, np.zeros(view.items, dtype=np.int64) if stage is None else stage, key, mode, order)
-        return order
+        return order_by(view.arrays, self.random.random(view.items), mode, stage)
 
     def try_order(self, slicer: Slicer, order: Ints) -> bool:
         """Slice an order; whether it gave a better split."""
@@ -198,7 +170,7 @@ class SlicingSearch:
         better, since, number = False, 0, 0
         while since < rounds and not self.done and self.incumbent.answer is not None:
             view, split = self.incumbent.answer
-            stage = view.label(split).astype(np.int64)
+            stage = view.label(split)
             fuse = number % 4
             if fuse:
                 # Fuse neighbours: pairs from an even or an odd start, or triples.
@@ -224,15 +196,15 @@ class SlicingSearch:
 
     def _anneal(self, trials: int) -> None:
         from partita.kernels.throughput.anneal_acyclic import anneal
+        from partita.kernels.throughput.anneal_partition import Cooling
 
-        for power, start, end in ((12.0, 0.3, 0.003), (30.0, 0.05, 0.002)):
+        for schedule in ((12.0, 0.3, 0.003), (30.0, 0.05, 0.002)):
             assert self.incumbent.answer is not None
             view, split = self.incumbent.answer
             label = view.label(split)
             kind = np.array([placed.pool for placed in split], dtype=np.int32)
-            seed = int(self.random.integers(1 << 30))
-            stop, value = self.incumbent.stop, self.incumbent.value
-            anneal(view.arrays, label, kind, value, power, start, end, trials // 2, seed, stop)
+            cooling = Cooling(*schedule, trials // 2, int(self.random.integers(1 << 30)))
+            anneal(view.arrays, label, kind, self.incumbent.value, cooling, self.incumbent.stop)
             # Slicing takes it only if it is better, and checks all of memory.
-            if self.try_order(self.slicers[0], self.order(view, 1, label.astype(np.int64))):
+            if self.try_order(self.slicers[0], self.order(view, 1, label)):
                 self.improve(6)
