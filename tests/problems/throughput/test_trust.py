@@ -23,6 +23,7 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers import contiguous_run, race
+from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.race import Target, searcher_of
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds, lower_bounds
@@ -114,7 +115,7 @@ class Pretender:
 
     expected = float("inf")
 
-    def __init__(self, searcher: race.AnySearcher, status: int) -> None:
+    def __init__(self, searcher: Searcher, status: int) -> None:
         self.view, self.status, self.nodes = searcher.view, status, 0
 
     def run(self, node_limit: int, stop: Longs, halt: Longs) -> int:
@@ -132,7 +133,7 @@ def target(
     """A target decided by pretenders, one for each direction."""
     view = views_of(problem)[0]
     left = list(statuses)
-    monkeypatch.setattr(race, "_decision_of", lambda searcher, limits: Pretender(searcher, left.pop(0)))
+    monkeypatch.setattr(race, "Decision", lambda searcher, limits: Pretender(searcher, left.pop(0)))
     searchers = [searcher_of(one, value) for one in (view, turned(view))[: len(statuses)]]
     pool = ThreadPoolExecutor(2) if threads else None
     return Target([searchers], value, lower_bounds(view), pool, np.zeros(1, dtype=np.int64))

@@ -6,12 +6,12 @@ from partita.kernels.compiled import allocating_nothing
 from partita.kernels.throughput.arrays import Arrays, Bytes, Floats, Lines, Longs
 from partita.kernels.throughput.ideals import clear, flip, move_to, store_ideal
 from partita.kernels.throughput.search_state import (
-    CURSOR,
     END,
     GROW,
     IDEALS,
     REFUTED,
     STOPPED,
+    TAKEN,
     VALID,
     Scratch,
     Store,
@@ -47,8 +47,8 @@ def find_cuts(
     if s.counters[VALID] == 0:
         clear(a, t, x)
         s.counters[VALID] = 1
-    while s.counters[CURSOR] < s.counters[IDEALS]:
-        ideal = s.counters[CURSOR]
+    while s.counters[TAKEN] < s.counters[IDEALS]:
+        ideal = s.counters[TAKEN]
         if stop[0] != 0:
             return STOPPED
         move_to(a, t, s, x, ideal)
@@ -61,5 +61,5 @@ def find_cuts(
             flip(x, v)
             if known < 0:
                 return GROW
-        s.counters[CURSOR] = ideal + 1
+        s.counters[TAKEN] = ideal + 1
     return REFUTED

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from partita.kernels.throughput.arrays import Arrays, Floats, Words
 from partita.kernels.throughput.search_state import (
+    CURSOR,
     IDEALS,
     LAST_KIND,
     LAST_PARENT,
@@ -17,14 +18,10 @@ from partita.kernels.throughput.search_state import (
     LEVEL_END,
     POOL,
     STATES,
-    LineScratch,
     Scratch,
     Store,
     Tally,
 )
-
-if TYPE_CHECKING:
-    from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch
 
 _STATE_FIELDS = ("state_ideal", "state_code", "state_parent", "state_kind", "state_replicas")
 _IDEAL_FIELDS = ("ideal_hash", "ideal_first", "ideal_length", "ideal_offset", "fewest")
@@ -61,6 +58,7 @@ def new_store(codes: int, ideals: int, states: int, pool: int, levels: int = 0) 
     )
     store.fewest[0, 1:] = 1 << 30
     store.heads[:1] = 0
+    store.counters[CURSOR] = -1
     for place in (IDEALS, STATES, LEVEL_END):
         store.counters[place] = 1
     return store
@@ -148,21 +146,6 @@ def new_scratch(a: Arrays, zobrist: Words, columns: int) -> Scratch:
         cover_memory=np.zeros(covers),
         remaining=np.zeros(a.work.shape[0], dtype=np.int64),
         most_before=np.zeros(2),
-    )
-
-
-def new_line_scratch(n: int, lines: int, rules: int, peaks: PeakArrays, peak_scratch: PeakScratch) -> LineScratch:
-    """Working arrays for n items, so many lines and capacity rules, and the search for orders."""
-    return LineScratch(
-        value=np.zeros((n + 2, lines)),
-        lost=np.zeros((n + 2, rules)),
-        cross=np.zeros((n + 2, rules)),
-        row=np.zeros(rules, dtype=np.int64),
-        rest=np.zeros(rules),
-        reachable=np.zeros(rules),
-        trial=np.zeros(lines),
-        peaks=peaks,
-        peak_scratch=peak_scratch,
     )
 
 

@@ -29,8 +29,8 @@ from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.contiguous_run import IDEALS, ContiguousRun
-from partita.problems.throughput.solvers.decision import ChargedItems
 from partita.problems.throughput.solvers.gap_closing import GapCloser
+from partita.problems.throughput.solvers.plain_decision import ChargedItems
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import Placed, SearchView, ViewedSplit
 from partita.problems.throughput.variants import variants_of

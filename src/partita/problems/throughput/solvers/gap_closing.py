@@ -6,8 +6,9 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 from partita.kernels.throughput.search_state import FOUND, REFUTED
-from partita.problems.throughput.solvers.decision import ChargedItems
-from partita.problems.throughput.solvers.race import AnySearcher, Target, searcher_of
+from partita.problems.throughput.solvers.decision import Searcher
+from partita.problems.throughput.solvers.plain_decision import ChargedItems
+from partita.problems.throughput.solvers.race import Target, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
 from partita.problems.throughput.solvers.views import turned
@@ -60,7 +61,7 @@ class GapCloser:
 
     def _searchers(self, top: float) -> None:
         self.top = top
-        self.searchers: list[list[AnySearcher]] = [
+        self.searchers: list[list[Searcher]] = [
             [searcher_of(view, top, self.charged) for view in row] for row in self.rows
         ]
 

@@ -17,6 +17,7 @@ from partita.problems.throughput.devices import DeviceGroup
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.load_lines import BOTH, LoadLines, load_lines
 from partita.problems.throughput.solvers.view import (
+    SLACK,
     Effort,
     LoadLimits,
     Rule,
@@ -29,9 +30,6 @@ from partita.problems.throughput.solvers.view import (
     search_arrays,
 )
 from partita.problems.throughput.working_memory import PeakTable
-
-#: Relative slack of the comparison with limits: more than rounding, less than any claim.
-SLACK = 1e-11
 
 
 @dataclass(frozen=True, eq=False)

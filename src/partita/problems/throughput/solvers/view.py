@@ -21,6 +21,9 @@ from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import up_to
 
+#: Relative slack of the comparison with limits: more than rounding, less than any claim.
+SLACK = 1e-11
+
 
 class Placed(NamedTuple):
     """A stage of a split: items on so many devices of a pool."""
