@@ -10,16 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.kernels.compiled import allocating_nothing, inlined
+from partita.kernels.throughput import decisions
 from partita.kernels.throughput.arrays import Arrays, Floats
-from partita.kernels.throughput.decisions import (
-    EXCLUDED,
-    copy_row,
-    entering,
-    hold,
-    open_nets,
-    reach_items,
-    with_item,
-)
 from partita.kernels.throughput.search import Steps, search_ideals
 from partita.kernels.throughput.search_state import HELD, LEVEL, Plain, Scratch, Search, Stage
 
@@ -42,6 +34,7 @@ class _PlainStage(NamedTuple):
     reached: int
     top: int
     possible: bool
+    flights: int
     memory: float
     budget: float
     capacity: float
@@ -73,7 +66,7 @@ def _crosses(c: Search[Plain]) -> bool:
 def _hold_level(c: Search[Plain]) -> None:
     """Memory per item for the next stage and, at least, for those after it."""
     a, t, x, level = c.arrays, c.tally, c.scratch, c.store.counters[LEVEL]
-    hold(a, x, a.in_flight[level + 1])
+    decisions.hold(a, x, a.in_flight[level + 1])
     row, after = t.inside.shape[0] - 1, 1 if a.recompute else a.in_flight[min(level + 2, a.in_flight.shape[0] - 1)]
     total, inside = 0.0, 0.0
     for v in range(x.in_ideal.shape[0]):
@@ -99,7 +92,7 @@ def _start(c: Search[Plain], stage: Stage) -> _PlainStage:
     done = t.inside[rows + kind]
     x.most_before[0] = y.target + done * (1.0 + 1e-9)
     x.most_before[1] = memory + t.inside[rows + kinds] * (1.0 + 1e-9)
-    ready, reached, top = reach_items(a, s, x, time, y.target, y.before[kind], x.most_before)
+    ready, reached, top = decisions.reach_items(a, s, x, time, y.target, y.before[kind], x.most_before)
     reach_weight, reach_work, reach_now, reach_later, space = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(reached):
         v = x.reach[i]
@@ -113,7 +106,7 @@ def _start(c: Search[Plain], stage: Stage) -> _PlainStage:
     roomy = not a.limited or reach_now + space <= memory
     x.saved[0] = 0.0
     undecided, crossing = 0.0, t.across[row]
-    for i in range(open_nets(a, s, x, reached)):
+    for i in range(decisions.open_nets(a, s, x, reached)):
         e = x.touched[i]
         undecided += cost[e]
         if 0 < x.net_in[e] == x.net_out[e]:
@@ -126,6 +119,7 @@ def _start(c: Search[Plain], stage: Stage) -> _PlainStage:
         reached=reached,
         top=top,
         possible=True,
+        flights=a.in_flight[s.counters[LEVEL] + 1],
         memory=memory,
         budget=w.budget[0, stage.rest],
         capacity=capacity,
@@ -189,7 +183,7 @@ def _include(c: Search[Plain], g: _PlainStage, v: int, depth: int) -> bool:
         return False
     undecided, crossing, enter, mem, space = now[UNDECIDED], now[CROSS], now[ENTER], now[MEM], now[SPACE]
     if a.limited:
-        mem, space = with_item(a, x, v, mem, space)
+        mem, space = decisions.with_item(a, x, v, mem, space)
         if mem + space > g.memory:
             return False
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
@@ -203,24 +197,18 @@ def _include(c: Search[Plain], g: _PlainStage, v: int, depth: int) -> bool:
         if mine + 1 == a.net_ptr[e + 1] - a.net_ptr[e]:
             undecided -= g.cost[e]
         if a.recompute:
-            enter += entering(a, x, e, v, mine)
+            enter += decisions.entering(a, x, e, v, mine)
     fits = work + comm <= target and not _overfull(g, now[LOST], crossing)
     if fits and a.recompute and a.limited and not a.backwards:
-        fits = mem + space + _flights(c) * enter <= g.memory
+        fits = mem + space + g.flights * enter <= g.memory
     if not fits:
         for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
             x.net_here[a.item_nets[p]] -= 1
         return False
-    copy_row(x.saved, depth)
+    decisions.copy_row(x.saved, depth)
     then[WORK], then[COMM], then[UNDECIDED], then[CROSS] = work, comm, undecided, crossing
     then[MEM], then[SPACE], then[ENTER] = mem, space, enter
     return True
-
-
-@inlined
-def _flights(c: Search[Plain]) -> int:
-    """Microbatches in flight at the stage."""
-    return int(c.arrays.in_flight[c.store.counters[LEVEL] + 1])
 
 
 @inlined
@@ -229,7 +217,7 @@ def _worth_excluding(c: Search[Plain], g: _PlainStage, v: int, depth: int) -> bo
     if g.up_weight[v] > g.budget:
         return False
     a, x = c.arrays, c.scratch
-    copy_row(x.saved, depth)
+    decisions.copy_row(x.saved, depth)
     if not c.dominance:
         return True
     now, then = x.saved[depth], x.saved[depth + 1]
@@ -263,7 +251,7 @@ def _leave(c: Search[Plain], g: _PlainStage, u: int, depth: int) -> None:
     a, x = c.arrays, c.scratch
     now = x.saved[depth]
     comm, crossing, undecided = now[COMM], now[CROSS], now[UNDECIDED]
-    x.status[u] = EXCLUDED
+    x.status[u] = decisions.EXCLUDED
     now[LOST] += g.weight[u]
     now[LOST_WORK] += g.time[u]
     if a.limited:
@@ -300,15 +288,15 @@ def _feasible(c: Search[Plain], g: _PlainStage, depth: int) -> bool:
         return False
     if not a.limited:
         return True
-    entering = _flights(c) * now[ENTER] if a.recompute else 0.0
+    entering = g.flights * now[ENTER] if a.recompute else 0.0
     return bool(now[MEM] + now[SPACE] + entering <= g.memory)
 
 
 @inlined
-def _worth_keeping(c: Search[Plain], g: _PlainStage, depth: int, decisions: int) -> bool:
+def _worth_keeping(c: Search[Plain], g: _PlainStage, depth: int, count: int) -> bool:
     x = c.scratch
     if c.dominance:
-        for i in range(decisions):
+        for i in range(count):
             if x.decision[i] == 0 and _can_join(c.arrays, x, g, x.queue[i], depth):
                 return False
     return True
@@ -331,7 +319,7 @@ def _can_join(a: Arrays, x: Scratch, g: _PlainStage, v: int, depth: int) -> bool
     if now[WORK] + now[COMM] + g.time[v] + change > g.inner:
         return False
     if not g.roomy:
-        mem, space = with_item(a, x, v, now[MEM], now[SPACE])
+        mem, space = decisions.with_item(a, x, v, now[MEM], now[SPACE])
         if mem + space > g.memory:
             return False
     return _cheap_to_move(a, x, v)

@@ -1,4 +1,4 @@
-"""Is there an acyclic split within given limits?  Breadth-first search over ideals, one stage per step.
+"""Is there an acyclic split within given limits?  Breadth-first search over ideals, one stage per decisions.
 
 A state is a pair (ideal, devices used); the stages that may follow an ideal are enumerated by deciding, in a fixed
 order, for every ready item whether it joins the stage or stays outside together with all that depends on it. Source of
@@ -17,17 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from partita.kernels.compiled import inlined
+from partita.kernels.throughput import decisions
 from partita.kernels.throughput import search_state as at
-from partita.kernels.throughput.decisions import (
-    AWAY,
-    LISTED,
-    OPEN,
-    add_item,
-    keep_state,
-    remaining_devices,
-    return_items,
-    take_item_back,
-)
 from partita.kernels.throughput.ideals import clear, is_known_better, move_to
 from partita.kernels.throughput.search_state import Search, Stage, Store
 
@@ -55,7 +46,7 @@ class Steps(NamedTuple):
     feasible
         (…, depth) whether a finished stage respects the limits, and what remains can too.
     worth_keeping
-        (…, depth, decisions) whether no ready item outside a finished stage can join it; see rule *Dominance*.
+        (…, depth, count) whether no ready item of so many decisions can join a finished stage; see rule *Dominance*.
     """
 
     crosses: Callable[..., bool]
@@ -81,8 +72,8 @@ def _leave_out(c: Search[Any], steps: Steps, g: Any, v: int, depth: int, mark_le
         steps.leave(c, g, u, depth)
         for p in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
             follower = a.succ[p]
-            if x.status[follower] == OPEN:
-                x.status[follower] = LISTED
+            if x.status[follower] == decisions.OPEN:
+                x.status[follower] = decisions.LISTED
                 x.marks[mark_len] = follower
                 mark_len += 1
     return mark_len
@@ -112,7 +103,8 @@ def _expand(c: Search[Any], steps: Steps, stage: Stage, code: np.uint64) -> int:
                     s.counters[at.LAST_REPLICAS] = stage.replicas
                     outcome = at.FOUND
                     break
-                if steps.worth_keeping(c, g, depth, queue_len) and not keep_state(s, x, c.codes, stage, g.top, code):
+                keep = steps.worth_keeping(c, g, depth, queue_len)
+                if keep and not decisions.keep_state(s, x, c.codes, stage, g.top, code):
                     outcome = at.GROW
                     break
             down = False
@@ -123,17 +115,17 @@ def _expand(c: Search[Any], steps: Steps, stage: Stage, code: np.uint64) -> int:
             depth -= 1
             v = x.queue[depth]
             if x.decision[depth] == 0:
-                return_items(a, x, x.mark_end[depth], mark_len)
+                decisions.return_items(a, x, x.mark_end[depth], mark_len)
                 mark_len = x.mark_end[depth]
                 continue
-            take_item_back(a, x, v)
+            decisions.take_item_back(a, x, v)
             code ^= x.zobrist[v]
             here -= 1
             queue_len = x.queue_end[depth]
         else:
             v = x.queue[depth]
             if steps.include(c, g, v, depth):
-                queue_len = add_item(a, x, v, depth, queue_len)
+                queue_len = decisions.add_item(a, x, v, depth, queue_len)
                 code ^= x.zobrist[v]
                 here += 1
                 depth += 1
@@ -149,7 +141,7 @@ def _expand(c: Search[Any], steps: Steps, stage: Stage, code: np.uint64) -> int:
     s.counters[at.NODES] = nodes
     if outcome == at.REFUTED:
         for i in range(g.reached):
-            x.status[x.reach[i]] = AWAY
+            x.status[x.reach[i]] = decisions.AWAY
     else:
         s.counters[at.VALID] = 0
     return outcome
@@ -209,15 +201,16 @@ def search_ideals(c: Search[Any], steps: Steps) -> int:
             if c.phase[kind] != phase and not crosses:
                 continue
             for replicas in range(1, c.replicas[kind] + 1):
-                remaining_devices(a, codes, code, used, remaining)
-                if remaining[kind] < replicas:
-                    break
-                remaining[kind] -= replicas
                 rest = 0
                 for k in range(kinds):
-                    if c.phase[k] < c.phase[kind]:
+                    remaining[k] = a.devices[k] - (used if k == 0 else codes.digits[code, k])
+                    if k == kind:
+                        remaining[k] -= replicas
+                    elif c.phase[k] < c.phase[kind]:
                         remaining[k] = 0
                     rest += remaining[k] * c.weights.radix[k]
+                if remaining[kind] < 0:
+                    break
                 code_after = code + replicas * codes.stride[kind]
                 used_after = used + (replicas if kind == 0 else 0)
                 stage = Stage(state, kind, replicas, code_after, used_after, rest)

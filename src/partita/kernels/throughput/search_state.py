@@ -78,7 +78,7 @@ class Variant(NamedTuple):
 
     At every depth the lines (``value``), and by rule the weight that is lost to excluded items and that of nets that
     surely cross. By rule the row of weights in force, the weight outside the ideal, and that of items in reach. Then
-    what trials of single items and of orders work with.
+    what trials of cuts (2, lines), of single items (lines,) and of orders work with.
     """
 
     lines: Lines
@@ -94,6 +94,7 @@ class Variant(NamedTuple):
     row: Longs
     rest: Floats
     reachable: Floats
+    links: Floats
     trial: Floats
     peaks: PeakArrays
     peak_scratch: PeakScratch

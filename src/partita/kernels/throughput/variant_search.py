@@ -10,21 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.kernels.compiled import allocating_nothing, inlined
+from partita.kernels.throughput import decisions
 from partita.kernels.throughput.arrays import Floats
 from partita.kernels.throughput.bits import has
-from partita.kernels.throughput.decisions import (
-    CHOSEN,
-    EXCLUDED,
-    LISTED,
-    OPEN,
-    copy_row,
-    entering,
-    hold,
-    open_nets,
-    reach_items,
-    with_item,
-)
-from partita.kernels.throughput.group_cuts import cut_fits
+from partita.kernels.throughput.group_cuts import cut_links
 from partita.kernels.throughput.search import Steps, search_ideals
 from partita.kernels.throughput.search_state import LEVEL, STAMP, Search, Stage, Variant
 from partita.kernels.throughput.working_memory import FITS, OVER, fit
@@ -51,7 +40,14 @@ class _VariantStage(NamedTuple):
 @inlined
 def _crosses(c: Search[Variant]) -> bool:
     y = c.own
-    return y.lines.grouped and cut_fits(c.arrays, y.lines, c.scratch, y.limits, y.trial)
+    if not y.lines.grouped:
+        return False
+    cut_links(c.arrays, y.lines, c.scratch, y.links)
+    for group in range(2):
+        for line in range(y.links.shape[1]):
+            if y.links[group, line] > y.limits[line]:
+                return False
+    return True
 
 
 @inlined
@@ -59,11 +55,11 @@ def _start(c: Search[Variant], stage: Stage) -> _VariantStage:
     a, b, w, s, x, y = c.arrays, c.own.lines, c.weights, c.store, c.scratch, c.own
     n, m = x.in_ideal.shape[0], x.net_in.shape[0]
     flights = b.flights[stage.replicas, s.counters[LEVEL] + stage.replicas if a.backwards else 1]
-    hold(a, x, flights)
+    decisions.hold(a, x, flights)
     # Nothing bounds what lies before an item.
     most = stage.replicas * y.limits[0]
-    ready, reached, top = reach_items(a, s, x, b.chain[stage.kind], most, w.item[:0], x.most_before)
-    open_nets(a, s, x, reached)
+    ready, reached, top = decisions.reach_items(a, s, x, b.chain[stage.kind], most, w.item[:0], x.most_before)
+    decisions.open_nets(a, s, x, reached)
     stamp = s.counters[STAMP]
     for rule in range(w.choice.shape[0]):
         row = w.choice[rule, stage.rest]
@@ -95,9 +91,9 @@ def _pay(c: Search[Variant], g: _VariantStage, e: int, depth: int, sign: float) 
     status = x.status[b.maker[e]]
     for line in range(value.shape[1]):
         into, out = b.cost_in[kind, e, line], b.cost_out[kind, e, line]
-        if status == CHOSEN:
+        if status == decisions.CHOSEN:
             into = out
-        elif status in (OPEN, LISTED):
+        elif status in (decisions.OPEN, decisions.LISTED):
             into = min(into, out)
         value[depth, line] += sign * into
 
@@ -166,7 +162,7 @@ def _orderable(
     k, scratch, count = c.own.peaks, c.own.peak_scratch, 0
     for i in range(g.reached):
         v = x.reach[i]
-        if x.status[v] == CHOSEN:
+        if x.status[v] == decisions.CHOSEN:
             for p in range(k.item_ptr[v], k.item_ptr[v + 1]):
                 scratch.members[count] = k.item_ops[p]
                 count += 1
@@ -190,13 +186,13 @@ def _include(c: Search[Variant], g: _VariantStage, v: int, depth: int) -> bool:
     a, b, x, y, after = c.arrays, c.own.lines, c.scratch, c.own, depth + 1
     for line in range(y.value.shape[1]):
         y.value[after, line] = y.value[depth, line] + b.work[g.stage.kind, v, line]
-    copy_row(y.lost, depth)
-    copy_row(y.cross, depth)
-    mem, space = with_item(a, x, v, x.saved[depth, MEM], x.saved[depth, SPACE])
+    decisions.copy_row(y.lost, depth)
+    decisions.copy_row(y.cross, depth)
+    mem, space = decisions.with_item(a, x, v, x.saved[depth, MEM], x.saved[depth, SPACE])
     enter, sync = x.saved[depth, ENTER], _sync_with(c, v, x.saved[depth, SYNC])
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
         _pay(c, g, a.item_nets[p], after, -1.0)
-    x.status[v] = CHOSEN
+    x.status[v] = decisions.CHOSEN
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
         e = a.item_nets[p]
         mine = x.net_here[e]
@@ -205,7 +201,7 @@ def _include(c: Search[Variant], g: _VariantStage, v: int, depth: int) -> bool:
         if mine == 0 and x.net_in[e] == 0 and x.net_out[e] > 0:
             _count_crossing(c, e, after)
         if a.recompute:
-            enter += entering(a, x, e, v, mine)
+            enter += decisions.entering(a, x, e, v, mine)
     x.saved[after, MEM], x.saved[after, SPACE] = mem, space
     x.saved[after, ENTER], x.saved[after, SYNC] = enter, sync
     # What enters may leave again when the search runs backwards: only then it is not certain.
@@ -214,7 +210,7 @@ def _include(c: Search[Variant], g: _VariantStage, v: int, depth: int) -> bool:
         need += g.flights * enter
     if _within(c, g, y.value[after], need, sync, y.limits) and _room(c, g.stage, after):
         return True
-    x.status[v] = OPEN
+    x.status[v] = decisions.OPEN
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
         x.net_here[a.item_nets[p]] -= 1
     return False
@@ -224,7 +220,7 @@ def _include(c: Search[Variant], g: _VariantStage, v: int, depth: int) -> bool:
 def _worth_excluding(c: Search[Variant], g: _VariantStage, v: int, depth: int) -> bool:
     """Always, as far as is known so far."""
     for rows in (c.own.value, c.scratch.saved, c.own.lost, c.own.cross):
-        copy_row(rows, depth)
+        decisions.copy_row(rows, depth)
     return True
 
 
@@ -235,7 +231,7 @@ def _leave(c: Search[Variant], g: _VariantStage, u: int, depth: int) -> None:
         y.lost[depth, rule] += w.item[y.row[rule], u]
     for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
         _pay(c, g, a.item_nets[p], depth, -1.0)
-    x.status[u] = EXCLUDED
+    x.status[u] = decisions.EXCLUDED
     for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
         e = a.item_nets[p]
         x.net_out[e] += 1
@@ -263,13 +259,13 @@ def _feasible(c: Search[Variant], g: _VariantStage, depth: int) -> bool:
 
 
 @inlined
-def _worth_keeping(c: Search[Variant], g: _VariantStage, depth: int, decisions: int) -> bool:
+def _worth_keeping(c: Search[Variant], g: _VariantStage, depth: int, count: int) -> bool:
     """Also whether the first group can still end after the stage."""
     x = c.scratch
     if c.phase[g.stage.kind] == 0 and c.own.cuts.shape[0] > 0 and not _reaches(c, g, depth, -1):
         return False
     if c.dominance:
-        for i in range(decisions):
+        for i in range(count):
             if x.decision[i] == 0 and _replaceable(c, g, depth, x.queue[i]):
                 return False
     return True
@@ -364,22 +360,22 @@ def _replaceable(c: Search[Variant], g: _VariantStage, depth: int, v: int) -> bo
         y.trial[line] = y.value[depth, line] + b.work[kind, v, line]
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
         e = a.item_nets[p]
-        inside = x.status[b.maker[e]] == CHOSEN
+        inside = x.status[b.maker[e]] == decisions.CHOSEN
         for line in range(lines):
             if x.net_here[e] > 0:
                 y.trial[line] -= b.cost_out[kind, e, line] if inside else b.cost_in[kind, e, line]
             if x.net_out[e] > 1:
                 inner_maker = inside or b.maker[e] == v
                 y.trial[line] += b.cost_out[kind, e, line] if inner_maker else b.cost_in[kind, e, line]
-    held, space = with_item(a, x, v, x.saved[depth, MEM], x.saved[depth, SPACE])
+    held, space = decisions.with_item(a, x, v, x.saved[depth, MEM], x.saved[depth, SPACE])
     sync = _sync_with(c, v, x.saved[depth, SYNC])
     if not _within(c, g, y.trial, held + space, sync, y.inner):
         return False
     if not b.peak:
         return True
-    x.status[v] = CHOSEN
+    x.status[v] = decisions.CHOSEN
     fits = _orderable(c, g, y.trial, held, sync, y.inner, True)
-    x.status[v] = EXCLUDED
+    x.status[v] = decisions.EXCLUDED
     return fits
 
 

@@ -6,28 +6,19 @@ Why its pruning is safe is said where the searchers are: ``plain_decision`` and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from partita.kernels.throughput import search_state as at
 from partita.kernels.throughput.arrays import Longs
 from partita.kernels.throughput.search_memory import enlarged, new_scratch, random_words, stages_found
-from partita.kernels.throughput.search_state import (
-    GROW,
-    LEVEL,
-    NODES,
-    STATES,
-    TAKEN,
-    Own,
-    Search,
-    Store,
-    Tally,
-    Until,
-    Weights,
-)
+from partita.kernels.throughput.search_state import Own, Search, Store, Tally, Until, Weights
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
 from partita.problems.throughput.solvers.view import SLACK, LoadLimits, Placed, SearchView, Split
 
+#: Most bytes for the states of one decision.
+MAX_BYTES = 8e8
 #: Status of a decision that ran out of memory for its states; the others are those of the kernels.
 FULL = 9
 
@@ -41,12 +32,15 @@ class Searcher(ABC):
         The problem in one direction.
     top
         No limit will be larger.
-    max_bytes
-        Most memory for the states of one decision.
     """
 
-    def __init__(self, view: SearchView, top: float, max_bytes: float) -> None:
-        self.view, self.max_bytes = view, max_bytes
+    #: Numbers that the kernel saves at every depth.
+    columns: ClassVar[int]
+    #: Whether that rule is safe.
+    dominance: bool
+
+    def __init__(self, view: SearchView, top: float) -> None:
+        self.view = view
         self.capacity: Capacity = capacity(view, top)
         self.zobrist = random_words(view.items)
 
@@ -58,9 +52,7 @@ class Searcher(ABC):
     def go_on(self, search: Search[Any]) -> int:
         """Call the kernel."""
 
-    def _search(
-        self, limits: LoadLimits, store: Store, tally: Tally, columns: int, dominance: bool, own: Own
-    ) -> Search[Own]:
+    def _search(self, limits: LoadLimits, store: Store, tally: Tally, own: Own) -> Search[Own]:
         """A search with all that is the same for plain problems and variants."""
         view, cap, nobody = self.view, self.capacity, np.zeros(1, dtype=np.int64)
         return Search(
@@ -71,8 +63,8 @@ class Searcher(ABC):
             weights=Weights(cap.item, cap.net, cap.choice, cap.budget(limits, 2 * SLACK), cap.radix),
             tally=tally,
             store=store,
-            scratch=new_scratch(view.arrays, self.zobrist, columns),
-            dominance=dominance,
+            scratch=new_scratch(view.arrays, self.zobrist, self.columns),
+            dominance=self.dominance,
             own=own,
             until=Until(0, nobody, nobody),
         )
@@ -88,12 +80,7 @@ class Decision:
     @property
     def nodes(self) -> int:
         """Decisions made so far: the deterministic measure of effort."""
-        return int(self.search.store.counters[NODES])
-
-    @property
-    def states(self) -> int:
-        """States kept so far."""
-        return int(self.search.store.counters[STATES])
+        return int(self.search.store.counters[at.NODES])
 
     @property
     def expected(self) -> float:
@@ -102,21 +89,20 @@ class Decision:
         Infinite in the first state, and for searches that do not go level by level.
         """
         counters = self.search.store.counters
-        done = int(counters[TAKEN]) - 1
+        done = int(counters[at.TAKEN]) - 1
         if done <= 0:
             return float("inf")
-        levels = self.view.device_count - int(counters[LEVEL])
-        return self.nodes / done * max(1, self.states - done) * levels
+        levels = self.view.device_count - int(counters[at.LEVEL])
+        return self.nodes / done * max(1, int(counters[at.STATES]) - done) * levels
 
     def run(self, node_limit: int, stop: Longs, halt: Longs | None = None) -> int:
         """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
         self.search = self.search._replace(until=Until(node_limit, stop, stop if halt is None else halt))
         while True:
             status = self.searcher.go_on(self.search)
-            if status != GROW:
+            if status != at.GROW:
                 return status
-            words = self.search.scratch.words.shape[0]
-            grown = enlarged(self.search.store, words, self.searcher.max_bytes)
+            grown = enlarged(self.search.store, self.search.scratch.words.shape[0], MAX_BYTES)
             if grown is None:
                 return FULL
             self.search = self.search._replace(store=grown)

@@ -11,7 +11,6 @@ from partita.problems.throughput.solvers.plain_decision import ChargedItems
 from partita.problems.throughput.solvers.race import Target, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
-from partita.problems.throughput.solvers.views import turned
 
 #: A refuted target this close below a plan proves the plan: differences within it are rounding.
 CLOSE = 2e-9
@@ -213,4 +212,4 @@ class GapCloser:
 
 def _directions(view: SearchView) -> list[SearchView]:
     """The view, and before it the one in the other direction where memory does not depend on it."""
-    return [view] if view.instance.positional else [turned(view), view]
+    return [view] if view.instance.positional else [view.turned(), view]

@@ -76,18 +76,15 @@ class ChargedItems:
 class PlainSearcher(Searcher):
     """See ``Searcher``; charged work is for one kind of device, and not used for a ``top`` above its target."""
 
-    def __init__(
-        self, view: PlainView, top: float, max_bytes: float = 1.2e9, charged: ChargedItems | None = None
-    ) -> None:
-        super().__init__(view, top, max_bytes)
-        if charged is not None and top <= charged.target and view.arrays.work.shape[0] == 1:
+    columns = COLUMNS
+
+    def __init__(self, view: PlainView, top: float, charged: ChargedItems | None = None) -> None:
+        super().__init__(view, top)
+        a, size = view.arrays, view.least_bytes
+        if charged is not None and top <= charged.target and a.work.shape[0] == 1:
             self.capacity = _with_charge(view, self.capacity, charged)
         self.dominance = dominance_is_safe(view)
-        cap, work, size = (
-            self.capacity,
-            np.where(np.isfinite(view.arrays.work), view.arrays.work, 0.0),
-            view.least_bytes,
-        )
+        cap, work = self.capacity, np.where(np.isfinite(a.work), a.work, 0.0)
         self.sums = (*_closures(view, cap, work, size), work.sum(axis=1) * (1 + 1e-9))
         # Of the weights, of work on every kind, of bytes, and, filled by the kernel, of bytes in later stages.
         self.summed = np.concatenate([cap.item, work, size[None], np.zeros((1, view.items))])
@@ -98,7 +95,7 @@ class PlainSearcher(Searcher):
         total = np.append(cap.item.sum(axis=1), 0.0)
         own = Plain(limits.both * (1 + SLACK), total, cap.memory * (1 + 1e-12), *self.sums)
         store = new_store(self.view.code_count, 1 << 12, 1 << 12, 1 << 13)
-        return self._search(limits, store, new_tally(self.summed, cap.net), COLUMNS, self.dominance, own)
+        return self._search(limits, store, new_tally(self.summed, cap.net), own)
 
     def go_on(self, search: Search[Plain]) -> int:
         from partita.kernels.throughput.plain_search import search_plain

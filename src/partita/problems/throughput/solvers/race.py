@@ -33,8 +33,6 @@ from partita.problems.throughput.solvers.variant_view import VariantView
 from partita.problems.throughput.solvers.view import LoadLimits, SearchView, ViewedSplit
 from partita.units import TOLERANCE
 
-#: Most bytes for the states of one decision.
-MAX_BYTES = 8e8
 #: A race promises an answer while it expects to need at most this many times the nodes it has used.
 PATIENCE = 8
 #: Nodes of the longest leg.
@@ -46,9 +44,9 @@ MET = 5e-10
 def searcher_of(view: SearchView, top: float, charged: ChargedItems | None = None) -> Searcher:
     """The search of a view for targets up to ``top``; ``charged`` as in ``PlainSearcher``, for plain ones only."""
     if isinstance(view, PlainView):
-        return PlainSearcher(view, top, max_bytes=MAX_BYTES, charged=charged)
+        return PlainSearcher(view, top, charged)
     assert isinstance(view, VariantView)
-    return VariantSearcher(view, top, MAX_BYTES)
+    return VariantSearcher(view, top)
 
 
 @dataclass

@@ -41,13 +41,13 @@ from partita.problems.throughput.solvers.view import SLACK, LoadLimits
 class VariantSearcher(Searcher):
     """See ``Searcher``; these searches do not go level by level."""
 
-    def __init__(self, view: VariantView, top: float, max_bytes: float) -> None:
-        super().__init__(view, top, max_bytes)
+    columns = LINE_COLUMNS
+
+    def __init__(self, view: VariantView, top: float) -> None:
+        super().__init__(view, top)
         self.variant = view
         self.dominance = not (view.instance.recompute and view.arrays.limited)
-        self.cuts = find_group_cuts(view, self.zobrist, top) if view.lines.grouped else None
-        if self.cuts is not None:
-            self.beyond = self.cuts.beyond(view, self.capacity.item, self.capacity.net)
+        self.cuts = find_group_cuts(view, self.zobrist, top, self.capacity.item, self.capacity.net)
 
     def start(self, limits: LoadLimits) -> Search[Variant]:
         from partita.kernels.throughput.variant_search import FIT_NODES
@@ -57,10 +57,7 @@ class VariantSearcher(Searcher):
         n, lines, (rules, _) = view.items, len(view.shape.limit), cap.choice.shape
         k, words = view.peak_arrays, math.ceil(n / 64)
         line_limits = view.shape.limits(limits)
-        cuts, beyond = np.zeros((0, words), dtype=np.uint64), np.zeros((cap.item.shape[0], 0))
-        if self.cuts is not None:
-            chosen = self.cuts.within(line_limits * (1 + SLACK))
-            cuts, beyond = np.ascontiguousarray(self.cuts.words[chosen]), self.beyond[:, chosen].copy()
+        cuts, beyond = self.cuts.within(line_limits * (1 + SLACK))
         own = Variant(
             lines=view.lines,
             limits=line_limits * (1 + SLACK),
@@ -75,13 +72,13 @@ class VariantSearcher(Searcher):
             row=np.zeros(rules, dtype=np.int64),
             rest=np.zeros(rules),
             reachable=np.zeros(rules),
+            links=np.zeros((2, lines)),
             trial=np.zeros(lines),
             peaks=k,
             peak_scratch=peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch)),
         )
         store = new_store(view.code_count, 1 << 10, 1 << 11, words << 10, levels=view.device_count + 1)
-        tally = new_tally(cap.item[:0], cap.net[:0])
-        return self._search(limits, store, tally, LINE_COLUMNS, self.dominance, own)
+        return self._search(limits, store, new_tally(cap.item[:0], cap.net[:0]), own)
 
     def go_on(self, search: Search[Variant]) -> int:
         from partita.kernels.throughput.variant_search import search_variant
