@@ -23,11 +23,12 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers import contiguous_run, race
+from partita.problems.throughput.solvers.contiguous_run import views_of
+from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.race import Target, searcher_of
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds, lower_bounds
 from partita.problems.throughput.solvers.view import Placed, SearchView, Split
-from partita.problems.throughput.solvers.views import turned, views_of
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
@@ -114,7 +115,7 @@ class Pretender:
 
     expected = float("inf")
 
-    def __init__(self, searcher: race.AnySearcher, status: int) -> None:
+    def __init__(self, searcher: Searcher, status: int) -> None:
         self.view, self.status, self.nodes = searcher.view, status, 0
 
     def run(self, node_limit: int, stop: Longs, halt: Longs) -> int:
@@ -132,8 +133,8 @@ def target(
     """A target decided by pretenders, one for each direction."""
     view = views_of(problem)[0]
     left = list(statuses)
-    monkeypatch.setattr(race, "_decision_of", lambda searcher, limits: Pretender(searcher, left.pop(0)))
-    searchers = [searcher_of(one, value) for one in (view, turned(view))[: len(statuses)]]
+    monkeypatch.setattr(race, "Decision", lambda searcher, limits: Pretender(searcher, left.pop(0)))
+    searchers = [searcher_of(one, value) for one in (view, view.turned())[: len(statuses)]]
     pool = ThreadPoolExecutor(2) if threads else None
     return Target([searchers], value, lower_bounds(view), pool, np.zeros(1, dtype=np.int64))
 

@@ -221,7 +221,7 @@ def check(problem: ThroughputProblem) -> None:
     stop = np.zeros(1, dtype=np.int64)
     for backwards in (False, True):
         view = variant_view(problem, backwards=backwards)
-        searchers = [[VariantSearcher(view, 2 * best + 1, 1e9)]]
+        searchers = [[VariantSearcher(view, 2 * best + 1)]]
         low = lower_bounds(view)
         assert low.both <= best * (1 + 1e-9)
         target = Target(searchers, best * (1 + 1e-9), low, None, stop)

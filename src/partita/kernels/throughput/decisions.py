@@ -1,4 +1,4 @@
-"""Steps that both searches take while they build a stage: items join it one by one, or stay outside.
+"""Steps that all searches take while they build a stage: items join it one by one, or stay outside.
 
 An item stays outside together with all that depends on it. Both decisions can be taken back in turn, last one first.
 """
@@ -8,20 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import allocating_nothing, inlined
-from partita.kernels.throughput.arrays import Arrays, Codes, Floats, Longs
+from partita.kernels.throughput import search_state as at
+from partita.kernels.throughput.arrays import Arrays, Codes, Floats
 from partita.kernels.throughput.ideals import dominated, flip, store_ideal
-from partita.kernels.throughput.search_state import END, LEVEL, READY, STAMP, STATES, Scratch, Store
+from partita.kernels.throughput.search_state import Scratch, Stage, Store
 
 #: Status of an item while a stage is built: out of reach (or in the ideal), open, in the stage, excluded, about to be.
 AWAY, OPEN, CHOSEN, EXCLUDED, LISTED = range(5)
-
-
-@inlined
-def remaining_devices(a: Arrays, codes: Codes, code: int, used: int, remaining: Longs) -> None:
-    """Devices of every kind that a state leaves."""
-    remaining[0] = a.devices[0] - used
-    for k in range(1, remaining.shape[0]):
-        remaining[k] = a.devices[k] - codes.digits[code, k]
 
 
 @allocating_nothing
@@ -38,9 +31,9 @@ def reach_items(
     int, int, int
         Ready items, items listed, and the number of words beyond which no item is.
     """
-    s.counters[STAMP] += 1
-    stamp, reach = s.counters[STAMP], x.reach
-    for i in range(x.places[READY]):
+    s.counters[at.STAMP] += 1
+    stamp, reach = s.counters[at.STAMP], x.reach
+    for i in range(x.places[at.READY]):
         v = x.ready_items[i]
         j = i
         # Insertion sort: the order of decisions must not depend on the path to this ideal.
@@ -48,8 +41,8 @@ def reach_items(
             reach[j] = reach[j - 1]
             j -= 1
         reach[j] = v
-    count, top = 0, x.places[END]
-    for i in range(x.places[READY]):
+    count, top = 0, x.places[at.END]
+    for i in range(x.places[at.READY]):
         v = reach[i]
         if time[v] <= most:
             reach[count] = v
@@ -83,7 +76,7 @@ def reach_items(
 @allocating_nothing
 def open_nets(a: Arrays, s: Store, x: Scratch, reached: int) -> int:
     """Count the pins of nets that no stage here can hold in ``x.net_out``; list the others' nets in ``x.touched``."""
-    stamp, count = s.counters[STAMP], 0
+    stamp, count = s.counters[at.STAMP], 0
     for i in range(reached):
         v = x.reach[i]
         for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
@@ -96,6 +89,26 @@ def open_nets(a: Arrays, s: Store, x: Scratch, reached: int) -> int:
                 count += 1
             x.net_out[e] -= 1
     return count
+
+
+@inlined
+def hold(a: Arrays, x: Scratch, flights: int) -> None:
+    """Memory of items and covers in a stage with so many microbatches in flight."""
+    share = 1 if a.recompute else flights
+    for v in range(x.memory.shape[0]):
+        x.memory[v] = a.fixed[v] + share * a.active[v]
+    for c in range(x.cover_memory.shape[0]):
+        x.cover_memory[c] = a.cover_fixed[c] + share * a.cover_active[c]
+
+
+@inlined
+def with_item(a: Arrays, x: Scratch, v: int, memory: float, space: float) -> tuple[float, float]:
+    """Bytes and workspace of the stage with an item more."""
+    memory += x.memory[v]
+    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
+        if x.cover_here[a.item_covers[p]] == 0:
+            memory += x.cover_memory[a.item_covers[p]]
+    return memory, max(space, a.workspace[v])
 
 
 @inlined
@@ -162,36 +175,25 @@ def return_items(a: Arrays, x: Scratch, start: int, end: int) -> None:
 
 
 @allocating_nothing
-def keep_state(
-    s: Store,
-    x: Scratch,
-    codes: Codes,
-    ideal_hash: np.uint64,
-    top: int,
-    parent: int,
-    kind: int,
-    replicas: int,
-    code_after: int,
-    used_after: int,
-) -> bool:
+def keep_state(s: Store, x: Scratch, codes: Codes, stage: Stage, top: int, ideal_hash: np.uint64) -> bool:
     """Store the state after a stage, unless a known one is as good; false if the store must grow first."""
-    if s.counters[STATES] >= s.state_ideal.shape[0]:
+    if s.counters[at.STATES] >= s.state_ideal.shape[0]:
         return False
     found = store_ideal(s, x, ideal_hash, top)
     if found < 0:
         return False
-    if dominated(s, codes, found, code_after, used_after, False):
+    if dominated(s, codes, found, stage.code_after, stage.used_after, False):
         return True
-    s.fewest[found, code_after] = used_after
-    new = s.counters[STATES]
+    s.fewest[found, stage.code_after] = stage.used_after
+    new = s.counters[at.STATES]
     s.state_ideal[new] = found
-    s.state_code[new] = code_after
-    s.state_parent[new] = parent
-    s.state_kind[new] = kind
-    s.state_replicas[new] = replicas
+    s.state_code[new] = stage.code_after
+    s.state_parent[new] = stage.state
+    s.state_kind[new] = stage.kind
+    s.state_replicas[new] = stage.replicas
     if s.heads.shape[0] > 0:
-        level = s.counters[LEVEL] + replicas
+        level = s.counters[at.LEVEL] + stage.replicas
         s.state_next[new] = s.heads[level]
         s.heads[level] = new
-    s.counters[STATES] = new + 1
+    s.counters[at.STATES] = new + 1
     return True

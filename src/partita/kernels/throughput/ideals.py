@@ -8,19 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import allocating_nothing, inlined
+from partita.kernels.throughput import search_state as at
 from partita.kernels.throughput.arrays import Arrays, Codes, Ints, Words
-from partita.kernels.throughput.search_state import (
-    END,
-    FIRST,
-    IDEALS,
-    INSIDE,
-    MOVES,
-    POOL,
-    READY,
-    Scratch,
-    Store,
-    Tally,
-)
+from partita.kernels.throughput.search_state import Scratch, Store, Tally
 
 #: Moves after which the running sums are computed afresh: rounding errors must not build up.
 _FRESH = 20_000
@@ -55,12 +45,12 @@ def _set_ready(x: Scratch, v: int) -> None:
     ready = x.missing[v] == 0 and x.in_ideal[v] == 0
     place = x.ready_place[v]
     if ready and place < 0:
-        x.ready_place[v] = x.places[READY]
-        x.ready_items[x.places[READY]] = v
-        x.places[READY] += 1
+        x.ready_place[v] = x.places[at.READY]
+        x.ready_items[x.places[at.READY]] = v
+        x.places[at.READY] += 1
     elif not ready and place >= 0:
-        x.places[READY] -= 1
-        moved = x.ready_items[x.places[READY]]
+        x.places[at.READY] -= 1
+        moved = x.ready_items[x.places[at.READY]]
         x.ready_items[place] = moved
         x.ready_place[moved] = place
         x.ready_place[v] = -1
@@ -70,7 +60,7 @@ def _set_ready(x: Scratch, v: int) -> None:
 def _toggle(a: Arrays, t: Tally, x: Scratch, v: int) -> None:
     sign = 1 if x.in_ideal[v] == 0 else -1
     x.in_ideal[v] += sign
-    x.places[INSIDE] += sign
+    x.places[at.INSIDE] += sign
     for y in range(t.inside.shape[0]):
         t.inside[y] += sign * t.item[v, y]
     for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
@@ -109,8 +99,8 @@ def move_to(a: Arrays, t: Tally, s: Store, x: Scratch, ideal: int) -> None:
     """Change the current ideal into the stored one, item by item."""
     first, length = s.ideal_first[ideal], s.ideal_length[ideal]
     offset = s.ideal_offset[ideal]
-    one, moves = np.uint64(1), x.places[MOVES]
-    for i in range(min(x.places[FIRST], first), max(x.places[END], first + length)):
+    one, moves = np.uint64(1), x.places[at.MOVES]
+    for i in range(min(x.places[at.FIRST], first), max(x.places[at.END], first + length)):
         if i < first:
             wanted = x.full[i]
         elif i < first + length:
@@ -126,17 +116,17 @@ def move_to(a: Arrays, t: Tally, s: Store, x: Scratch, ideal: int) -> None:
                 moves += 1
             changed = changed >> one
             v += 1
-    x.places[FIRST], x.places[END] = first, first + length
+    x.places[at.FIRST], x.places[at.END] = first, first + length
     if moves > _FRESH:
         moves = 0
         _refresh(a, t, x)
-    x.places[MOVES] = moves
+    x.places[at.MOVES] = moves
 
 
 @allocating_nothing
 def store_ideal(s: Store, x: Scratch, code: np.uint64, top: int) -> int:
     """Number of the ideal in ``x.words``; -1 when the store must grow first. ``top`` words may be non-empty."""
-    first = x.places[FIRST]
+    first = x.places[at.FIRST]
     while first < top and x.words[first] == x.full[first]:
         first += 1
     end = top
@@ -157,7 +147,7 @@ def store_ideal(s: Store, x: Scratch, code: np.uint64, top: int) -> int:
             if same:
                 return int(known)
         slot = (slot + 1) & mask
-    number, used = s.counters[IDEALS], s.counters[POOL]
+    number, used = s.counters[at.IDEALS], s.counters[at.POOL]
     if number >= s.ideal_hash.shape[0] or used + length > s.pool.shape[0]:
         return -1
     s.table[slot] = number + 1
@@ -169,8 +159,8 @@ def store_ideal(s: Store, x: Scratch, code: np.uint64, top: int) -> int:
         s.pool[used + i] = x.words[first + i]
     for c in range(s.fewest.shape[1]):
         s.fewest[number, c] = 1 << 30
-    s.counters[IDEALS] = number + 1
-    s.counters[POOL] = used + length
+    s.counters[at.IDEALS] = number + 1
+    s.counters[at.POOL] = used + length
     return int(number)
 
 

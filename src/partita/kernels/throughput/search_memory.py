@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from partita.kernels.throughput import search_state as at
 from partita.kernels.throughput.arrays import Arrays, Floats, Words
-from partita.kernels.throughput.search_state import (
-    IDEALS,
-    LAST_KIND,
-    LAST_PARENT,
-    LAST_REPLICAS,
-    LEVEL_END,
-    POOL,
-    STATES,
-    LineScratch,
-    Scratch,
-    Store,
-    Tally,
-)
-
-if TYPE_CHECKING:
-    from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch
+from partita.kernels.throughput.search_state import Scratch, Store, Tally
 
 _STATE_FIELDS = ("state_ideal", "state_code", "state_parent", "state_kind", "state_replicas")
 _IDEAL_FIELDS = ("ideal_hash", "ideal_first", "ideal_length", "ideal_offset", "fewest")
@@ -61,7 +47,8 @@ def new_store(codes: int, ideals: int, states: int, pool: int, levels: int = 0) 
     )
     store.fewest[0, 1:] = 1 << 30
     store.heads[:1] = 0
-    for place in (IDEALS, STATES, LEVEL_END):
+    store.counters[at.CURSOR] = -1
+    for place in (at.IDEALS, at.STATES, at.LEVEL_END):
         store.counters[place] = 1
     return store
 
@@ -75,7 +62,7 @@ def enlarged(s: Store, words: int, max_bytes: float) -> Store | None:
 
     if 2 * sum(int(field.nbytes) for field in s) > max_bytes:
         return None
-    ideals, used, states = (int(s.counters[place]) for place in (IDEALS, POOL, STATES))
+    ideals, used, states = (int(s.counters[place]) for place in (at.IDEALS, at.POOL, at.STATES))
     room, pool = s.ideal_hash.shape[0], s.pool.shape[0]
     grown: dict[str, Any] = {}
 
@@ -151,21 +138,6 @@ def new_scratch(a: Arrays, zobrist: Words, columns: int) -> Scratch:
     )
 
 
-def new_line_scratch(n: int, lines: int, rules: int, peaks: PeakArrays, peak_scratch: PeakScratch) -> LineScratch:
-    """Working arrays for n items, so many lines and capacity rules, and the search for orders."""
-    return LineScratch(
-        value=np.zeros((n + 2, lines)),
-        lost=np.zeros((n + 2, rules)),
-        cross=np.zeros((n + 2, rules)),
-        row=np.zeros(rules, dtype=np.int64),
-        rest=np.zeros(rules),
-        reachable=np.zeros(rules),
-        trial=np.zeros(lines),
-        peaks=peaks,
-        peak_scratch=peak_scratch,
-    )
-
-
 def ideal_masks(s: Store, ideals: npt.NDArray[np.integer[Any]], items: int) -> npt.NDArray[np.bool_]:
     """(ideals, n) which items each of these ideals holds."""
     words = np.zeros((len(ideals), math.ceil(items / 64)), dtype=np.uint64)
@@ -180,7 +152,7 @@ def stages_found(s: Store, items: int) -> list[tuple[int, int, npt.NDArray[np.in
     """(kind, replicas, items) of the stages of the split that a search found, in search order."""
     stages = []
     inside = np.ones(items, dtype=bool)
-    state, kind, replicas = (int(s.counters[place]) for place in (LAST_PARENT, LAST_KIND, LAST_REPLICAS))
+    state, kind, replicas = (int(s.counters[place]) for place in (at.LAST_PARENT, at.LAST_KIND, at.LAST_REPLICAS))
     while state >= 0:
         (before,) = ideal_masks(s, s.state_ideal[state : state + 1], items)
         stages.append((kind, replicas, np.flatnonzero(inside & ~before).astype(np.int32)))

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
+from partita.kernels.throughput.arrays import Arrays, Bytes, Codes, Floats, Ints, Lines, Longs, Words
 
 if TYPE_CHECKING:
     from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch
 
+Own = TypeVar("Own")
+
 #: Answers of the searches: no split, a split, the store must grow, nodes used up, told to stop.
 REFUTED, FOUND, GROW, LIMIT, STOPPED = range(5)
 
-#: Places in ``Store.counters``: how much is filled; the state being expanded, devices in use, and where a queue's level
-#: ends; effort; the last stage of a split that was found; whether ``Scratch`` describes an ideal; marks used so far.
-IDEALS, POOL, STATES, CURSOR, LEVEL, LEVEL_END, NODES, STATES_EXPANDED = range(8)
-LAST_PARENT, LAST_KIND, LAST_REPLICAS, VALID, STAMP = range(8, 13)
+#: Places in ``Store.counters``: how much is filled; the state begun, or -1; states taken from a queue, and where its
+#: level ends; devices in use; effort; the last stage of a split that was found; whether ``Scratch`` describes an ideal;
+#: marks used so far; the level whose memory per item the plain search holds.
+IDEALS, POOL, STATES, CURSOR, TAKEN, LEVEL_END, LEVEL, NODES = range(8)
+LAST_PARENT, LAST_KIND, LAST_REPLICAS, VALID, STAMP, HELD = range(8, 14)
 
 #: Places in ``Scratch.places``: ready items, items inside, the first word that is not full, the first from which on all
 #: are empty, and moves since the running sums were last computed afresh.
 READY, INSIDE, FIRST, END, MOVES = range(5)
 
 #: Numbers that the searches of the plain problem and of variants save at every depth.
-COLUMNS, LINE_COLUMNS = 14, 4
+COLUMNS, LINE_COLUMNS = 13, 4
 
 
 class Until(NamedTuple):
@@ -34,65 +37,67 @@ class Until(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What the remaining devices can still take, by remaining-count code (mixed radix over all kinds).
+    """What the remaining devices can still take, by rule and remaining-count code (mixed radix over all kinds).
 
-    ``choice[code]`` names the row of ``item`` (rows, n) and ``net`` (rows, m): weights such that the remaining items
-    and crossing nets of any completable ideal weigh at most ``budget[code]``; ``capacity[code]`` is the memory of the
-    remaining devices together. ``total`` (rows + 1,) is over all items, with room for their memory. ``up_item``
-    (rows, n), ``up_work`` (K, n) and ``before`` (K, 2, n) are (lower bounds on) sums over what follows or precedes an
-    item, itself included; the last ones are of work on a kind and of what items need at least on any device.
-    ``all_work`` (K,) is of all items.
+    For rule c, the remaining items weigh ``item[row]`` (rows, n) and the nets that cross into them ``net[row]``
+    (rows, m) with ``row = choice[c, code]``; together at most ``budget[c, code]`` in any completable state. ``radix``
+    is that of the codes.
     """
 
     item: Floats
     net: Floats
-    total: Floats
     choice: Longs
     budget: Floats
-    capacity: Floats
     radix: Longs
+
+
+class Plain(NamedTuple):
+    """What the search of a plain problem has beside; its weights have one rule.
+
+    Loads are at most ``target``. ``total`` (rows + 1,) is the weight of all items, with room for their memory;
+    ``capacity[code]`` is the memory of the remaining devices together. ``up_item`` (rows, n), ``up_work`` (K, n) and
+    ``before`` (K, 2, n) are (lower bounds on) sums over what follows or precedes an item, itself included; the last
+    ones are of work on a kind and of what items need at least on any device. ``all_work`` (K,) is of all items.
+    """
+
+    target: float
+    total: Floats
+    capacity: Floats
     up_item: Floats
     up_work: Floats
     before: Floats
     all_work: Floats
 
 
-class Question(NamedTuple):
-    """Loads up to ``target``; ``cross_limit`` (K,) bounds the cost of nets across any ideal."""
+class Variant(NamedTuple):
+    """What the search of a variant has beside.
 
-    target: float
-    cross_limit: Floats
-    dominance: bool
+    Lines are at most ``limits`` (lines + 1,), the last one of synchronisation; ``inner`` ones are surely kept. ``cuts``
+    are all ideals where the first group may end, none if they are not known. ``first`` is the part of the budgets of
+    devices in the group that is filled first, and ``beyond[row, cut]`` what the other group may take beyond a cut.
 
-
-class LineWeights(NamedTuple):
-    """As ``Weights``, for variants: several rules, each with its budget.
-
-    For rule c, the remaining items weigh ``item[row]`` and the nets that cross into them ``net[row]`` with
-    ``row = choice[c, code]``; together at most ``budget[c, code]`` in any completable state. ``first`` is the part of
-    the budget of devices in the group that is filled first, and ``beyond[row, cut]`` what the other group may take
-    beyond a cut.
+    At every depth the lines (``value``), and by rule the weight that is lost to excluded items and that of nets that
+    surely cross. By rule the row of weights in force, the weight outside the ideal, and that of items in reach. Then
+    what trials of cuts (2, lines), of single items (lines,) and of orders work with.
     """
 
-    item: Floats
-    net: Floats
-    choice: Longs
-    budget: Floats
-    first: Floats
-    beyond: Floats
-    radix: Longs
-
-
-class LineQuestion(NamedTuple):
-    """Lines up to ``limits`` (lines + 1,), the last one of synchronisation; ``inner`` ones are surely kept.
-
-    ``cuts`` are all ideals where the first group may end, none if they are not known.
-    """
-
+    lines: Lines
     limits: Floats
     inner: Floats
-    dominance: bool
     cuts: Words
+    first: Floats
+    beyond: Floats
+
+    value: Floats
+    lost: Floats
+    cross: Floats
+    row: Longs
+    rest: Floats
+    reachable: Floats
+    links: Floats
+    trial: Floats
+    peaks: PeakArrays
+    peak_scratch: PeakScratch
 
 
 class Store(NamedTuple):
@@ -172,19 +177,39 @@ class Scratch(NamedTuple):
     most_before: Floats
 
 
-class LineScratch(NamedTuple):
-    """What the search of a variant works with beside ``Scratch``.
+class Search(NamedTuple, Generic[Own]):
+    """All that a search reads and writes; ``own`` is what the one of plain problems or of variants has beside.
 
-    At every depth the lines (``value``), and by rule the weight that is lost to excluded items and that of nets that
-    surely cross. By rule the row of weights in force, the weight outside the ideal, and that of items in reach.
+    Attributes
+    ----------
+    replicas, phase
+        (K,) most devices of a stage, and 1 for kinds of the group that is filled second.
+    dominance
+        Whether that rule is safe.
     """
 
-    value: Floats
-    lost: Floats
-    cross: Floats
-    row: Longs
-    rest: Floats
-    reachable: Floats
-    trial: Floats
-    peaks: PeakArrays
-    peak_scratch: PeakScratch
+    arrays: Arrays
+    codes: Codes
+    replicas: Longs
+    phase: Longs
+    weights: Weights
+    tally: Tally
+    store: Store
+    scratch: Scratch
+    dominance: bool
+    own: Own
+    until: Until
+
+
+class Stage(NamedTuple):
+    """Where the stages that are tried lead: the state they follow, their devices, code and count of the states after.
+
+    ``rest`` is the code of the devices that remain, which ``Scratch.remaining`` counts.
+    """
+
+    state: int
+    kind: int
+    replicas: int
+    code_after: int
+    used_after: int
+    rest: int

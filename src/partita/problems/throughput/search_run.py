@@ -22,9 +22,9 @@ def run_search(
     ``plan`` makes the plan of an answer.
     """
     from partita.kernels.compiled import is_compiled
-    from partita.kernels.throughput.search import search
+    from partita.kernels.throughput.plain_search import search_plain
 
-    if not is_compiled(search):
+    if not is_compiled(search_plain):
         monitor.report(note="compiling the search kernels, once on this machine: half a minute or so")
     run_in_background(incumbent, monitor, work)
     return outcome_of(incumbent, plan)

@@ -23,9 +23,11 @@ from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers import combined
 from partita.problems.throughput.solvers.combined import Combined, combined_refusal
-from partita.problems.throughput.solvers.decision import ChargedItems, Decision, Searcher
+from partita.problems.throughput.solvers.decision import Decision
 from partita.problems.throughput.solvers.exact import Exact
+from partita.problems.throughput.solvers.plain_decision import ChargedItems, PlainSearcher
 from partita.problems.throughput.solvers.plain_view import plain_view
+from partita.problems.throughput.solvers.view import LoadLimits
 from partita.run.monitor import Monitor
 from strategies import examples, throughput_problems
 
@@ -87,9 +89,9 @@ def test_charged_work_refutes_nothing_that_exists(problem: ThroughputProblem, ab
     forced[relaxed.kept] = charged.parts.forced
     items = ChargedItems(charged.target, charged.work, forced)
     for backwards in (None, True):
-        searcher = Searcher(plain_view(problem, backwards=backwards), best * above, charged=items)
-        assert Decision(searcher, best).run(1 << 40, np.zeros(1, dtype=np.int64)) == 1
-        assert Decision(searcher, best * (1 - 1e-6)).run(1 << 40, np.zeros(1, dtype=np.int64)) == 0
+        searcher = PlainSearcher(plain_view(problem, backwards=backwards), best * above, charged=items)
+        assert Decision(searcher, LoadLimits(best)).run(1 << 40, np.zeros(1, dtype=np.int64)) == 1
+        assert Decision(searcher, LoadLimits(best * (1 - 1e-6))).run(1 << 40, np.zeros(1, dtype=np.int64)) == 0
 
 
 def test_charged_work_narrows_the_search() -> None:
@@ -106,7 +108,7 @@ def test_charged_work_narrows_the_search() -> None:
     forced[relaxed.kept] = charged.parts.forced
     nodes = []
     for items in (None, ChargedItems(charged.target, charged.work, forced)):
-        decision = Decision(Searcher(prepared, outcome.bound, charged=items), target)
+        decision = Decision(PlainSearcher(prepared, outcome.bound, charged=items), LoadLimits(target))
         assert decision.run(1 << 40, np.zeros(1, dtype=np.int64)) == 0
         nodes.append(decision.nodes)
     assert nodes[1] < nodes[0]

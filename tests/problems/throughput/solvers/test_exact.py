@@ -12,10 +12,12 @@ from partita.kernels.throughput.search_state import FOUND, REFUTED
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
-from partita.problems.throughput.solvers.decision import Decision, Searcher
+from partita.problems.throughput.solvers.decision import Decision
 from partita.problems.throughput.solvers.exact import Exact
+from partita.problems.throughput.solvers.plain_decision import PlainSearcher
 from partita.problems.throughput.solvers.plain_view import plain_view
 from partita.problems.throughput.solvers.slicing import Slicing
+from partita.problems.throughput.solvers.view import LoadLimits
 from partita.problems.throughput.variants import variants_of
 from partita.run.monitor import Monitor
 from problems.throughput.check_exact import check_exact
@@ -36,14 +38,15 @@ def check_decisions(problem: ThroughputProblem, best: float) -> None:
     """Without the heuristic, which hides a wrong refutation where it happens to be optimal."""
     for backwards in (None, True):
         prepared = plain_view(problem, backwards=backwards)
-        searcher = Searcher(prepared, 2 * best + 1)
-        decision = Decision(searcher, best)
+        searcher = PlainSearcher(prepared, 2 * best + 1)
+        decision = Decision(searcher, LoadLimits(best))
         assert decision.run(1 << 40, np.zeros(1, dtype=np.int64)) == FOUND
         split = decision.split()
         assert prepared.value(split).objective <= best + 1e-9
         assert evaluate(problem, prepared.plan(split)).feasible
         if best > 0:
-            assert Decision(searcher, best * (1 - 1e-6)).run(1 << 40, np.zeros(1, dtype=np.int64)) == REFUTED
+            below = Decision(searcher, LoadLimits(best * (1 - 1e-6)))
+            assert below.run(1 << 40, np.zeros(1, dtype=np.int64)) == REFUTED
 
 
 quick = settings(max_examples=260, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

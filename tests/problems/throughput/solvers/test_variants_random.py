@@ -60,7 +60,7 @@ def check_targets(problem: ThroughputProblem, best: float) -> None:
     groups = [0, 1] if len(problem.groups) == 2 else [0]
     for backwards in (None, True):
         views = [variant_view(problem, backwards=backwards, first=first) for first in groups]
-        searchers = [[VariantSearcher(view, 2 * best + 1, 1e9)] for view in views]
+        searchers = [[VariantSearcher(view, 2 * best + 1)] for view in views]
         low = lower_bounds(views[0])
         assert low.both <= best * (1 + 1e-9)
         target = Target(searchers, best * (1 + 1e-9), low, None, stop)

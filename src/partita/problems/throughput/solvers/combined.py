@@ -20,7 +20,6 @@ from partita.problems.throughput.bounds.forced_transfers import ChargeBound
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.node import NodeBound
-from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.uniform import uniform_of, uniform_refusal
 from partita.problems.throughput.contraction.sole_readers import memory_is_ample
 from partita.problems.throughput.evaluate import evaluate
@@ -29,8 +28,8 @@ from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.contiguous_run import IDEALS, ContiguousRun
-from partita.problems.throughput.solvers.decision import ChargedItems
 from partita.problems.throughput.solvers.gap_closing import GapCloser
+from partita.problems.throughput.solvers.plain_decision import ChargedItems
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import Placed, SearchView, ViewedSplit
 from partita.problems.throughput.variants import variants_of
@@ -232,22 +231,22 @@ class Combined(ContiguousRun):
         if failure:
             raise failure[0]
 
-    @staticmethod
-    def _methods(knowledge: Knowledge) -> list[HierarchyBound]:
-        """The bounds worth running."""
-        return [method for method in HIERARCHY if method.name != ChargeBound.name or not _dense(knowledge)]
-
     def _go_through_bounds(self, knowledge: Knowledge) -> None:
         """The hierarchy, again and again with more time, or with a better split."""
         seconds = PASS_S
         while not self.done and not knowledge.done:
             left = self.monitor.remaining_s
-            allowed = seconds if math.isinf(left) else left
-            began, before = time.perf_counter(), (knowledge.bound, knowledge.value)
-            run_hierarchy(knowledge, self._methods(knowledge), allowed)
-            if time.perf_counter() - began < 0.5 * allowed and before == (knowledge.bound, knowledge.value):
+            if self._pass(knowledge, seconds if math.isinf(left) else left):
                 return
             seconds *= GROWTH
+
+    @staticmethod
+    def _pass(knowledge: Knowledge, seconds: float) -> bool:
+        """Run the bounds that are worth it; whether another pass would change nothing."""
+        began, before = time.perf_counter(), (knowledge.bound, knowledge.value)
+        methods = [method for method in HIERARCHY if method.name != ChargeBound.name or not _dense(knowledge)]
+        run_hierarchy(knowledge, methods, seconds)
+        return before == (knowledge.bound, knowledge.value) and time.perf_counter() - began < 0.5 * seconds
 
     def _search(self, search: SlicingSearch, knowledge: Knowledge) -> None:
         """Annealing and the search over ideals in turn."""
@@ -294,10 +293,8 @@ class Combined(ContiguousRun):
             if alive:
                 alive = self._search_ideals(search, knowledge) >= 0
             if not self.done and not self._bounds_ended:
-                began, before = time.perf_counter(), (knowledge.bound, knowledge.value)
-                run_hierarchy(knowledge, self._methods(knowledge), min(seconds, self.monitor.remaining_s))
-                same = before == (knowledge.bound, knowledge.value)
-                self._bounds_ended = knowledge.done or (same and time.perf_counter() - began < 0.5 * seconds)
+                ended = self._pass(knowledge, min(seconds, self.monitor.remaining_s))
+                self._bounds_ended = ended or knowledge.done
             seconds *= 1.5
 
 

@@ -8,10 +8,12 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import run_search
 from partita.problems.throughput.solvers.gap_closing import CLOSE, GapCloser
+from partita.problems.throughput.solvers.plain_view import plain_view
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
-from partita.problems.throughput.solvers.view import ViewedSplit
-from partita.problems.throughput.solvers.views import views_of
+from partita.problems.throughput.solvers.variant_view import variant_views
+from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
+from partita.problems.throughput.variants import variants_of
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
@@ -19,6 +21,11 @@ from partita.run.monitor import Monitor
 IDEALS = "exact"
 #: Relative distance of bound and plan at which nothing is left to prove, as for the bounds.
 CLOSED = 1e-7
+
+
+def views_of(problem: ThroughputProblem) -> list[SearchView]:
+    """The views of a problem in the direction that memory needs: one for each order of its groups."""
+    return variant_views(problem) if variants_of(problem) else [plain_view(problem)]
 
 
 class ContiguousRun:

@@ -1,192 +1,112 @@
-"""The decision "is there an acyclic split with every load at most T?", resumable, and why its pruning is safe.
+"""The decision "is there an acyclic split within the limits?", resumable.
 
-A state is an ideal I (items of the stages placed so far) and the devices used; R is what remains.
-
-*Fewest devices.* Of two states with one ideal, the one that uses no more devices of any kind is at least as good: it
-has placed no more stages, so where memory depends on the number of later stages it allows no less memory.
-
-*Certain load.* While items are decided one by one, work of the chosen items plus the cost of nets with a chosen pin
-and a pin that is surely outside (in I, excluded, or after an excluded item) only grows; above T no completion is
-feasible.
-
-*Capacity.* See ``remaining_capacity``: the remaining items and the nets that surely cross must fit on the remaining
-devices. Memory likewise: Σ bytes of what remains, each item once, at the microbatches of the next stage, which later
-ones (placed further from the outputs) never undercut.
-
-*Charged work.* With one kind of device, the weights may be the charged work of the bounds, which holds at all targets
-up to that of ``Charged``: a stage of a split with loads up to T has Σ charge + Σ cost of its cut nets that are not
-forced <= load <= T. Summed over the remaining stages, every net that crosses counts at least once, so the remaining
-items' charge and the crossing nets' cost, without the forced ones', fit into T times the devices left. That is the
-rule above with other weights; it is used where the charge adds up to more than the work.
-
-*Dominance.* Drop stage S after I if some ready v outside S has (a) on every kind κ with a device left, the cost on κ
-of v's nets without a pin in I ∪ S at most v's time on κ, and (b) S + v feasible. Proof: in a completion of I ∪ S move
-v from its stage R (on some κ) into S. Only nets with all pins in R become cut for R, and those have no pin in I ∪ S:
-R gains at most what it loses. A net with pins in R and in a third stage Q was cut for Q and stays so; loads elsewhere
-do not change. R's memory falls: it is a monotone set function, R's position is unchanged, or R vanishes and stages
-farther out hold fewer microbatches. The order stays acyclic because v was ready. Repeating ends, as S grows. Not with
-recomputation under a memory limit: readers of v left in R would make v's tensor enter R.
-
-*Exclusion.* If v satisfies (a) when it is excluded, it does so for every later S (I ∪ S only grows), so a stage S
-worth keeping has S + v infeasible, in memory or in load. All that can still be in S together with v may be seen to
-fit in memory; then load(S + v) > T. But load(S + v) ≤ t_v + [work of all that can still be in S] + an upper bound on
-the communication, either the cost of nets whose fate is open or certain plus v's own, or what enters from I plus the
-most that can cross any ideal.
+Why its pruning is safe is said where the searchers are: ``plain_decision`` and ``variant_decision``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.kernels.throughput.arrays import Floats
-from partita.kernels.throughput.search_memory import new_store, new_tally, random_words
-from partita.kernels.throughput.search_state import COLUMNS, CURSOR, LEVEL, Question, Until, Weights
-from partita.problems.throughput.solvers.ideals_decision import IdealsDecision
-from partita.problems.throughput.solvers.plain_view import PlainView
+from partita.kernels.throughput import search_state as at
+from partita.kernels.throughput.arrays import Longs
+from partita.kernels.throughput.search_memory import enlarged, new_scratch, random_words, stages_found
+from partita.kernels.throughput.search_state import Own, Search, Store, Tally, Until, Weights
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
-from partita.problems.throughput.solvers.view import LoadLimits
+from partita.problems.throughput.solvers.view import SLACK, LoadLimits, Placed, SearchView, Split
 
-#: Relative slack of the comparison with T: more than rounding, less than any claim.
-SLACK = 1e-11
-
-#: Items up to which sums over everything before or after an item are computed exactly (n² bits).
-LARGEST_CLOSURE = 15_000
-
-
-#: Charged work must add up to so much more than work to take its place.
-WORTH = 1e-3
+#: Most bytes for the states of one decision.
+MAX_BYTES = 8e8
+#: Status of a decision that ran out of memory for its states; the others are those of the kernels.
+FULL = 9
 
 
-@dataclass(frozen=True)
-class ChargedItems:
-    """Charged work of the items of the instance, and which of its nets it counts; see the module.
-
-    Attributes
-    ----------
-    target
-        Largest target at which it holds.
-    work
-        (n,) charged work.
-    forced
-        (m,) nets whose cost may be part of it.
-    """
-
-    target: float
-    work: Floats
-    forced: npt.NDArray[np.bool_]
-
-
-class Searcher:
-    """What all decisions about one problem share.
+class Searcher(ABC):
+    """What all decisions about one problem in one direction share.
 
     Parameters
     ----------
     view
         The problem in one direction.
     top
-        No target will be larger.
-    cross_limit
-        (K,) upper bound on the cost of nets that cross any ideal, infinite if unknown.
-    max_bytes
-        Most memory for the states of one decision.
-    charged
-        Charged work for problems with one kind of device; not used for a ``top`` above its target.
+        No limit will be larger.
     """
 
-    def __init__(
-        self,
-        view: PlainView,
-        top: float,
-        cross_limit: Floats | None = None,
-        max_bytes: float = 1.2e9,
-        charged: ChargedItems | None = None,
-    ) -> None:
+    #: Numbers that the kernel saves at every depth.
+    columns: ClassVar[int]
+    #: Whether that rule is safe.
+    dominance: bool
+
+    def __init__(self, view: SearchView, top: float) -> None:
         self.view = view
-        self.top = top
         self.capacity: Capacity = capacity(view, top)
-        if charged is not None and top <= charged.target and view.arrays.work.shape[0] == 1:
-            self.capacity = _with_charge(view, self.capacity, charged)
-        kinds = view.arrays.work.shape[0]
-        self.cross_limit = np.full(kinds, np.inf) if cross_limit is None else cross_limit
-        self.max_bytes = max_bytes
-        self.dominance = dominance_is_safe(view)
-        self.work = np.where(np.isfinite(view.arrays.work), view.arrays.work, 0.0)
-        self.bytes = view.least_bytes
-        self.sums = (*_closures(view, self.capacity, self.work, self.bytes), self.work.sum(axis=1) * (1 + 1e-9))
         self.zobrist = random_words(view.items)
 
+    @abstractmethod
+    def start(self, limits: LoadLimits) -> Search[Any]:
+        """A search that has not begun."""
 
-def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capacity:
-    """The capacity with charged work as the only weights, if that is more than the work."""
-    a = view.arrays
-    # A step back by more than rounding.
-    item = np.maximum(charged.work[view.original] * (1 - 1e-9), a.work[0])[None]
-    if float(item.sum()) < (1 + WORTH) * float(a.work.sum()):
-        return cap
-    net = np.where(charged.forced[view.nets], 0.0, a.net_cost[0])[None]
-    # One device of the one pool has y = 1, so the scale is the number of devices left.
-    scale = np.arange(cap.scale.shape[1], dtype=np.float64)[None]
-    return replace(cap, item=item, net=net, choice=np.zeros_like(cap.choice), scale=scale, bonus=np.zeros_like(scale))
+    @abstractmethod
+    def go_on(self, search: Search[Any]) -> int:
+        """Call the kernel."""
 
-
-def _closures(view: PlainView, cap: Capacity, work: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
-    """Weight and work of what follows every item, and (K, 2, n) work and bytes of what precedes it, or less."""
-    from partita.kernels.throughput.closures import chain_sums, closure_sums
-
-    a, n = view.arrays, view.items
-    kernel = closure_sums if n <= LARGEST_CLOSURE else chain_sums
-    after = np.concatenate([cap.item, work])
-    before = np.concatenate([work, size[None]])
-    up, down = np.zeros_like(after), np.zeros_like(before)
-    kernel(a.succ_ptr, a.succ, after, False, up)
-    kernel(a.pred_ptr, a.pred, before, True, down)
-    rows, safe = cap.item.shape[0], 1 - 1e-9
-    pairs = np.stack([np.stack([row, down[-1]]) for row in down[:-1]])
-    return up[:rows] * safe, up[rows:] * safe, pairs * safe
-
-
-def dominance_is_safe(view: PlainView) -> bool:
-    """Without recomputation always; with it only where no memory limit can bind."""
-    a = view.arrays
-    if not a.recompute or not a.limited:
-        return True
-    most = float(a.in_flight.max()) * float(a.net_entering.sum())
-    most += float(a.fixed.sum() + a.active.sum() + a.cover_fixed.sum() + a.cover_active.sum())
-    return most + float(a.workspace.max(initial=0.0)) <= float(a.memory.min())
-
-
-class Decision(IdealsDecision):
-    """One search at one target."""
-
-    def __init__(self, searcher: Searcher, target: float) -> None:
-        view, cap = searcher.view, searcher.capacity
-        store = new_store(view.code_count, 1 << 12, 1 << 12, 1 << 13)
-        super().__init__(view, store, searcher.zobrist, COLUMNS, searcher.max_bytes)
-        self.searcher = searcher
-        # The kernel keeps the memory of what remains in the last place.
-        total = np.append(cap.item.sum(axis=1), 0.0)
-        (choice,), (budget,) = cap.choice, cap.budget(LoadLimits(target), 2 * SLACK)
-        self.weights = Weights(
-            cap.item, cap.net, total, choice, budget, cap.memory * (1 + 1e-12), cap.radix, *searcher.sums
+    def _search(self, limits: LoadLimits, store: Store, tally: Tally, own: Own) -> Search[Own]:
+        """A search with all that is the same for plain problems and variants."""
+        view, cap, nobody = self.view, self.capacity, np.zeros(1, dtype=np.int64)
+        return Search(
+            arrays=view.arrays,
+            codes=view.codes,
+            replicas=view.replicas,
+            phase=1 - view.early,
+            weights=Weights(cap.item, cap.net, cap.choice, cap.budget(limits, 2 * SLACK), cap.radix),
+            tally=tally,
+            store=store,
+            scratch=new_scratch(view.arrays, self.zobrist, self.columns),
+            dominance=self.dominance,
+            own=own,
+            until=Until(0, nobody, nobody),
         )
-        later = np.zeros((1, view.items))
-        self.tally = new_tally(np.concatenate([cap.item, searcher.work, searcher.bytes[None], later]), cap.net)
-        self.question = Question(target * (1 + SLACK), searcher.cross_limit, searcher.dominance)
+
+
+class Decision:
+    """One search with one set of limits; ``run`` continues it."""
+
+    def __init__(self, searcher: Searcher, limits: LoadLimits) -> None:
+        self.searcher, self.view = searcher, searcher.view
+        self.search = searcher.start(limits)
+
+    @property
+    def nodes(self) -> int:
+        """Decisions made so far: the deterministic measure of effort."""
+        return int(self.search.store.counters[at.NODES])
 
     @property
     def expected(self) -> float:
-        """Nodes still needed if the levels to come are as wide as what is open now; infinite in the first state."""
-        done = int(self.store.counters[CURSOR])
-        if done == 0:
+        """Nodes still needed if the levels to come are as wide as what is open now.
+
+        Infinite in the first state, and for searches that do not go level by level.
+        """
+        counters = self.search.store.counters
+        done = int(counters[at.TAKEN]) - 1
+        if done <= 0:
             return float("inf")
-        levels = self.view.device_count - int(self.store.counters[LEVEL])
-        return self.nodes / done * max(1, self.states - done) * levels
+        levels = self.view.device_count - int(counters[at.LEVEL])
+        return self.nodes / done * max(1, int(counters[at.STATES]) - done) * levels
 
-    def _go_on(self, until: Until) -> int:
-        from partita.kernels.throughput.search import search
+    def run(self, node_limit: int, stop: Longs, halt: Longs | None = None) -> int:
+        """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
+        self.search = self.search._replace(until=Until(node_limit, stop, stop if halt is None else halt))
+        while True:
+            status = self.searcher.go_on(self.search)
+            if status != at.GROW:
+                return status
+            grown = enlarged(self.search.store, self.search.scratch.words.shape[0], MAX_BYTES)
+            if grown is None:
+                return FULL
+            self.search = self.search._replace(store=grown)
 
-        state = (self.weights, self.tally, self.store, self.scratch)
-        return int(search(self.view.arrays, *state, self.view.codes, self.question, until))
+    def split(self) -> Split:
+        """The stages of a found split, in search order."""
+        return [Placed(*stage) for stage in stages_found(self.search.store, self.view.items)]

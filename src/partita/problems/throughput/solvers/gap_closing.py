@@ -6,11 +6,11 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 from partita.kernels.throughput.search_state import FOUND, REFUTED
-from partita.problems.throughput.solvers.decision import ChargedItems
-from partita.problems.throughput.solvers.race import AnySearcher, Target, searcher_of
+from partita.problems.throughput.solvers.decision import Searcher
+from partita.problems.throughput.solvers.plain_decision import ChargedItems
+from partita.problems.throughput.solvers.race import Target, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
-from partita.problems.throughput.solvers.views import turned
 
 #: A refuted target this close below a plan proves the plan: differences within it are rounding.
 CLOSE = 2e-9
@@ -60,7 +60,7 @@ class GapCloser:
 
     def _searchers(self, top: float) -> None:
         self.top = top
-        self.searchers: list[list[AnySearcher]] = [
+        self.searchers: list[list[Searcher]] = [
             [searcher_of(view, top, self.charged) for view in row] for row in self.rows
         ]
 
@@ -212,4 +212,4 @@ class GapCloser:
 
 def _directions(view: SearchView) -> list[SearchView]:
     """The view, and before it the one in the other direction where memory does not depend on it."""
-    return [view] if view.instance.positional else [turned(view), view]
+    return [view] if view.instance.positional else [view.turned(), view]

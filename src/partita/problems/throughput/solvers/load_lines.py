@@ -54,9 +54,9 @@ class LoadLines:
         """Limit of each line, and of synchronisation."""
         return np.array([*(limits[place] for place in self.limit), limits.backward if self.gpipe else limits.both])
 
-    def combine(self, forward: Floats, backward: Floats) -> Floats:
-        """Lines (last axis) of values (work, in, out on the last axis) of both phases."""
-        return np.concatenate([forward, backward], axis=-1) @ self.coefficients.T
+    def combine(self, forward: Floats, backward: Floats, place: int) -> Floats:
+        """Lines (last axis) of what both phases take: of work (place 0), of what comes in (1), of what goes out (2)."""
+        return forward[..., None] * self.coefficients[:, place] + backward[..., None] * self.coefficients[:, place + 3]
 
     def loads(self, values: Floats, reload: Floats, sync: Floats, replicas: Floats) -> Floats:
         """(stages, 3) load, forward and backward load of stages from their lines, reload and synchronisation times.

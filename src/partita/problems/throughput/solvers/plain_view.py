@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -10,49 +9,24 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.problems.throughput.contraction.contiguous import contract_plain
-from partita.problems.throughput.contraction.instance import Instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.view import (
-    Effort,
-    LoadLimits,
-    Rule,
-    SearchView,
-    Split,
-    SplitValue,
-    Table,
-    count_codes,
-    find_pools,
-    search_arrays,
-)
+from partita.problems.throughput.solvers.view import Effort, LoadLimits, Rule, SearchView, Split, SplitValue, Table
 
 #: Most stages times nets that the annealing counts.
 MOST_COUNTS = 20_000_000
 
 
-@dataclass(frozen=True, eq=False)
 class PlainView(SearchView):
-    """See ``SearchView``.
+    """See ``SearchView``."""
 
-    Attributes
-    ----------
-    nets
-        Net of the instance for every net searched.
-    """
+    effort: ClassVar[Effort] = Effort(leg=100_000, first=2_000_000, round=4_000_000, orders=40, pairs=4e9, code=0.2)
+    variants: ClassVar[bool] = False
 
-    nets: Longs
-
-    effort: ClassVar[Effort] = Effort(leg=100_000, first=2_000_000, round=4_000_000, orders=40, pairs=4e9)
-    row_for_none: ClassVar[bool] = False
-
-    @property
-    def replicas(self) -> Longs:
-        """One device a stage."""
-        return np.ones_like(self.arrays.devices)
-
-    @property
-    def early(self) -> Longs:
-        """There is one group."""
-        return np.ones_like(self.arrays.devices)
+    @cached_property
+    def nets(self) -> Longs:
+        """Nets that cost nothing and let nothing enter do not matter."""
+        cost = self.instance.net_cost[:, [pool.kind for pool in self.pools]].max(axis=1, initial=0.0)
+        return np.flatnonzero((cost > 0) | (self.instance.net_entering > 0))
 
     @cached_property
     def most(self) -> float:
@@ -61,13 +35,7 @@ class PlainView(SearchView):
         finite = np.where(np.isfinite(a.work), a.work, 0.0).max(axis=0)
         return float(finite.sum() + a.net_cost.max(axis=0).sum()) * (1 + 1e-9) + 1e-30
 
-    @property
-    def pairs_of_slicing(self) -> float:
-        """Segments as long as a stage, for every code."""
-        return self.items * max(1.0, self.items / max(1, self.device_count)) * (2 + 0.2 * self.code_count)
-
     def value(self, split: Split) -> SplitValue:
-        """The largest load."""
         from partita.kernels.throughput.stage_loads import segment_loads
 
         a, loads = self.arrays, np.zeros(len(split))
@@ -93,16 +61,13 @@ class PlainView(SearchView):
         return [Rule(a.work, a.net_cost, 0, np.zeros(len(a.memory)), self.least_bytes, a.memory)]
 
     def slice(self, order: Ints, limits: LoadLimits, table: Table, stop: Longs) -> bool:
-        """See ``SearchView``."""
         from partita.kernels.throughput.slicing import slice_order
 
         at_most = np.array([limits.both, np.inf])
         return bool(slice_order(self.arrays, None, None, order, at_most, self.codes, *table, stop))
 
 
-def plain_view(
-    problem: ThroughputProblem, *, backwards: bool | None = None, instance: Instance | None = None
-) -> PlainView:
+def plain_view(problem: ThroughputProblem, *, backwards: bool | None = None) -> PlainView:
     """The view of a problem without its variants.
 
     Parameters
@@ -111,19 +76,6 @@ def plain_view(
         The problem.
     backwards
         Search from the outputs; None for where memory depends on the position, which needs it.
-    instance
-        That of the problem in another view, None for none yet.
     """
-    instance = contract_plain(problem) if instance is None else instance
-    back = instance.positional if backwards is None else backwards
-    n = instance.items
-    original = np.arange(n, dtype=np.int32)[::-1] if back else np.arange(n, dtype=np.int32)
-    # The pool with the most devices becomes pool 0, whose count needs no code.
-    pools = sorted(find_pools(problem, instance, grouped=False), key=lambda pool: -len(pool.devices))
-    count = [min(n, len(pool.devices)) for pool in pools]
-    cost = instance.net_cost[:, [pool.kind for pool in pools]].max(axis=1, initial=0.0)
-    # Nets that cost nothing and let nothing enter do not matter.
-    nets = np.flatnonzero((cost > 0) | (instance.net_entering > 0))
-    arrays = search_arrays(instance, original, pools, count, nets, backwards=back, hard=True)
-    devices = [pool.devices for pool in pools]
-    return PlainView(problem, instance, arrays, original, devices, back, count_codes(count), nets)
+    instance = contract_plain(problem)
+    return PlainView(problem, instance, instance.positional if backwards is None else backwards)

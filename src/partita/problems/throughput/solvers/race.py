@@ -24,19 +24,15 @@ from partita.errors import DisagreementError
 from partita.kernels.throughput.arrays import Longs
 from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED, STOPPED
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.solvers.decision import ChargedItems, Decision, Searcher
-from partita.problems.throughput.solvers.ideals_decision import FULL, IdealsDecision
+from partita.problems.throughput.solvers.decision import FULL, Decision, Searcher
+from partita.problems.throughput.solvers.plain_decision import ChargedItems, PlainSearcher
 from partita.problems.throughput.solvers.plain_view import PlainView
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
-from partita.problems.throughput.solvers.variant_decision import VariantDecision, VariantSearcher
+from partita.problems.throughput.solvers.variant_decision import VariantSearcher
 from partita.problems.throughput.solvers.variant_view import VariantView
 from partita.problems.throughput.solvers.view import LoadLimits, SearchView, ViewedSplit
 from partita.units import TOLERANCE
 
-AnySearcher = Searcher | VariantSearcher
-
-#: Most bytes for the states of one decision.
-MAX_BYTES = 8e8
 #: A race promises an answer while it expects to need at most this many times the nodes it has used.
 PATIENCE = 8
 #: Nodes of the longest leg.
@@ -45,18 +41,12 @@ LONGEST = 1 << 26
 MET = 5e-10
 
 
-def searcher_of(view: SearchView, top: float, charged: ChargedItems | None = None) -> AnySearcher:
-    """The search of a view for targets up to ``top``; ``charged`` as in ``Searcher``, for plain ones only."""
+def searcher_of(view: SearchView, top: float, charged: ChargedItems | None = None) -> Searcher:
+    """The search of a view for targets up to ``top``; ``charged`` as in ``PlainSearcher``, for plain ones only."""
     if isinstance(view, PlainView):
-        return Searcher(view, top, max_bytes=MAX_BYTES, charged=charged)
+        return PlainSearcher(view, top, charged)
     assert isinstance(view, VariantView)
-    return VariantSearcher(view, top, MAX_BYTES)
-
-
-def _decision_of(searcher: AnySearcher, limits: LoadLimits) -> IdealsDecision:
-    if isinstance(searcher, Searcher):
-        return Decision(searcher, limits.both)
-    return VariantDecision(searcher, limits)
+    return VariantSearcher(view, top)
 
 
 @dataclass
@@ -67,7 +57,7 @@ class _Box:
     low: float
     high: float
     leg: int
-    decisions: list[IdealsDecision] | None = None
+    decisions: list[Decision] | None = None
 
 
 class Target:
@@ -96,7 +86,7 @@ class Target:
 
     def __init__(
         self,
-        searchers: Sequence[Sequence[AnySearcher]],
+        searchers: Sequence[Sequence[Searcher]],
         value: float,
         low: LowerBounds,
         pool: ThreadPoolExecutor | None,
@@ -129,7 +119,7 @@ class Target:
             box = self.boxes[-1]
             if box.decisions is None:
                 limits = self._limits(box)
-                box.decisions = [_decision_of(searcher, limits) for searcher in self.searchers[box.order]]
+                box.decisions = [Decision(searcher, limits) for searcher in self.searchers[box.order]]
             if self.stop[0] != 0:
                 return STOPPED
             if effort <= 0:
@@ -149,7 +139,7 @@ class Target:
     def _limits(self, box: _Box) -> LoadLimits:
         return LoadLimits(self.value, box.high, self.value - box.low)
 
-    def _leg(self, decisions: list[IdealsDecision], leg: int) -> tuple[int, IdealsDecision | None]:
+    def _leg(self, decisions: list[Decision], leg: int) -> tuple[int, Decision | None]:
         """One leg of each direction: status, and who found a split.
 
         A refutation ends the others, because nothing else can change the answer.
@@ -164,7 +154,7 @@ class Target:
         halt = np.zeros(1, dtype=np.int64)
         before = sum(decision.nodes for decision in decisions)
 
-        def advance(decision: IdealsDecision) -> int:
+        def advance(decision: Decision) -> int:
             status = decision.run(decision.nodes + leg, self.stop, halt)
             if status == REFUTED:
                 halt[0] = 1
@@ -193,7 +183,7 @@ class Target:
         decisions[:] = [d for d, status in zip(decisions, results, strict=True) if status != FULL]
         return (LIMIT if decisions else FULL), None
 
-    def _take(self, box: _Box, winner: IdealsDecision) -> bool:
+    def _take(self, box: _Box, winner: Decision) -> bool:
         """Use a found split: it meets the target, or cuts the interval of its box."""
         found = ViewedSplit(winner.view, winner.split())
         objective, forward, backward = judged(found, self._limits(box))

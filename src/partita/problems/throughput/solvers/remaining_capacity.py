@@ -43,7 +43,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Capacity:
-    """Weights by rule and remaining-count code; the kernels' ``Weights`` and ``LineWeights`` say what they are for.
+    """Weights by rule and remaining-count code; the kernels' ``Weights`` says what they are for.
 
     Attributes
     ----------
@@ -197,8 +197,8 @@ def capacity(view: SearchView, top: float) -> Capacity:
     choice = np.zeros((len(rules), size), dtype=np.int64)
     scale, bonus, first_scale, first_bonus = (np.zeros((len(rules), size)) for _ in range(4))
     for number, rule in enumerate(rules):
-        if view.row_for_none:
-            # With no device left, whatever remains is too much.
+        if view.variants:
+            # With no device left, whatever remains is too much; the search of plain problems ends there by itself.
             choice[number, support == 0] = len(items)
             items.append(np.ones(view.items))
             nets.append(np.zeros(rule.net.shape[1]))

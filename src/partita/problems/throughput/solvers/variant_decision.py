@@ -1,6 +1,6 @@
 """The decision "is there an acyclic split with every line within its limit?", resumable, and why its pruning is safe.
 
-The rules are those of ``partita.problems.throughput.solvers.decision``, with what changes for the variants.
+The rules are those of ``partita.problems.throughput.solvers.plain_decision``, with what changes for the variants.
 
 *Fewest devices.* Of two states with one ideal, the one that uses no more devices of any kind is at least as good, if
 both are in the same group. (A state in the group filled first would have to cross to the other group at this ideal.)
@@ -30,87 +30,57 @@ import math
 
 import numpy as np
 
-from partita.kernels.throughput.search_memory import new_line_scratch, new_store, new_tally, random_words
-from partita.kernels.throughput.search_state import CURSOR, LINE_COLUMNS, LineQuestion, LineWeights, Until
+from partita.kernels.throughput.search_memory import new_store, new_tally
+from partita.kernels.throughput.search_state import LINE_COLUMNS, Search, Variant
+from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.group_cuts import find_group_cuts
-from partita.problems.throughput.solvers.ideals_decision import IdealsDecision
-from partita.problems.throughput.solvers.remaining_capacity import capacity
-from partita.problems.throughput.solvers.variant_view import SLACK, VariantView
-from partita.problems.throughput.solvers.view import LoadLimits
+from partita.problems.throughput.solvers.variant_view import VariantView
+from partita.problems.throughput.solvers.view import SLACK, LoadLimits
 
 
-class VariantSearcher:
-    """What all decisions about one problem in one direction share.
+class VariantSearcher(Searcher):
+    """See ``Searcher``; these searches do not go level by level."""
 
-    Parameters
-    ----------
-    view
-        The problem in one direction.
-    top
-        No limit will be larger.
-    max_bytes
-        Most memory for the states of one decision.
-    """
+    columns = LINE_COLUMNS
 
-    def __init__(self, view: VariantView, top: float, max_bytes: float) -> None:
-        self.view, self.max_bytes = view, max_bytes
-        self.capacity = capacity(view, top)
+    def __init__(self, view: VariantView, top: float) -> None:
+        super().__init__(view, top)
+        self.variant = view
         self.dominance = not (view.instance.recompute and view.arrays.limited)
-        self.zobrist = random_words(view.items)
-        self.cuts = find_group_cuts(view, self.zobrist, top) if view.lines.grouped else None
-        if self.cuts is not None:
-            self.beyond = self.cuts.beyond(view, self.capacity.item, self.capacity.net)
+        self.cuts = find_group_cuts(view, self.zobrist, top, self.capacity.item, self.capacity.net)
 
-
-class VariantDecision(IdealsDecision):
-    """One search with one set of limits; this one does not go level by level.
-
-    Parameters
-    ----------
-    searcher
-        The problem and direction.
-    limits
-        Of the load, of forward loads and of backward loads; the last two matter for GPipe's objective only.
-    """
-
-    def __init__(self, searcher: VariantSearcher, limits: LoadLimits) -> None:
-        from partita.kernels.throughput.variant_stage import FIT_NODES
+    def start(self, limits: LoadLimits) -> Search[Variant]:
+        from partita.kernels.throughput.variant_search import FIT_NODES
         from partita.kernels.throughput.working_memory import peak_scratch
 
-        view, cap = searcher.view, searcher.capacity
-        k, words = view.peak_arrays, math.ceil(view.items / 64)
-        store = new_store(view.code_count, 1 << 10, 1 << 11, words << 10, levels=view.device_count + 1)
-        store.counters[CURSOR] = -1
-        super().__init__(view, store, searcher.zobrist, LINE_COLUMNS, searcher.max_bytes)
-        self.searcher = searcher
+        view, cap = self.variant, self.capacity
+        n, lines, (rules, _) = view.items, len(view.shape.limit), cap.choice.shape
+        k, words = view.peak_arrays, math.ceil(n / 64)
         line_limits = view.shape.limits(limits)
-        cuts, beyond = np.zeros((0, words), dtype=np.uint64), np.zeros((cap.item.shape[0], 0))
-        if searcher.cuts is not None:
-            chosen = searcher.cuts.within(line_limits * (1 + SLACK))
-            cuts, beyond = np.ascontiguousarray(searcher.cuts.words[chosen]), searcher.beyond[:, chosen].copy()
-        self.question = LineQuestion(
+        cuts, beyond = self.cuts.within(line_limits * (1 + SLACK))
+        own = Variant(
+            lines=view.lines,
             limits=line_limits * (1 + SLACK),
             # Smaller by more than rounding, so that what replaces a stage is surely kept.
             inner=line_limits * (1 - 1e-12),
-            dominance=searcher.dominance,
             cuts=cuts,
-        )
-        self.weights = LineWeights(
-            item=cap.item,
-            net=cap.net,
-            choice=cap.choice,
-            budget=cap.budget(limits, 2 * SLACK),
             first=cap.budget(limits, 2 * SLACK, first=True),
             beyond=beyond * (1 + SLACK),
-            radix=cap.radix,
+            value=np.zeros((n + 2, lines)),
+            lost=np.zeros((n + 2, rules)),
+            cross=np.zeros((n + 2, rules)),
+            row=np.zeros(rules, dtype=np.int64),
+            rest=np.zeros(rules),
+            reachable=np.zeros(rules),
+            links=np.zeros((2, lines)),
+            trial=np.zeros(lines),
+            peaks=k,
+            peak_scratch=peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch)),
         )
-        self.tally = new_tally(cap.item[:0], cap.net[:0])
-        peaks = peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch))
-        self.line_scratch = new_line_scratch(view.items, len(view.shape.limit), len(cap.limit), k, peaks)
+        store = new_store(view.code_count, 1 << 10, 1 << 11, words << 10, levels=view.device_count + 1)
+        return self._search(limits, store, new_tally(cap.item[:0], cap.net[:0]), own)
 
-    def _go_on(self, until: Until) -> int:
+    def go_on(self, search: Search[Variant]) -> int:
         from partita.kernels.throughput.variant_search import search_variant
 
-        view = self.searcher.view
-        state = (self.weights, self.tally, self.store, self.scratch, self.line_scratch)
-        return int(search_variant(view.arrays, view.lines, *state, view.codes, self.question, until))
+        return int(search_variant(search))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Lines, Longs, as_arrays
+from partita.kernels.throughput.arrays import Floats, Ints, Lines, Longs, as_arrays
 from partita.kernels.throughput.working_memory import PeakArrays
 from partita.problems.throughput.contraction.contiguous import contract_variant
-from partita.problems.throughput.contraction.instance import Instance
-from partita.problems.throughput.devices import DeviceGroup
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.load_lines import BOTH, LoadLines, load_lines
 from partita.problems.throughput.solvers.view import (
+    SLACK,
     Effort,
     LoadLimits,
     Rule,
@@ -24,14 +22,8 @@ from partita.problems.throughput.solvers.view import (
     Split,
     SplitValue,
     Table,
-    count_codes,
-    find_pools,
-    search_arrays,
 )
 from partita.problems.throughput.working_memory import PeakTable
-
-#: Relative slack of the comparison with limits: more than rounding, less than any claim.
-SLACK = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,44 +32,78 @@ class VariantView(SearchView):
 
     Attributes
     ----------
-    shape
-        What a load's lines are made of.
-    lines
-        The kernels' input beside the arrays.
-    first
-        The group that the pipeline starts with.
-    peaks, peak_arrays
-        Orders of operators, and what the kernels read to find them; of an empty problem unless memory is a peak.
+    peaks
+        Orders of operators; of an empty problem unless memory is a peak.
     """
 
-    shape: LoadLines
-    lines: Lines
-    first: int
-    peaks: PeakTable
-    peak_arrays: PeakArrays
+    peaks: PeakTable = field(default_factory=PeakTable.empty)
 
-    effort: ClassVar[Effort] = Effort(leg=30_000, first=200_000, round=500_000, orders=30, pairs=2e9)
-    row_for_none: ClassVar[bool] = True
+    effort: ClassVar[Effort] = Effort(leg=30_000, first=200_000, round=500_000, orders=30, pairs=2e9, code=0.3)
+    variants: ClassVar[bool] = True
 
-    @property
-    def gpipe(self) -> bool:
-        """Whether forward and backward loads have limits of their own."""
-        return self.shape.gpipe
+    @cached_property
+    def shape(self) -> LoadLines:
+        """What a load's lines are made of."""
+        return load_lines(self.problem)
 
-    @property
-    def ordered(self) -> bool:
-        """Whether memory depends on the order of operators, so that the items of stages are in one."""
-        return self.lines.peak
+    @cached_property
+    def peak_arrays(self) -> PeakArrays:
+        """What the kernels read to find orders."""
+        members: list[list[int]] = [[] for _ in range(self.items)]
+        for place, item in enumerate(np.argsort(self.original)[self.instance.group] if self.ordered else ()):
+            members[item].append(place)
+        return self.peaks.arrays(members, backwards=self.backwards)
 
-    @property
-    def replicas(self) -> Longs:
-        """(K,) most devices of a stage."""
-        return self.lines.replicas
-
-    @property
-    def early(self) -> Longs:
-        """(K,) 1 for pools of the group that is filled first."""
-        return 1 - self.lines.phase
+    @cached_property
+    def lines(self) -> Lines:
+        """The kernels' input beside the arrays."""
+        problem, instance, shape, original = self.problem, self.instance, self.shape, self.original
+        kinds, grouped = [pool.kind for pool in self.pools], not self.early.all()
+        groups = [problem.groups[group] for group in (self.filled, 1 - self.filled)] if grouped else []
+        work = instance.work[original][:, kinds].T
+        can = np.isfinite(work)
+        second = np.where(can, instance.work_backward[original][:, kinds].T, 0.0)
+        late = instance.net_backward[:, kinds].T
+        cost_in, cost_out = (shape.combine(instance.net_cost[:, kinds].T - late, late, way) for way in (1, 2))
+        group_in, group_out = np.zeros((2, 2, instance.nets, len(shape.limit)))
+        for place, group in enumerate(groups):
+            unit, latency, totals = group.transfer_time_per_unit, group.transfer_latency, instance.net_totals
+            total, late = (totals[:, size] * unit + totals[:, size + 1] * latency for size in (0, 2))
+            group_in[place], group_out[place] = (shape.combine(total - late, late, way) for way in (1, 2))
+        rank = np.argsort(original).astype(np.int32)
+        first_pin = self.arrays.net_pins[self.arrays.net_ptr[:-1]]
+        maker = np.where(instance.net_maker >= 0, rank[instance.net_maker], first_pin)
+        devices, most = self.device_count, max(1, *self.replicas.tolist())
+        flights = [[0] * (devices + 1)]
+        flights += [[0, *(problem.schedule.in_flight(j, r) for j in range(1, devices + 1))] for r in range(1, most + 1)]
+        batch = problem.schedule.microbatches if problem.weight_sync_per_batch else 1
+        work_lines = shape.combine(np.where(can, work, 0.0) - second, second, 0)
+        return as_arrays(
+            Lines,
+            {
+                "can": can,
+                "work": work_lines,
+                "chain": np.where(can, work_lines[:, :, 0], np.inf),
+                "cost_in": cost_in,
+                "cost_out": cost_out,
+                "maker": maker,
+                "with_reload": shape.with_reload,
+                "with_sync": shape.with_sync,
+                "reload_time": np.array([problem.kinds[k].reload_time_per_byte for k in kinds]),
+                "sync_time": np.array([problem.kinds[k].sync_time_per_byte for k in kinds]) / batch,
+                "sync": instance.sync[original],
+                "cover_sync": instance.cover_sync,
+                "phase": 1 - self.early,
+                "group_in": group_in,
+                "group_out": group_out,
+                "replicas": self.replicas,
+                "flights": np.array(flights),
+                "hard": self.arrays.limited and not problem.streaming,
+                "sync_apart": most > 1 and not shape.with_sync.any(),
+                "grouped": grouped,
+                "peak": self.ordered,
+            },
+        )
 
     @cached_property
     def most(self) -> float:
@@ -96,9 +122,8 @@ class VariantView(SearchView):
 
     @property
     def pairs_of_slicing(self) -> float:
-        """Segments as long as a stage, for every code and line."""
-        width = self.items / max(1, self.device_count)
-        return self.items * max(1.0, width) * (2 + 0.3 * self.code_count) * len(self.shape.limit)
+        """Each line costs as much."""
+        return super().pairs_of_slicing * len(self.shape.limit)
 
     def _operators(self, split: Split) -> list[tuple[int, ...]]:
         """Ids of the operators of every stage, in an order that memory allows where that matters."""
@@ -123,7 +148,6 @@ class VariantView(SearchView):
         return space
 
     def value(self, split: Split) -> SplitValue:
-        """Objective, largest forward load and largest backward load of a split."""
         from partita.kernels.throughput.stage_loads import stage_values
 
         kinds = np.array([placed.pool for placed in split], dtype=np.int32)
@@ -166,21 +190,25 @@ class VariantView(SearchView):
         return rules
 
     def slice(self, order: Ints, limits: LoadLimits, table: Table, stop: Longs) -> bool:
-        """See ``SearchView``."""
         from partita.kernels.throughput.slicing import slice_order
 
         at_most = self.shape.limits(limits) * (1 + SLACK)
         return bool(slice_order(self.arrays, self.lines, self.peak_arrays, order, at_most, self.codes, *table, stop))
 
 
-def variant_view(
-    problem: ThroughputProblem,
-    *,
-    backwards: bool | None = None,
-    first: int = 0,
-    instance: Instance | None = None,
-    peaks: PeakTable | None = None,
-) -> VariantView:
+def variant_views(problem: ThroughputProblem) -> list[SearchView]:
+    """The views in the direction that memory needs: one for each group that the pipeline may start with."""
+    view = variant_view(problem)
+    if len(problem.groups) > 1:
+        one, other = problem.groups
+        fields = ("counts", "transfer_time_per_unit", "transfer_latency")
+        alike = all(getattr(one, field) == getattr(other, field) for field in fields)
+        if sum(one.counts) and sum(other.counts) and not alike:
+            return [view, replace(view, first=1)]
+    return [view]
+
+
+def variant_view(problem: ThroughputProblem, *, backwards: bool | None = None, first: int = 0) -> VariantView:
     """The view of a problem with at most two groups.
 
     Parameters
@@ -191,121 +219,12 @@ def variant_view(
         Search from the outputs; None for where memory depends on the position, which needs it.
     first
         The group that the pipeline starts with.
-    instance, peaks
-        The items, and the orders of operators, of another view of the problem; None for none yet.
     """
-    shape = load_lines(problem)
-    instance = contract_variant(problem) if instance is None else instance
+    instance = contract_variant(problem)
     back = instance.positional if backwards is None else backwards
-    n = instance.items
-    filled = 1 - first if back else first
-    pools = find_pools(problem, instance, grouped=True)
-    several = len({pool.group for pool in pools}) > 1
-    # The pool with the most devices, of the group filled first, becomes pool 0, whose count needs no code.
-    pools.sort(key=lambda pool: (several and pool.group != filled, -len(pool.devices)))
-    phase = [int(several and pool.group != filled) for pool in pools]
-    count = [min(n * problem.max_replicas, len(pool.devices)) for pool in pools]
-    original = np.arange(n, dtype=np.int32)[::-1].copy() if back else np.arange(n, dtype=np.int32)
-    ordered = problem.working_memory == "peak"
-    peaks = (peaks or PeakTable(problem)) if ordered else PeakTable.empty()
-    if ordered:
-        # The largest need of a single operator: what every order of every set with it needs at least.
-        np.maximum.at(instance.workspace, instance.group, peaks.own)
-    members: list[list[int]] = [[] for _ in range(n)]
-    for place, item in enumerate(np.argsort(original)[instance.group] if ordered else ()):
-        members[item].append(place)
-    nets, hard = np.arange(instance.nets), not problem.streaming
-    arrays = search_arrays(instance, original, pools, count, nets, backwards=back, hard=hard)
-    groups = [problem.groups[g] for g in (filled, 1 - filled)] if several else []
-    lines = _lines(problem, instance, shape, arrays, original, [pool.kind for pool in pools], phase, count)
-    if groups:
-        into, out = _group_costs(instance, shape, groups)
-        lines = lines._replace(group_in=into, group_out=out)
-    return VariantView(
-        problem=problem,
-        instance=instance,
-        arrays=arrays,
-        original=original,
-        pools=[pool.devices for pool in pools],
-        backwards=back,
-        codes=count_codes(count, phase),
-        shape=shape,
-        lines=lines,
-        first=first,
-        peaks=peaks,
-        peak_arrays=peaks.arrays(members, backwards=back),
-    )
-
-
-def _lines(
-    problem: ThroughputProblem,
-    instance: Instance,
-    shape: LoadLines,
-    arrays: Arrays,
-    original: Ints,
-    kinds: list[int],
-    phase: list[int],
-    count: list[int],
-) -> Lines:
-    work = instance.work[original][:, kinds].T
-    can = np.isfinite(work)
-    second = np.where(can, instance.work_backward[original][:, kinds].T, 0.0)
-    forward = np.where(can, work, 0.0) - second
-    late = instance.net_backward[:, kinds].T
-    early = instance.net_cost[:, kinds].T - late
-    rank = np.argsort(original).astype(np.int32)
-    first_pin = arrays.net_pins[arrays.net_ptr[:-1]]
-    maker = np.where(instance.net_maker >= 0, rank[instance.net_maker], first_pin)
-    replicas = [min(problem.max_replicas, held) for held in count]
-    devices = int(sum(count))
-    most = max(replicas, default=1)
-    flights = [[0] * (devices + 1)]
-    flights += [[0, *(problem.schedule.in_flight(j, r) for j in range(1, devices + 1))] for r in range(1, most + 1)]
-    batch = problem.schedule.microbatches if problem.weight_sync_per_batch else 1
-    lines = len(shape.limit)
-    work_lines = shape.combine(_only(forward, 0), _only(second, 0))
-    return as_arrays(
-        Lines,
-        {
-            "can": can,
-            "work": work_lines,
-            "chain": np.where(can, work_lines[:, :, 0], np.inf),
-            "cost_in": shape.combine(_only(early, 1), _only(late, 1)),
-            "cost_out": shape.combine(_only(early, 2), _only(late, 2)),
-            "maker": maker,
-            "with_reload": shape.with_reload,
-            "with_sync": shape.with_sync,
-            "reload_time": np.array([problem.kinds[k].reload_time_per_byte for k in kinds]),
-            "sync_time": np.array([problem.kinds[k].sync_time_per_byte for k in kinds]) / batch,
-            "sync": instance.sync[original],
-            "cover_sync": instance.cover_sync,
-            "phase": np.array(phase),
-            "group_in": np.zeros((2, instance.nets, lines)),
-            "group_out": np.zeros((2, instance.nets, lines)),
-            "replicas": np.array(replicas),
-            "flights": np.array(flights),
-            "hard": arrays.limited and not problem.streaming,
-            "sync_apart": most > 1 and not shape.with_sync.any(),
-            "grouped": len(set(phase)) > 1,
-            "peak": problem.working_memory == "peak",
-        },
-    )
-
-
-def _only(values: Floats, place: int) -> Floats:
-    """Values as (work, in, out) on a new last axis, zero but for one place."""
-    result = np.zeros((*values.shape, 3))
-    result[..., place] = values
-    return result
-
-
-def _group_costs(instance: Instance, shape: LoadLines, groups: Sequence[DeviceGroup]) -> tuple[Floats, Floats]:
-    """What a cut net costs each group without and with its maker."""
-    into, out = [], []
-    for group in groups:
-        unit, latency = group.transfer_time_per_unit, group.transfer_latency
-        total = instance.net_totals[:, 0] * unit + instance.net_totals[:, 1] * latency
-        late = instance.net_totals[:, 2] * unit + instance.net_totals[:, 3] * latency
-        into.append(shape.combine(_only(total - late, 1), _only(late, 1)))
-        out.append(shape.combine(_only(total - late, 2), _only(late, 2)))
-    return np.ascontiguousarray(into), np.ascontiguousarray(out)
+    if problem.working_memory != "peak":
+        return VariantView(problem, instance, back, first)
+    peaks = PeakTable(problem)
+    # The largest need of a single operator: what every order of every set with it needs at least.
+    np.maximum.at(instance.workspace, instance.group, peaks.own)
+    return VariantView(problem, instance, back, first, peaks)

@@ -7,9 +7,9 @@ transfers, ``VariantView`` for all variants. All else about splits, orders, targ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from partita.problems.throughput.contraction.instance import Instance, operators
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import up_to
+
+#: Relative slack of the comparison with limits: more than rounding, less than any claim.
+SLACK = 1e-11
 
 
 class Placed(NamedTuple):
@@ -68,6 +71,8 @@ class Effort:
         Of the first attempt just under the incumbent, and of the first round after it.
     orders, pairs
         Most orders that slicing starts with, and pairs (left, right) that it may cost before there are fewer.
+    code
+        Pairs that one count code costs.
     """
 
     leg: int
@@ -75,6 +80,7 @@ class Effort:
     round: int
     orders: int
     pairs: float
+    code: float
 
 
 @dataclass(frozen=True)
@@ -127,35 +133,45 @@ class SearchView(ABC):
     Attributes
     ----------
     problem, instance
-        What it was made from.
-    arrays
-        The kernels' input, items numbered in search order; kinds are pools of devices.
-    original
-        Item of the instance for every item searched.
-    pools
-        Names and kind names of the devices of every pool.
+        What is searched.
     backwards
         Whether the search runs from the outputs to the inputs.
-    codes
-        Mixed radix code of the counts of the pools from 1 on.
+    first
+        The group that the pipeline starts with.
     """
 
     problem: ThroughputProblem
     instance: Instance
-    arrays: Arrays
-    original: Ints
-    pools: list[list[tuple[str, str]]]
     backwards: bool
-    codes: Codes
+    first: int = 0
 
     effort: ClassVar[Effort]
-    #: Whether the kernel is told by a row of weights of its own that nothing fits on no device.
-    row_for_none: ClassVar[bool]
+    #: Whether what the problem states beyond work, transfers and limited memory counts.
+    variants: ClassVar[bool]
+
+    def turned(self) -> Self:
+        """The view of the same problem in the other direction."""
+        return replace(self, backwards=not self.backwards)
+
+    @property
+    def gpipe(self) -> bool:
+        """Whether forward and backward loads have limits of their own."""
+        return self.variants and self.problem.gpipe
+
+    @property
+    def ordered(self) -> bool:
+        """Whether memory depends on the order of operators, so that the items of stages are in one."""
+        return self.variants and self.problem.working_memory == "peak"
+
+    @property
+    def max_replicas(self) -> int:
+        """Most devices of a stage."""
+        return self.problem.max_replicas if self.variants else 1
 
     @property
     def items(self) -> int:
         """Number of items."""
-        return int(self.original.shape[0])
+        return self.instance.items
 
     @property
     def code_count(self) -> int:
@@ -165,37 +181,136 @@ class SearchView(ABC):
     @property
     def device_count(self) -> int:
         """Devices that can be used."""
-        return int(self.arrays.devices.sum())
+        return sum(self.counts)
+
+    @cached_property
+    def original(self) -> Ints:
+        """(n,) item of the instance for every item searched."""
+        order = np.arange(self.items, dtype=np.int32)
+        return order[::-1].copy() if self.backwards else order
+
+    @cached_property
+    def pools(self) -> list[Pool]:
+        """Devices that nothing tells apart; of the group filled first, the most become pool 0, which needs no code."""
+        problem, group_of = self.problem, self.problem.group_of() if self.variants else {}
+        pools: dict[tuple[int, int], Pool] = {}
+        for name, kind in problem.device_names():
+            group = group_of.get(name, 0)
+            pools.setdefault((kind, group), Pool(kind, group, [])).devices.append((name, problem.kinds[kind].name))
+        merged: list[Pool] = []
+        for pool in pools.values():
+            # Replicas are of one kind, so with them alike kinds stay apart.
+            twin = next((other for other in merged if self.max_replicas == 1 and self._alike(pool, other)), None)
+            if twin is None:
+                merged.append(pool)
+            else:
+                twin.devices.extend(pool.devices)
+        return sorted(merged, key=lambda pool: (pool.group != self.filled, -len(pool.devices)))
+
+    def _alike(self, one: Pool, other: Pool) -> bool:
+        instance, kinds, j, k = self.instance, self.problem.kinds, one.kind, other.kind
+        columns = (instance.work, instance.work_backward, instance.net_cost, instance.net_backward)
+        return (
+            one.group == other.group
+            and instance.memory[j] == instance.memory[k]
+            and (not self.problem.streaming or kinds[j].reload_time_per_byte == kinds[k].reload_time_per_byte)
+            and all(np.array_equal(column[:, j], column[:, k]) for column in columns)
+        )
 
     @property
-    def gpipe(self) -> bool:
-        """Whether forward and backward loads have limits of their own."""
-        return False
+    def filled(self) -> int:
+        """The group that is filled first."""
+        return 1 - self.first if self.backwards else self.first
 
-    @property
-    def ordered(self) -> bool:
-        """Whether memory depends on the order of operators, so that the items of stages are in one."""
-        return False
+    @cached_property
+    def early(self) -> Longs:
+        """(K,) 1 for pools of the group that is filled first; for all if there are no others."""
+        early = np.array([pool.group == self.filled for pool in self.pools])
+        return np.where(early.any(), early, True).astype(np.int64)
 
-    @property
-    @abstractmethod
+    @cached_property
+    def counts(self) -> list[int]:
+        """How many devices of each pool can be used."""
+        return [min(self.items * self.max_replicas, len(pool.devices)) for pool in self.pools]
+
+    @cached_property
     def replicas(self) -> Longs:
         """(K,) most devices of a stage."""
+        return np.array([min(self.max_replicas, count) for count in self.counts], dtype=np.int64)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """Mixed radix code of the counts of the pools from 1 on."""
+        sizes = np.array([count + 1 if pool else 1 for pool, count in enumerate(self.counts)], dtype=np.int64)
+        stride = np.cumprod(sizes) // sizes
+        digits = np.arange(np.prod(sizes))[:, None] // stride % sizes
+        stride[:1] = 0
+        phases = digits @ (1 - self.early) > 0
+        return Codes(stride, digits, digits.sum(axis=1), phases.astype(np.int64))
+
+    @cached_property
+    def nets(self) -> Longs:
+        """Net of the instance for every net searched."""
+        return np.arange(self.instance.nets)
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """The kernels' input, items numbered in search order; kinds are pools of devices.
+
+        Memory limits include the evaluator's tolerance where they are never exceeded.
+        """
+        instance, original, nets, kinds = self.instance, self.original, self.nets, [pool.kind for pool in self.pools]
+        directed = instance.reverse() if self.backwards else instance
+        rank = np.argsort(original).astype(np.int32)
+        net_ptr, net_pins = chosen_rows(instance.net_ptr, instance.net_pins, nets, rank)
+        succ_ptr, succ = chosen_rows(directed.succ_ptr, directed.succ, original, rank)
+        pred_ptr, pred = chosen_rows(directed.pred_ptr, directed.pred, original, rank)
+        item_net_ptr, item_nets = transposed(net_ptr, net_pins, instance.items)
+        item_cover_ptr, item_covers = chosen_rows(instance.item_cover_ptr, instance.item_covers, original)
+        source, memory = instance.net_source[nets], instance.memory[kinds]
+        if not (self.variants and self.problem.streaming):
+            memory = up_to(memory)
+        return as_arrays(
+            Arrays,
+            {
+                "work": instance.work[original][:, kinds].T,
+                "net_ptr": net_ptr,
+                "net_pins": net_pins,
+                "item_net_ptr": item_net_ptr,
+                "item_nets": item_nets,
+                "net_cost": instance.net_cost[nets][:, kinds].T,
+                "net_source": np.where(source >= 0, rank[source], -1),
+                "net_entering": instance.net_entering[nets],
+                "succ_ptr": succ_ptr,
+                "succ": succ,
+                "pred_ptr": pred_ptr,
+                "pred": pred,
+                "fixed": instance.fixed[original],
+                "active": instance.active[original],
+                "workspace": instance.workspace[original],
+                "item_cover_ptr": item_cover_ptr,
+                "item_covers": item_covers,
+                "cover_fixed": instance.cover_fixed,
+                "cover_active": instance.cover_active,
+                "memory": memory,
+                "devices": np.array(self.counts),
+                "in_flight": instance.in_flight,
+                "limited": np.isfinite(memory).any(),
+                "recompute": instance.recompute,
+                "backwards": self.backwards,
+            },
+        )
 
     @property
-    @abstractmethod
-    def early(self) -> Longs:
-        """(K,) 1 for pools of the group that is filled first."""
+    def pairs_of_slicing(self) -> float:
+        """Pairs (left, right) that a decision about one order costs: segments as long as a stage, for every code."""
+        width = max(1.0, self.items / max(1, self.device_count))
+        return self.items * width * (2 + self.effort.code * self.code_count)
 
     @property
     @abstractmethod
     def most(self) -> float:
         """No objective can exceed this."""
-
-    @property
-    @abstractmethod
-    def pairs_of_slicing(self) -> float:
-        """Pairs (left, right) that a decision about one order costs."""
 
     @abstractmethod
     def value(self, split: Split) -> SplitValue:
@@ -228,7 +343,7 @@ class SearchView(ABC):
         for placed, operators in reversed(rows) if self.backwards else rows:
             start = used[placed.pool]
             used[placed.pool] += placed.replicas
-            (device, kind), *others = self.pools[placed.pool][start : used[placed.pool]]
+            (device, kind), *others = self.pools[placed.pool].devices[start : used[placed.pool]]
             replicas = tuple(name for name, _ in others)
             stages.append(Stage(device=device, kind=kind, operators=operators, replicas=replicas))
         return Plan(stages=tuple(stages), contiguity="acyclic")
@@ -245,133 +360,12 @@ class SearchView(ABC):
         if other is self:
             return found.split
         rank = np.argsort(self.original).astype(np.int32)
-        pool_of = {devices[0]: number for number, devices in enumerate(self.pools)}
+        pool_of = {pool.devices[0]: number for number, pool in enumerate(self.pools)}
         split = []
         for pool, replicas, items in found.split:
             moved = rank[other.original[items]]
             turned = moved[::-1].copy() if self.backwards != other.backwards else moved
-            split.append(Placed(pool_of[other.pools[pool][0]], replicas, turned if self.ordered else np.sort(moved)))
+            split.append(
+                Placed(pool_of[other.pools[pool].devices[0]], replicas, turned if self.ordered else np.sort(moved))
+            )
         return split if self.backwards == other.backwards else split[::-1]
-
-
-def count_codes(count: Sequence[int], late: Sequence[int] = ()) -> Codes:
-    """Codes of all counts of the pools from 1 on; ``late`` is 1 for pools of the group that is filled second."""
-    stride = np.zeros(len(count), dtype=np.int64)
-    size = 1
-    for pool in range(1, len(count)):
-        stride[pool] = size
-        size *= int(count[pool]) + 1
-    digits = np.zeros((size, len(count)), dtype=np.int64)
-    for pool in range(1, len(count)):
-        digits[:, pool] = (np.arange(size) // stride[pool]) % (int(count[pool]) + 1)
-    phases = digits @ np.array(late or [0] * len(count), dtype=np.int64) > 0
-    return Codes(stride, digits, digits.sum(axis=1), phases.astype(np.int64))
-
-
-def find_pools(problem: ThroughputProblem, instance: Instance, *, grouped: bool) -> list[Pool]:
-    """Devices that nothing tells apart, in the order of the problem.
-
-    Parameters
-    ----------
-    problem, instance
-        What the devices hold.
-    grouped
-        Whether the problem's groups and replicas count.
-    """
-    group_of = problem.group_of() if grouped else {}
-    pools: dict[tuple[int, int], Pool] = {}
-    for name, kind in problem.device_names():
-        group = group_of.get(name, 0)
-        pools.setdefault((kind, group), Pool(kind, group, [])).devices.append((name, problem.kinds[kind].name))
-    if grouped and problem.max_replicas > 1:
-        # Replicas are of one kind, so alike kinds stay apart.
-        return list(pools.values())
-    merged: list[Pool] = []
-    for pool in pools.values():
-        twin = next((other for other in merged if _alike(problem, instance, pool, other)), None)
-        if twin is None:
-            merged.append(pool)
-        else:
-            twin.devices.extend(pool.devices)
-    return merged
-
-
-def _alike(problem: ThroughputProblem, instance: Instance, one: Pool, other: Pool) -> bool:
-    j, k = one.kind, other.kind
-    columns = (instance.work, instance.work_backward, instance.net_cost, instance.net_backward)
-    return (
-        one.group == other.group
-        and instance.memory[j] == instance.memory[k]
-        and (not problem.streaming or problem.kinds[j].reload_time_per_byte == problem.kinds[k].reload_time_per_byte)
-        and all(np.array_equal(column[:, j], column[:, k]) for column in columns)
-    )
-
-
-def search_arrays(
-    instance: Instance,
-    original: Ints,
-    pools: Sequence[Pool],
-    count: Sequence[int],
-    nets: Longs,
-    *,
-    backwards: bool,
-    hard: bool,
-) -> Arrays:
-    """The kernels' input.
-
-    Parameters
-    ----------
-    instance
-        The problem's items.
-    original
-        Item of the instance for every item searched.
-    pools, count
-        Devices, and how many of each pool can be used.
-    nets
-        Those of the instance that matter.
-    backwards
-        Whether ``original`` runs from the outputs to the inputs.
-    hard
-        Whether memory limits are never exceeded; then they include the evaluator's tolerance.
-    """
-    kinds = [pool.kind for pool in pools]
-    directed = instance.reverse() if backwards else instance
-    rank = np.argsort(original).astype(np.int32)
-    net_ptr, net_pins = chosen_rows(instance.net_ptr, instance.net_pins, nets, rank)
-    succ_ptr, succ = chosen_rows(directed.succ_ptr, directed.succ, original, rank)
-    pred_ptr, pred = chosen_rows(directed.pred_ptr, directed.pred, original, rank)
-    item_net_ptr, item_nets = transposed(net_ptr, net_pins, instance.items)
-    item_cover_ptr, item_covers = chosen_rows(instance.item_cover_ptr, instance.item_covers, original)
-    source, memory = instance.net_source[nets], instance.memory[kinds]
-    if hard:
-        memory = up_to(memory)
-    return as_arrays(
-        Arrays,
-        {
-            "work": instance.work[original][:, kinds].T,
-            "net_ptr": net_ptr,
-            "net_pins": net_pins,
-            "item_net_ptr": item_net_ptr,
-            "item_nets": item_nets,
-            "net_cost": instance.net_cost[nets][:, kinds].T,
-            "net_source": np.where(source >= 0, rank[source], -1),
-            "net_entering": instance.net_entering[nets],
-            "succ_ptr": succ_ptr,
-            "succ": succ,
-            "pred_ptr": pred_ptr,
-            "pred": pred,
-            "fixed": instance.fixed[original],
-            "active": instance.active[original],
-            "workspace": instance.workspace[original],
-            "item_cover_ptr": item_cover_ptr,
-            "item_covers": item_covers,
-            "cover_fixed": instance.cover_fixed,
-            "cover_active": instance.cover_active,
-            "memory": memory,
-            "devices": np.array(count),
-            "in_flight": instance.in_flight,
-            "limited": np.isfinite(memory).any(),
-            "recompute": instance.recompute,
-            "backwards": backwards,
-        },
-    )

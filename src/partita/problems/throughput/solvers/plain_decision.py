@@ -1,0 +1,142 @@
+"""The decision "is there an acyclic split with every load at most T?", resumable, and why its pruning is safe.
+
+A state is an ideal I (items of the stages placed so far) and the devices used; R is what remains.
+
+*Fewest devices.* Of two states with one ideal, the one that uses no more devices of any kind is at least as good: it
+has placed no more stages, so where memory depends on the number of later stages it allows no less memory.
+
+*Certain load.* While items are decided one by one, work of the chosen items plus the cost of nets with a chosen pin
+and a pin that is surely outside (in I, excluded, or after an excluded item) only grows; above T no completion is
+feasible.
+
+*Capacity.* See ``remaining_capacity``: the remaining items and the nets that surely cross must fit on the remaining
+devices. Memory likewise: Σ bytes of what remains, each item once, at the microbatches of the next stage, which later
+ones (placed further from the outputs) never undercut.
+
+*Charged work.* With one kind of device, the weights may be the charged work of the bounds, which holds at all targets
+up to that of ``Charged``: a stage of a split with loads up to T has Σ charge + Σ cost of its cut nets that are not
+forced <= load <= T. Summed over the remaining stages, every net that crosses counts at least once, so the remaining
+items' charge and the crossing nets' cost, without the forced ones', fit into T times the devices left. That is the
+rule above with other weights; it is used where the charge adds up to more than the work.
+
+*Dominance.* Drop stage S after I if some ready v outside S has (a) on every kind κ with a device left, the cost on κ
+of v's nets without a pin in I ∪ S at most v's time on κ, and (b) S + v feasible. Proof: in a completion of I ∪ S move
+v from its stage R (on some κ) into S. Only nets with all pins in R become cut for R, and those have no pin in I ∪ S:
+R gains at most what it loses. A net with pins in R and in a third stage Q was cut for Q and stays so; loads elsewhere
+do not change. R's memory falls: it is a monotone set function, R's position is unchanged, or R vanishes and stages
+farther out hold fewer microbatches. The order stays acyclic because v was ready. Repeating ends, as S grows. Not with
+recomputation under a memory limit: readers of v left in R would make v's tensor enter R.
+
+*Exclusion.* If v satisfies (a) when it is excluded, it does so for every later S (I ∪ S only grows), so a stage S
+worth keeping has S + v infeasible, in memory or in load. All that can still be in S together with v may be seen to
+fit in memory; then load(S + v) > T. But load(S + v) ≤ t_v + [work of all that can still be in S] + an upper bound on
+the communication, the cost of nets whose fate is open or certain plus v's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.kernels.throughput.arrays import Floats
+from partita.kernels.throughput.search_memory import new_store, new_tally
+from partita.kernels.throughput.search_state import COLUMNS, Plain, Search
+from partita.problems.throughput.solvers.decision import Searcher
+from partita.problems.throughput.solvers.plain_view import PlainView
+from partita.problems.throughput.solvers.remaining_capacity import Capacity
+from partita.problems.throughput.solvers.view import SLACK, LoadLimits
+
+#: Items up to which sums over everything before or after an item are computed exactly (n² bits).
+LARGEST_CLOSURE = 15_000
+#: Charged work must add up to so much more than work to take its place.
+WORTH = 1e-3
+
+
+@dataclass(frozen=True)
+class ChargedItems:
+    """Charged work of the items of the instance, and which of its nets it counts; see the module.
+
+    Attributes
+    ----------
+    target
+        Largest target at which it holds.
+    work
+        (n,) charged work.
+    forced
+        (m,) nets whose cost may be part of it.
+    """
+
+    target: float
+    work: Floats
+    forced: npt.NDArray[np.bool_]
+
+
+class PlainSearcher(Searcher):
+    """See ``Searcher``; charged work is for one kind of device, and not used for a ``top`` above its target."""
+
+    columns = COLUMNS
+
+    def __init__(self, view: PlainView, top: float, charged: ChargedItems | None = None) -> None:
+        super().__init__(view, top)
+        a, size = view.arrays, view.least_bytes
+        if charged is not None and top <= charged.target and a.work.shape[0] == 1:
+            self.capacity = _with_charge(view, self.capacity, charged)
+        self.dominance = dominance_is_safe(view)
+        cap, work = self.capacity, np.where(np.isfinite(a.work), a.work, 0.0)
+        self.sums = (*_closures(view, cap, work, size), work.sum(axis=1) * (1 + 1e-9))
+        # Of the weights, of work on every kind, of bytes, and, filled by the kernel, of bytes in later stages.
+        self.summed = np.concatenate([cap.item, work, size[None], np.zeros((1, view.items))])
+
+    def start(self, limits: LoadLimits) -> Search[Plain]:
+        cap = self.capacity
+        # The kernel keeps the memory of what remains in the last place.
+        total = np.append(cap.item.sum(axis=1), 0.0)
+        own = Plain(limits.both * (1 + SLACK), total, cap.memory * (1 + 1e-12), *self.sums)
+        store = new_store(self.view.code_count, 1 << 12, 1 << 12, 1 << 13)
+        return self._search(limits, store, new_tally(self.summed, cap.net), own)
+
+    def go_on(self, search: Search[Plain]) -> int:
+        from partita.kernels.throughput.plain_search import search_plain
+
+        return int(search_plain(search))
+
+
+def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capacity:
+    """The capacity with charged work as the only weights, if that is more than the work."""
+    a = view.arrays
+    # A step back by more than rounding.
+    item = np.maximum(charged.work[view.original] * (1 - 1e-9), a.work[0])[None]
+    if float(item.sum()) < (1 + WORTH) * float(a.work.sum()):
+        return cap
+    net = np.where(charged.forced[view.nets], 0.0, a.net_cost[0])[None]
+    # One device of the one pool has y = 1, so the scale is the number of devices left.
+    scale = np.arange(cap.scale.shape[1], dtype=np.float64)[None]
+    return replace(cap, item=item, net=net, choice=np.zeros_like(cap.choice), scale=scale, bonus=np.zeros_like(scale))
+
+
+def _closures(view: PlainView, cap: Capacity, work: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
+    """Weight and work of what follows every item, and (K, 2, n) work and bytes of what precedes it, or less."""
+    from partita.kernels.throughput.closures import chain_sums, closure_sums
+
+    a, n = view.arrays, view.items
+    kernel = closure_sums if n <= LARGEST_CLOSURE else chain_sums
+    after = np.concatenate([cap.item, work])
+    before = np.concatenate([work, size[None]])
+    up, down = np.zeros_like(after), np.zeros_like(before)
+    kernel(a.succ_ptr, a.succ, after, False, up)
+    kernel(a.pred_ptr, a.pred, before, True, down)
+    rows, safe = cap.item.shape[0], 1 - 1e-9
+    pairs = np.stack([np.stack([row, down[-1]]) for row in down[:-1]])
+    return up[:rows] * safe, up[rows:] * safe, pairs * safe
+
+
+def dominance_is_safe(view: PlainView) -> bool:
+    """Without recomputation always; with it only where no memory limit can bind."""
+    a = view.arrays
+    if not a.recompute or not a.limited:
+        return True
+    most = float(a.in_flight.max()) * float(a.net_entering.sum())
+    most += float(a.fixed.sum() + a.active.sum() + a.cover_fixed.sum() + a.cover_active.sum())
+    return most + float(a.workspace.max(initial=0.0)) <= float(a.memory.min())
