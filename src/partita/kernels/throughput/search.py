@@ -1,4 +1,4 @@
-"""Is there an acyclic split within given limits?  Breadth-first search over ideals, one stage per decisions.
+"""Is there an acyclic split within given limits?  Breadth-first search over ideals, one stage per step.
 
 A state is a pair (ideal, devices used); the stages that may follow an ideal are enumerated by deciding, in a fixed
 order, for every ready item whether it joins the stage or stays outside together with all that depends on it. Source of
