@@ -233,3 +233,8 @@ class TestWriting:
     def test_json_is_indented_by_one(self, tmp_path: Path) -> None:
         write_json(tmp_path / "r.json", {"b": [1], "a": None})
         assert (tmp_path / "r.json").read_text() == '{\n "b": [\n  1\n ],\n "a": null\n}\n'
+
+
+def test_keys_that_are_numbers_are_put_in_order_as_text() -> None:
+    expected = hashlib.sha256(b'{"1":"a","2":"b"}').hexdigest()
+    assert sha256({2: "b", 1: "a"}) == sha256({1: "a", 2: "b"}) == expected

@@ -14,6 +14,9 @@ from partita.errors import FormatError, InputError, UnsupportedError
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.problems.importers import detect_format, open_problem
 from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Tensor, ThroughputProblem
+from toy.registered import registered
+from toy.samples import SIX
+from toy.tasks import TASKS
 
 NATIVE = ThroughputProblem(
     name="native",
@@ -223,3 +226,12 @@ def test_links_of_groups_are_scaled(tmp_path: Path) -> None:
 def test_a_format_that_is_not_read_yet(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="moirai"):
         pt.read_problem(write(tmp_path, {"devices": {}, "flows": {}}))
+
+
+def test_a_problem_without_communication_has_none_to_scale(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.json"
+    with registered(TASKS):
+        pt.write_problem(path, SIX)
+        assert pt.read_problem(path, scale_communication=1.0) == SIX
+        with pytest.raises(InputError, match="tasks problems have no communication to scale"):
+            pt.read_problem(path, scale_communication=2.0)

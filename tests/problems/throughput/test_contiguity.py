@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from partita.problems.throughput.contiguity import colocation_classes, order_edges, order_pairs
+import numpy as np
+
+from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges, order_pairs
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 
 
@@ -56,3 +58,9 @@ def test_no_tensors_no_edges() -> None:
     """The shape stays two-dimensional."""
     problem = build([(0, False, None)])
     assert order_pairs(problem, colocation_classes(problem)).shape == (0, 2)
+
+
+def test_pairs_are_sorted_and_kept_once() -> None:
+    pairs = np.array([[4, 0], [0, 4], [2, 3], [0, 4], [2, 3], [0, 1]])
+    assert distinct_pairs(pairs).tolist() == [[0, 1], [0, 4], [2, 3], [4, 0]]
+    assert distinct_pairs(pairs[:0]).shape == (0, 2)

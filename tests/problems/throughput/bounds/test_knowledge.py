@@ -11,6 +11,7 @@ import pytest
 from partita.errors import DisagreementError, SolverCrashError
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
 
 #: No method is run here, so nothing looks at the relaxation.
 NONE: Any = None
@@ -121,3 +122,13 @@ def test_splits_go_to_the_incumbent_as_its_answers() -> None:
     known.offer(labels(1, 1), 3.0, "covering")
     assert asked == [4.0, 3.0]
     assert best.answer == "[0, 1]"
+
+
+def test_a_monitor_stops_it_and_gets_its_notes() -> None:
+    monitor = Monitor()
+    known = Knowledge.watched(NONE, monitor, threads=1)
+    known.on_note("three blocks")
+    assert [event.note for event in monitor.statistics.events] == ["three blocks"]
+    assert (known.threads, known.stop()) == (1, False)
+    monitor.interrupt()
+    assert known.stop()

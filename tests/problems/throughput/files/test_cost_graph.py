@@ -107,6 +107,10 @@ def test_what_is_no_text_or_has_no_nodes() -> None:
         ("node {\n id: 1 @ }", "line 2: '@ }' is not protobuf text"),
         ("node { }\nnodes { }", "line 2: the cost graph has no field 'nodes'"),
         ("node { control_input: [1,\n x] }", "line 2: field 'control_input' has x"),
+        ("node { control_input: [1,\n 2.5] }", "line 2: field 'control_input' has 2.5"),
+        ("node { output_info {\n size: -2 } }", "line 2: field 'size' is -2; it must be at least -1"),
+        ("node {\n output_info { shape [ { ] }", "line 2: the file ends inside 'shape'"),
+        ("node {\n id", "line 2: field 'id' needs ': value', not 'the end of the file'"),
         ("node {\n : }", "line 2: ':' is where a field of node should start"),
         ("node {\n output_info 3 }", "line 2: output_info should start with '{', not '3'"),
         ("node { output_info {\n shape: } } }", "line 2: field 'shape' needs a value, not '}'"),
@@ -126,6 +130,36 @@ def test_cycles_are_refused() -> None:
 def test_a_graph_of_ends_alone_keeps_them() -> None:
     problem = read_cost_graph(b"node { } node { id: 1 control_input: 0 }", "graph.pbtxt")
     assert len(problem.operators) == 2
+
+
+def test_numbers_at_their_limits() -> None:
+    """A size of -1 is one that TensorFlow does not know; 0 is a number, and no name is an empty one."""
+    text = "node { output_info { size: -1 } output_info { size: 0 } compute_cost: 0 temporary_memory_size: 0 }"
+    problem = read_cost_graph(f"{text} node {{ id: 1 control_input: [0] compute_cost: 1 }}".encode(), "graph.pbtxt")
+    assert [(op.name, op.workspace_bytes) for op in problem.operators] == [("", 0.0), ("", 0.0)]
+    assert [(tensor.size, tensor.consumers) for tensor in problem.tensors if tensor.consumers] == [(0.0, (1,))]
+
+
+def test_what_is_read_over_may_be_nested() -> None:
+    text = "node { output_info { size: 3 shape < dim [ { size: [1, 2] }, < x: [] > ] > } } cost { kind: [ 'x' ] }"
+    problem = read_cost_graph(text.encode(), "graph.pbtxt")
+    assert len(problem.operators) == 1
+
+
+def test_free_nodes_in_the_middle_and_free_makers_stay() -> None:
+    """Node 1 only hands on the order from 0 to 2, node 3 costs nothing but sends 70 bytes; 5 and 6 are free ends."""
+    nodes = (
+        "compute_cost: 4",
+        "id: 1 control_input: 0",
+        "id: 2 control_input: 1 input_info { preceding_node: 3 } compute_cost: 5",
+        "id: 3 output_info { size: 70 }",
+        "id: 5 control_input: 2",
+        "id: 6",
+    )
+    problem = read_cost_graph("\n".join(f"node {{ {node} }}" for node in nodes).encode(), "graph.pbtxt")
+    assert [op.id for op in problem.operators] == [0, 1, 2, 3]
+    found = {(tensor.producer, tensor.consumers, tensor.size) for tensor in problem.tensors}
+    assert found == {(0, (1,), 0.0), (1, (2,), 0.0), (3, (2,), 70.0)}
 
 
 def test_other_text_is_not_a_cost_graph(tmp_path: Path) -> None:
