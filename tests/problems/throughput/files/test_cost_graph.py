@@ -135,9 +135,20 @@ def test_a_graph_of_ends_alone_keeps_them() -> None:
 def test_numbers_at_their_limits() -> None:
     """A size of -1 is one that TensorFlow does not know; 0 is a number, and no name is an empty one."""
     text = "node { output_info { size: -1 } output_info { size: 0 } compute_cost: 0 temporary_memory_size: 0 }"
-    problem = read_cost_graph(f"{text} node {{ id: 1 control_input: [0] compute_cost: 1 }}".encode(), "graph.pbtxt")
+    reader = "node { id: 1 control_input: [0] input_info { preceding_node: 0 } compute_cost: 1 }"
+    problem = read_cost_graph(f"{text} {reader}".encode(), "graph.pbtxt")
     assert [(op.name, op.workspace_bytes) for op in problem.operators] == [("", 0.0), ("", 0.0)]
-    assert [(tensor.size, tensor.consumers) for tensor in problem.tensors if tensor.consumers] == [(0.0, (1,))]
+    assert [(tensor.size, tensor.consumers) for tensor in problem.tensors if tensor.consumers] == [(0.0, (1,))] * 2
+
+
+def test_a_file_that_ends_early_is_refused_or_read() -> None:
+    refused = 0
+    for cut in range(len(GRAPH)):
+        try:
+            read_cost_graph(GRAPH[:cut].encode(), "graph.pbtxt")
+        except pt.InputError:
+            refused += 1
+    assert refused > 0.8 * len(GRAPH)
 
 
 def test_what_is_read_over_may_be_nested() -> None:

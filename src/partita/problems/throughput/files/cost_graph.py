@@ -87,7 +87,8 @@ class _Reader:
         return FormatError(f"{self.path}: line {line}: {message}")
 
     def peek(self, ahead: int = 0) -> _Token:
-        return self.tokens[min(self.place + ahead, len(self.tokens) - 1)]
+        # Nothing reads on after the end, which is a token, too.
+        return self.tokens[self.place + ahead]
 
     def next(self) -> _Token:
         token = self.peek()
