@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.kernels.throughput import search_state as at
-from partita.kernels.throughput.arrays import Arrays, Floats, Words
+from partita.kernels.throughput.arrays import Arrays, Floats, Words, row_masks
 from partita.kernels.throughput.search_state import Scratch, Store, Tally
 
 _STATE_FIELDS = ("state_ideal", "state_code", "state_parent", "state_kind", "state_replicas")
@@ -145,7 +145,7 @@ def ideal_masks(s: Store, ideals: npt.NDArray[np.integer[Any]], items: int) -> n
         first, length, offset = int(s.ideal_first[ideal]), int(s.ideal_length[ideal]), int(s.ideal_offset[ideal])
         row[:first] = np.uint64(0xFFFFFFFFFFFFFFFF)
         row[first : first + length] = s.pool[offset : offset + length]
-    return np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, :items].astype(bool)
+    return row_masks(words, items)
 
 
 def stages_found(s: Store, items: int) -> list[tuple[int, int, npt.NDArray[np.int32]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from partita.kernels.throughput.arrays import Ints
@@ -20,12 +21,13 @@ from partita.run.monitor import Monitor
 CLOSE = 1e-9
 
 
-class OrderSolver:
+class OrderSolver(ABC):
     """A search over blocks as a solver: it says its ``name`` and ``summary``, and how to ``search``."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
 
+    @abstractmethod
     def search(
         self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
     ) -> dict[str, float]:
@@ -33,7 +35,6 @@ class OrderSolver:
 
         ``blocks`` are contracted, and ``timed`` tells whether there is a time limit.
         """
-        raise NotImplementedError
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Identical devices, acyclic splits, no variants but streaming."""

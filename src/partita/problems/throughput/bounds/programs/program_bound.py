@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 
 from partita.mip.solve import available, missing
@@ -31,6 +32,6 @@ class ProgramMember(HierarchyBound):
         if usable and not knowledge.done:
             self.programs(run)
 
+    @abstractmethod
     def programs(self, run: ProgramRun) -> None:
         """Raise the bound by programs."""
-        raise NotImplementedError
