@@ -26,6 +26,7 @@ from partita.problems.throughput.solvers import contiguous_run, race
 from partita.problems.throughput.solvers.contiguous_run import views_of
 from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.exact import Exact
+from partita.problems.throughput.solvers.gap_closing import GapCloser
 from partita.problems.throughput.solvers.race import Target, searcher_of
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds, lower_bounds
 from partita.problems.throughput.solvers.view import Placed, SearchView, Split
@@ -164,8 +165,11 @@ def test_a_found_split_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> Non
     problem = problem.replace(
         memory_bytes=10.0, operators=tuple(msgspec.structs.replace(op, memory_bytes=1.0) for op in problem.operators)
     )
+    search = contiguous_run.ContiguousRun(problem, Options())._open()
+    assert search is not None
+    monkeypatch.setattr(race, "Decision", lambda searcher, limits: Pretender(searcher, FOUND))
     with pytest.raises(DisagreementError, match="fails"):
-        target(monkeypatch, problem, 1e9, [FOUND], False).run(1 << 30)
+        GapCloser(search, 1, "exact").start()
 
 
 def test_a_race_without_an_answer_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

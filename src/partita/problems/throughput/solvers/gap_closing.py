@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+from partita.errors import DisagreementError
 from partita.kernels.throughput.search_state import FOUND, REFUTED
+from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.plain_decision import ChargedItems
-from partita.problems.throughput.solvers.race import Target, searcher_of
+from partita.problems.throughput.solvers.race import Target, check, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
 
@@ -177,6 +179,20 @@ class GapCloser:
             self._searchers(self.incumbent.value)
 
     def _offer(self, found: ViewedSplit) -> None:
+        """Offer what a search found, if it is better, to the incumbent.
+
+        Raises
+        ------
+        DisagreementError
+            If its plan is not feasible, or costs more than its view says.
+        """
+        objective = found.view.value(found.split).objective
+        if objective >= self.incumbent.value:
+            return
+        evaluation = evaluate(found.view.problem, found.view.plan(found.split))
+        if not evaluation.feasible:
+            raise DisagreementError(f"a split found by search fails: {evaluation.violations[0]}")
+        check(found, evaluation.objective, objective)
         row = next(number for number, views in enumerate(self.rows) if found.view in views)
         view = self.search.views[row]
         self.search.offer(view, view.adopt(found))

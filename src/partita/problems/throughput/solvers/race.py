@@ -23,7 +23,6 @@ import numpy as np
 from partita.errors import DisagreementError
 from partita.kernels.throughput.arrays import Longs
 from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED, STOPPED
-from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.solvers.decision import FULL, Decision, Searcher
 from partita.problems.throughput.solvers.plain_decision import ChargedItems, PlainSearcher
 from partita.problems.throughput.solvers.plain_view import PlainView
@@ -186,7 +185,14 @@ class Target:
     def _take(self, box: _Box, winner: Decision) -> bool:
         """Use a found split: it meets the target, or cuts the interval of its box."""
         found = ViewedSplit(winner.view, winner.split())
-        objective, forward, backward = judged(found, self._limits(box))
+        objective, forward, backward = found.view.value(found.split)
+        limits = self._limits(box)
+        # The objective of GPipe has no limit in a box.
+        if self.gpipe:
+            check(found, forward, limits.forward)
+            check(found, backward, limits.backward)
+        else:
+            check(found, objective, limits.both)
         if not self.gpipe or objective <= self.value * (1 + MET):
             self.found = found
             return True
@@ -202,25 +208,14 @@ class Target:
         return False
 
 
-def judged(found: ViewedSplit, limits: LoadLimits) -> tuple[float, float, float]:
-    """The value of a split, if it is what the search promised.
+def check(found: ViewedSplit, reached: float, most: float) -> None:
+    """A split keeps a limit of its search.
 
     Raises
     ------
     DisagreementError
-        If its plan is not feasible, or exceeds the limits.
+        If it does not.
     """
-    view, split = found
-    value = view.value(split)
-    evaluation = evaluate(view.problem, view.plan(split))
-    if not evaluation.feasible:
-        raise DisagreementError(f"a split found by search fails: {evaluation.violations[0]}")
     # Where memory depends on the order of operators, the search may promise an order that is not found afterwards.
-    if not view.ordered:
-        # The objective of GPipe has no limit in a box.
-        reached = (value.forward, value.backward) if view.gpipe else (max(value.objective, evaluation.objective),)
-        allowed = (limits.forward, limits.backward) if view.gpipe else (limits.both,)
-        for one, most in zip(reached, allowed, strict=True):
-            if one > most + TOLERANCE * abs(most):
-                raise DisagreementError(f"a split found by search takes {one!r}, its target is {most!r}")
-    return value
+    if not found.view.ordered and reached > most + TOLERANCE * abs(most):
+        raise DisagreementError(f"a split found by search takes {reached!r}, its target is {most!r}")
