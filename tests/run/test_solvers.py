@@ -105,7 +105,11 @@ def own_children() -> list[int]:
     listed = Path(f"/proc/{os.getpid()}/task")
     if not listed.exists():
         return []
-    return [int(word) for task in listed.iterdir() for word in (task / "children").read_text().split()]
+    while True:
+        try:
+            return [int(word) for task in listed.iterdir() for word in (task / "children").read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # A thread has ended since it was listed, and another one has its children now.
 
 
 SCRIPT = """
