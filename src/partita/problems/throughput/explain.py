@@ -25,7 +25,7 @@ def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: f
 
     ``probe`` looks for any plan of a changed problem; the time is for the search for what would be enough.
     """
-    present = [place for place, kind in enumerate(problem.kinds) if kind.count > 0]
+    present = problem.present
     for op in problem.operators:
         if all(op.times[place] is None for place in present):
             names = ", ".join(problem.kinds[place].name for place in present)

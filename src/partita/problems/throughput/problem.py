@@ -275,6 +275,11 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
         return sum(kind.count for kind in self.kinds)
 
     @property
+    def present(self) -> tuple[int, ...]:
+        """Places of the kinds that have devices."""
+        return tuple(place for place, kind in enumerate(self.kinds) if kind.count > 0)
+
+    @property
     def training(self) -> bool:
         """Whether there are backward operators."""
         return any(op.backward for op in self.operators)

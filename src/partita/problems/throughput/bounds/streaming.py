@@ -30,7 +30,7 @@ def with_reloading(problem: ThroughputProblem) -> tuple[ThroughputProblem, float
 
     For streaming problems with identical devices that have a limited memory.
     """
-    kind = next(one for one in problem.kinds if one.count > 0)
+    kind = problem.kinds[problem.present[0]]
     assert kind.memory_bytes is not None
     rate = kind.reload_time_per_byte
     held = {op.id: op.memory_bytes for op in problem.operators}
@@ -62,7 +62,7 @@ def streams(problem: ThroughputProblem) -> bool:
     """Whether the problem has identical devices, and memory that may cost time."""
     if uniform_refusal(problem) is not None or not problem.streaming:
         return False
-    kind = next(one for one in problem.kinds if one.count > 0)
+    kind = problem.kinds[problem.present[0]]
     return kind.memory_bytes is not None and kind.reload_time_per_byte > 0
 
 

@@ -10,9 +10,8 @@ from partita.problems.throughput.problem import ThroughputProblem
 
 def uniform_refusal(problem: ThroughputProblem) -> str | None:
     """What keeps a problem from being seen as uniform; None if nothing does."""
-    used = [kind for kind in problem.kinds if kind.count > 0]
-    if len(used) > 1:
-        names = ", ".join(kind.name for kind in used)
+    if len(problem.present) > 1:
+        names = ", ".join(problem.kinds[place].name for place in problem.present)
         return f"it is for identical devices, and there are {names}; use `capacity`, or leave out kinds (--cpus 0)"
     if problem.communication != "sum":
         return f"it adds transfers to work, but the problem lets them overlap ({problem.communication}); use `capacity`"
@@ -39,5 +38,4 @@ def uniform(problem: ThroughputProblem, *, free: bool = False) -> BlockProblem:
 
 def uniform_of(problem: ThroughputProblem, instance: Instance) -> BlockProblem:
     """The relaxation over the items of an instance of the problem, which ``uniform_refusal`` has nothing against."""
-    kind = next(place for place, one in enumerate(problem.kinds) if one.count > 0)
-    return blocks_at(instance, kind, problem.device_count)
+    return blocks_at(instance, problem.present[0], problem.device_count)

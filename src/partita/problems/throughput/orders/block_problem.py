@@ -20,7 +20,7 @@ def blocks_refusal(problem: ThroughputProblem, options: Options) -> str | None:
     """Why the searches over orders and partitions do not take a problem on; None if they do."""
     if options.contiguity != "acyclic":
         return "it searches acyclic splits; use the solver 'annealing' for free ones"
-    used = [kind for kind in problem.kinds if kind.count > 0]
+    used = [problem.kinds[place] for place in problem.present]
     if len(used) != 1:
         names = ", ".join(kind.name for kind in used) or "none"
         return f"it is for identical devices, and there are {names}; use the solver 'slicing'"
@@ -49,7 +49,7 @@ def make_blocks(problem: ThroughputProblem, *, contract: bool = True) -> BlockPr
 
 def blocks_over(problem: ThroughputProblem, instance: Instance) -> BlockProblem:
     """Blocks over the items of an instance of a problem that ``blocks_refusal`` has nothing against."""
-    place = next(place for place, kind in enumerate(problem.kinds) if kind.count > 0)
+    place = problem.present[0]
     ample = memory_is_ample(instance)
     memory, reload = np.inf, 0.0
     if not ample and problem.streaming:

@@ -68,7 +68,8 @@ def limits(problem: ThroughputProblem, evaluation: Evaluation, without_memory: f
 
 def _perfect_balance(problem: ThroughputProblem) -> float | None:
     """Total work over the accelerators' joint speed; only where every operator keeps its speed ratio is it exact."""
-    (place, kind), *others = [(place, kind) for place, kind in enumerate(problem.kinds) if kind.count > 0]
+    place, *others = problem.present
+    kind = problem.kinds[place]
     if others or not kind.accelerator:
         return None
     again = problem.schedule.recompute and problem.training
