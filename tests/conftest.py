@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from command_line import partita as partita
 from strategies import USUAL_EXAMPLES
 
 PUBLISHED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"

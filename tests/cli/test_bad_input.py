@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Run, workload
+
+from cli.conftest import workload
+from command_line import Run
 
 Change = Callable[[dict[str, Any]], Any]
 

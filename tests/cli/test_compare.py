@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from cli.conftest import Run
+from command_line import Run
 
 Call = Callable[..., Run]
 

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Run, workload
+
+from cli.conftest import workload
+from command_line import Run
 
 REQUIRED = {"objective", "bound", "gap", "status", "stop_reason", "runtime_s", "solver", "seed", "unit"}
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import brute_force
-from cli.conftest import Run, workload
+from cli.conftest import workload
+from command_line import Run
 from partita.conductor.solve import run_solver
 from partita.conductor.sweep import Point, grid, sweep
 from partita.errors import InputError

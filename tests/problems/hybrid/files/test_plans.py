@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.cli.conftest import Run
-from tests.cli.conftest import partita as partita
 
 import partita as pt
+from command_line import Run
 from partita.documents.document import sha256, tagged
 from partita.errors import FormatError
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Run
-from tests.cli.conftest import partita as partita
 
 import partita as pt
+from command_line import Run
 from partita.documents.document import sha256, tagged
 from partita.errors import FormatError
 from partita.problems.throughput.problem import (
