@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers.exact import Exact
 from partita.run.monitor import Monitor
-from partita.run.result import Event, Status
+from partita.run.result import Event, Progress, Status, StopReason
 from strategies import random_problem
 
 pytestmark = pytest.mark.skipif(
@@ -89,14 +90,32 @@ def notes(events: list[Event]) -> str:
     return "\n".join(event.note for event in events)
 
 
+def until(*wanted: str) -> Progress:
+    """A Ctrl-C once there are a plan and a bound, and the notes have said all that is wanted."""
+    seen: list[Event] = []
+    pressed: list[bool] = []
+
+    def progress(event: Event) -> None:
+        seen.append(event)
+        enough = event.objective is not None and event.bound and all(one in notes(seen) for one in wanted)
+        if enough and not pressed:
+            # A second one would mean to end without an answer.
+            pressed.append(True)
+            signal.raise_signal(signal.SIGINT)
+
+    return progress
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_free_search_goes_on_without_backends(threads: int, problem: ThroughputProblem, crashing: list[str]) -> None:
-    result = solve(problem, contiguity="free", time_limit_s=6.0, threads=threads, explain=False)
+    lost = [f"the MIP backend {backend} {CRASH}" for backend in ("highs", "cpsat")]
+    result = solve(problem, contiguity="free", threads=threads, progress=until(*lost))
     assert result.status is Status.FEASIBLE
     assert result.plan is not None
-    for backend in ("highs", "cpsat"):
+    assert result.stop_reason is StopReason.INTERRUPTED
+    for one in lost:
         # Two parts of the run may lose it at the same time.
-        assert 1 <= notes(result.statistics.events).count(f"the MIP backend {backend} {CRASH}") <= 2
+        assert 1 <= notes(result.statistics.events).count(one) <= 2
 
 
 def test_free_search_goes_on_with_what_is_left(problem: ThroughputProblem, crashing: list[str]) -> None:
@@ -145,11 +164,11 @@ def test_where_nobody_takes_notes_it_is_an_error(problem: ThroughputProblem, cra
 
 
 def test_the_combined_solver_goes_on(large: ThroughputProblem, crashing: list[str]) -> None:
-    result = solve(large, time_limit_s=8.0, explain=False)
+    result = solve(large, progress=until(CRASH))
     assert result.plan is not None
     assert result.bound is not None
     assert CRASH in notes(result.statistics.events)
-    monitor = Monitor(8.0)
+    monitor = Monitor(60.0, progress=lambda event: monitor.interrupt() if CRASH in event.note else None)
     proof = prove(large, Exact(), monitor)
     assert result.objective is not None
     assert 0 < proof.best.value <= result.objective * (1 + 1e-9)
