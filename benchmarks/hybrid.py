@@ -11,12 +11,13 @@ that reproduced. With --tables, only the tables over every number of devices and
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+from _common import write
 
 BERT, GNMT = "bert32a100", "gnmt"
 BATCH, PAPER = "per batch", "paper"
@@ -294,11 +295,7 @@ def main() -> int:
                 "verdict": verdict,
             }
         )
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with (arguments.out / "hybrid.csv").open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write(arguments.out / "hybrid.csv", rows)
     print(f"{wrong} rows wrong" if wrong else "every row is equal to the published value or better")
     return 1 if wrong else 0
 

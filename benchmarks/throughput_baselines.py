@@ -12,9 +12,9 @@ DATA is the folder that holds ``throughput/`` and ``experts/``. Prints the table
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 
+from _common import write
 from partita.conductor.judge import judge_plan
 from partita.conductor.solve import solve
 from partita.errors import InputError
@@ -108,12 +108,7 @@ def main() -> None:
                 {"workload": name, "baseline": column, "published_ms": value, "ours_ms": found, "optimum_ms": best}
                 | {"note": note}
             )
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    with arguments.output.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, fieldnames=list(rows[0]) if rows else ["workload"])
-        writer.writeheader()
-        writer.writerows(rows)
-    print(f"written to {arguments.output}")
+    write(arguments.output, rows)
 
 
 if __name__ == "__main__":

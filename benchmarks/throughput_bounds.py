@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from _common import write
 from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
@@ -31,7 +32,6 @@ from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.orders.block_problem import blocks_of
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
-from throughput_contiguous import write
 
 PUBLISHED = {
     "simple": (0.9579, 0.8795, 0.7911, 0.5821, 0.4087, 0.3336),

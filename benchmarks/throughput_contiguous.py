@@ -9,12 +9,11 @@ process of its own, so that its wall time includes the start of Python and its p
 from __future__ import annotations
 
 import argparse
-import csv
-import json
-import subprocess
 import sys
 import time
 from pathlib import Path
+
+from _common import solve_apart, write
 
 #: Time per sample of the best contiguous split in the paper's Table 1, and its program's time.
 PUBLISHED = {
@@ -31,23 +30,6 @@ PUBLISHED = {
     "layer-bert24_training": (41.75, "0-2 s"),
     "layer-resnet50_training": (78.63, "0-2 s"),
 }
-
-#: What a child process runs.
-CHILD = """
-import json, resource, sys, time
-import partita
-from partita.run.monitor import Monitor
-from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.protocol import Options
-problem = partita.read_problem(sys.argv[1], format="dnn-partitioning")
-monitor = Monitor(60)
-outcome = Exact().solve(problem, Options(), monitor)
-answer = evaluate(problem, outcome.plan)
-assert answer.feasible, answer.violations
-print(json.dumps({"objective": answer.objective, "bound": outcome.bound, "solver_s": monitor.elapsed_s,
-                  "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
-"""
 
 
 def main() -> int:
@@ -67,36 +49,19 @@ def main() -> int:
         # The first run compiles the kernels that no run before it needed.
         for _ in range(2):
             started = time.perf_counter()
-            command = [sys.executable, "-c", CHILD, str(path)]
-            child = subprocess.run(command, capture_output=True, text=True, check=False)
+            row = solve_apart(path, 60.0)
             wall = time.perf_counter() - started
-        if child.returncode:
-            print(f"{path.stem:32} failed: {child.stderr.strip().splitlines()[-1]}")
+        if isinstance(row, str):
+            print(f"{path.stem:32} failed: {row}")
             continue
-        row = json.loads(child.stdout)
-        gap = max(0.0, 1 - row["bound"] / row["objective"])
         value, seconds = PUBLISHED.get(path.stem, (None, "-"))
         print(
-            f"{path.stem:32} {row['objective']:10.4f} {row['bound']:10.4f} {gap:8.1e} "
+            f"{path.stem:32} {row['objective']:10.4f} {row['bound']:10.4f} {row['gap']:8.1e} "
             f"{row['solver_s']:8.2f} {wall:6.2f} {row['peak_mb']:5.0f}   {value} in {seconds}"
         )
-        rows.append(
-            {"instance": path.stem, **row, "gap": gap, "wall_s": wall, "published": value, "published_time": seconds}
-        )
+        rows.append({"instance": path.stem, **row, "wall_s": wall, "published": value, "published_time": seconds})
     write(arguments.out / "throughput_contiguous.csv", rows)
     return 0
-
-
-def write(path: Path, rows: list[dict[str, object]]) -> None:
-    """Rows as CSV."""
-    if not rows:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    print(f"written to {path}")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ FOLDER holds the workloads published with Tarnawski et al., NeurIPS 2020.
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 
 import partita as pt
+from _common import write
 
 #: Best published free (non-contiguous) time per sample in ms (Table 1 of the paper), by file.
 PUBLISHED = {
@@ -31,8 +31,6 @@ PUBLISHED = {
 
 #: Widths of the printed columns.
 WIDTHS = (9, 10, 10, 7, 7, 7, 6)
-
-FIELDS = ["file", "published", "objective", "bound", "gap", "time_to_best_s", "time_to_proof_s", "runtime_s", "status"]
 
 
 def measure(path: Path, time_limit_s: float, threads: int) -> dict[str, object]:
@@ -78,11 +76,7 @@ def main() -> None:
             f" {row['runtime_s']:7.1f}",
             flush=True,
         )
-    options.csv.parent.mkdir(parents=True, exist_ok=True)
-    with options.csv.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        writer.writerows(rows)
+    write(options.csv, rows)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from _common import write
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.orders.block_problem import make_blocks
@@ -27,7 +28,6 @@ from partita.problems.throughput.orders.genetic import Genetic
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
-from throughput_contiguous import write
 
 #: (seconds, value) of every improvement.
 History = list[tuple[float, float]]

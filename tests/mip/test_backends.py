@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from mip.programs import hard, spread
 from partita.errors import InputError, MissingExtraError
 from partita.mip import child as children
 from partita.mip import solve as door
@@ -28,18 +29,6 @@ def backend(request: pytest.FixtureRequest) -> str:
     if not available(request.param):
         pytest.skip(f"{BACKENDS[request.param]} is not installed")
     return str(request.param)
-
-
-def spread(work: list[float], devices: int) -> tuple[Model, list[list[int]]]:
-    """Minimise the largest of the devices' sums."""
-    model = Model()
-    top = model.add_continuous(0.0, sum(work), 1.0)
-    place = [[model.add_binary() for _ in range(devices)] for _ in work]
-    for row in place:
-        model.add_row([(x, 1.0) for x in row], lower=1.0, upper=1.0)
-    for d in range(devices):
-        model.add_row([(top, -1.0), *((place[v][d], w) for v, w in enumerate(work))], upper=0.0)
-    return model, place
 
 
 def best_spread(work: list[float]) -> float:
@@ -88,12 +77,6 @@ def test_a_cutoff_at_the_optimum_proves_that_there_is_nothing_below(backend: str
     assert result.status is ProgramStatus.INFEASIBLE
     assert result.bound == pytest.approx(cutoff)
     assert len(model.rows) == len(spread(WORK, 2)[0].rows), "the caller's model is left alone"
-
-
-def hard() -> Model:
-    """A program that takes every backend minutes."""
-    rng = np.random.default_rng(2)
-    return spread((1 + rng.random(60)).tolist(), 7)[0]
 
 
 def test_a_warm_start_is_where_it_begins(backend: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import broken_backend as broken
+from mip.programs import hard
 from partita.errors import InputError, SolverCrashError
 from partita.mip import child as children
 from partita.mip.backend import Backend
@@ -195,20 +196,12 @@ def test_infinite_ranges_are_refused_where_they_do_not_go() -> None:
 
 HARD = """
 import os, sys, threading, time
-import numpy as np
+from mip.programs import hard
 from partita.mip import child
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import solve_program
 
-rng = np.random.default_rng(1)
-work = (1 + rng.random(60)).tolist()
-model = Model()
-top = model.add_continuous(0.0, sum(work), 1.0)
-place = [[model.add_binary() for _ in range(7)] for _ in work]
-for row in place:
-    model.add_row([(x, 1.0) for x in row], lower=1.0, upper=1.0)
-for d in range(7):
-    model.add_row([(top, -1.0), *((place[v][d], w) for v, w in enumerate(work))], upper=0.0)
+model = hard()
 
 class Noted(child._Child):
     def __init__(self):
@@ -280,7 +273,10 @@ def busy_threads(process: int) -> int:
     ticks = os.sysconf("SC_CLK_TCK")
     used = []
     for path in Path(f"/proc/{process}/task").iterdir():
-        fields = path.joinpath("stat").read_text().rpartition(")")[2].split()
+        try:
+            fields = path.joinpath("stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # It has ended since it was listed.
         used.append((int(fields[11]) + int(fields[12])) / ticks)
     return sum(seconds > 0.1 for seconds in used)
 
@@ -290,15 +286,6 @@ def busy_threads(process: int) -> int:
 def test_one_thread_means_one(backend: str, started: list[children._Child]) -> None:
     if not available(backend):
         pytest.skip(f"{backend} is not installed")
-    rng = np.random.default_rng(2)
-    work = (1 + rng.random(60)).tolist()
-    model = Model()
-    top = model.add_continuous(0.0, sum(work), 1.0)
-    place = [[model.add_binary() for _ in range(7)] for _ in work]
-    for row in place:
-        model.add_row([(x, 1.0) for x in row], lower=1.0, upper=1.0)
-    for d in range(7):
-        model.add_row([(top, -1.0), *((place[v][d], w) for v, w in enumerate(work))], upper=0.0)
     counts: list[int] = []
 
     def stop() -> bool:
@@ -306,5 +293,5 @@ def test_one_thread_means_one(backend: str, started: list[children._Child]) -> N
         return False
 
     children._IDLE.pop(backend, None)
-    solve_program(model, backend, threads=1, gap=0.0, time_limit_s=3.0, callbacks=Callbacks(stop=stop))
+    solve_program(hard(), backend, threads=1, gap=0.0, time_limit_s=3.0, callbacks=Callbacks(stop=stop))
     assert max(counts) == 1
