@@ -24,6 +24,9 @@ def test_it_is_there_once_registered_and_gone_afterwards() -> None:
     with registered(TASKS):
         assert kinds()[-1] is TASKS
         assert kind_of(MANY) is TASKS
+        listed = ", ".join(kind.name for kind in kinds())
+        with pytest.raises(pt.InputError, match=f"no problem 'knots'; known are {listed}$"):
+            find_kind("knots")
         register(TASKS)
         with pytest.raises(pt.InputError, match="already is a problem 'tasks'"):
             register(Tasks())

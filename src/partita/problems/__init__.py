@@ -19,18 +19,23 @@ PROBLEMS: dict[str, str] = {
 _LOADED: dict[str, AnyKind] = {}
 
 
+def _names() -> tuple[str, ...]:
+    """Of all problems, those of the list first; one that is loaded stands in the list or was registered."""
+    return tuple(dict.fromkeys([*PROBLEMS, *_LOADED]))
+
+
 def find_kind(name: str) -> AnyKind:
     """The problem of a name; one that there is not is refused."""
     if name not in _LOADED:
         if name not in PROBLEMS:
-            raise InputError(f"there is no problem {name!r}; known are {', '.join([*PROBLEMS, *_LOADED])}")
+            raise InputError(f"there is no problem {name!r}; known are {', '.join(_names())}")
         _LOADED[name] = resolve_name(PROBLEMS[name])
     return _LOADED[name]
 
 
 def kinds() -> tuple[AnyKind, ...]:
     """All problems, those of the list first."""
-    return tuple(find_kind(name) for name in dict.fromkeys([*PROBLEMS, *_LOADED]))
+    return tuple(find_kind(name) for name in _names())
 
 
 def kind_of(problem: Any) -> AnyKind:
