@@ -227,7 +227,7 @@ def check(problem: ThroughputProblem) -> None:
         target = Target(searchers, best * (1 + 1e-9), low, None, stop)
         assert target.run(1 << 60) == FOUND
         assert target.found is not None
-        split = target.found[1]
+        split = target.found.split
         value = view.value(split)[0]
         assert value == pytest.approx(best, rel=1e-8, abs=1e-9)
         assert evaluate(problem, view.plan(split)).objective == pytest.approx(value, rel=1e-12)

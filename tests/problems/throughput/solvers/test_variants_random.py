@@ -66,7 +66,7 @@ def check_targets(problem: ThroughputProblem, best: float) -> None:
         target = Target(searchers, best * (1 + 1e-9), low, None, stop)
         assert target.run(1 << 60) == FOUND
         assert target.found is not None
-        view, split = target.found
+        view, split = target.found.view, target.found.split
         evaluation = evaluate(problem, view.plan(split))
         assert evaluation.feasible, evaluation.violations
         assert evaluation.objective == pytest.approx(view.value(split)[0], rel=1e-12)

@@ -112,11 +112,12 @@ class Combined(ContiguousRun):
         split = split[::-1] if view.backwards else split
         if not self.ample and not evaluate(self.problem, view.plan(split)).feasible:
             return None
-        return view.value(split).objective, ViewedSplit(view, split)
+        found = ViewedSplit(view, split)
+        return found.value.objective, found
 
     def _labels(self, found: ViewedSplit) -> Ints:
         """(n,) blocks of the instance's items."""
-        view, split = found
+        view, split = found.view, found.split
         label = np.zeros(view.items, dtype=np.int32)
         for place, placed in enumerate(reversed(split) if view.backwards else split):
             label[view.original[placed.items]] = place

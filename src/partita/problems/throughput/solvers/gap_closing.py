@@ -186,7 +186,7 @@ class GapCloser:
         DisagreementError
             If its plan is not feasible, or costs more than its view says.
         """
-        objective = found.view.value(found.split).objective
+        objective = found.value.objective
         if objective >= self.incumbent.value:
             return
         evaluation = evaluate(found.view.problem, found.view.plan(found.split))

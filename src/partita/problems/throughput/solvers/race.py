@@ -185,7 +185,7 @@ class Target:
     def _take(self, box: _Box, winner: Decision) -> bool:
         """Use a found split: it meets the target, or cuts the interval of its box."""
         found = ViewedSplit(winner.view, winner.split())
-        objective, forward, backward = found.view.value(found.split)
+        objective, forward, backward = found.value
         limits = self._limits(box)
         # The objective of GPipe has no limit in a box.
         if self.gpipe:
@@ -196,7 +196,7 @@ class Target:
         if not self.gpipe or objective <= self.value * (1 + MET):
             self.found = found
             return True
-        if self.near is None or objective < self.near.view.value(self.near.split).objective:
+        if self.near is None or objective < self.near.value.objective:
             self.near = found
         self.boxes.pop()
         # Cut where the split's forward maximum is too large for the left part, its backward one for the right part.

@@ -135,8 +135,9 @@ class SlicingSearch:
 
     def offer(self, view: SearchView, split: Split) -> bool:
         """Keep a split of one of the views if it is better."""
-        value = view.value(split)
-        if not self.incumbent.offer(value.objective, ViewedSplit(view, split), self.by):
+        found = ViewedSplit(view, split)
+        value = found.value
+        if not self.incumbent.offer(value.objective, found, self.by):
             return False
         if value.objective > 0:
             for slicer in self.slicers:
@@ -168,9 +169,9 @@ class SlicingSearch:
     def improve(self, rounds: int) -> bool:
         """Re-linearise by stage and slice again until ``rounds`` attempts in a row give nothing."""
         better, since, number = False, 0, 0
-        while since < rounds and not self.done and self.incumbent.answer is not None:
-            view, split = self.incumbent.answer
-            stage = view.label(split)
+        while since < rounds and not self.done and (best := self.incumbent.answer) is not None:
+            view = best.view
+            stage = view.label(best.split)
             fuse = number % 4
             if fuse:
                 # Fuse neighbours: pairs from an even or an odd start, or triples.
@@ -199,10 +200,10 @@ class SlicingSearch:
         from partita.kernels.throughput.anneal_partition import Cooling
 
         for schedule in ((12.0, 0.3, 0.003), (30.0, 0.05, 0.002)):
-            assert self.incumbent.answer is not None
-            view, split = self.incumbent.answer
-            label = view.label(split)
-            kind = np.array([placed.pool for placed in split], dtype=np.int32)
+            best = self.incumbent.answer
+            assert best is not None
+            view, label = best.view, best.view.label(best.split)
+            kind = np.array([placed.pool for placed in best.split], dtype=np.int32)
             cooling = Cooling(*schedule, trials // 2, int(self.random.integers(1 << 30)))
             anneal(view.arrays, label, kind, self.incumbent.value, cooling, self.incumbent.stop)
             # Slicing takes it only if it is better, and checks all of memory.

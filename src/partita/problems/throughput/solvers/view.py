@@ -36,11 +36,17 @@ class Placed(NamedTuple):
 Split = list[Placed]
 
 
-class ViewedSplit(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ViewedSplit:
     """A split and the view that its numbers are of."""
 
     view: SearchView
     split: Split
+
+    @cached_property
+    def value(self) -> SplitValue:
+        """What it costs."""
+        return self.view.value(self.split)
 
 
 class SplitValue(NamedTuple):
