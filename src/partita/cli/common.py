@@ -78,12 +78,13 @@ class Output:
         check_writable(found.path, *others)
         return found
 
-    def document(self, document: dict[str, Any]) -> None:
-        """Write the document where it goes."""
+    def document(self, document: dict[str, Any], problem: Any = None) -> None:
+        """Write the document where it goes; a result's file also holds its problem."""
         if self.path not in (None, STDOUT):
             from partita.documents.document import write_json
+            from partita.documents.result_file import with_problem
 
-            write_json(str(self.path), document)
+            write_json(str(self.path), document if problem is None else with_problem(document, problem))
         if self.as_json or self.path == STDOUT:
             emit_json(document)
 

@@ -30,13 +30,22 @@ def command() -> click.Command:
         metavar="PLAN",
         help="A plan to compare; may repeat.",
     )
+    @option(
+        "search",
+        "--rank",
+        "by",
+        type=click.Choice(("objective", "step")),
+        default="objective",
+        show_default=True,
+        help="What rows are ranked by: the objective, or the simulated time of a batch.",
+    )
     @model_options
     @file_options()
     @all_settings()
     @run_options
     @output_options
     def compare(
-        what: str, cluster: str | None, objective: str | None, experts: tuple[str, ...], **parameters: Any
+        what: str, cluster: str | None, objective: str | None, experts: tuple[str, ...], by: Any, **parameters: Any
     ) -> int:
         """Put every baseline beside the plan for a problem file or a model.
 
@@ -49,7 +58,7 @@ def command() -> click.Command:
         from partita.conductor.plan import plan_priced
         from partita.conductor.solve import options_of, run_solver
         from partita.run.monitor import Monitor
-        from partita.tables.results import comparison_table, summary_lines
+        from partita.tables.results import comparison_table, ranked, summary_lines
 
         output, search = Output.take(parameters), Search.take(parameters)
         source = read_source(what, cluster, objective, parameters, solver=search.solver)
@@ -79,12 +88,13 @@ def command() -> click.Command:
                 baselines = [] if stopped else run_baselines(problem, options)
         rows = [*baselines, *judged(result.problem)]
         result = adopt_better(result, rows, options)
+        rows = ranked(report, result.problem, rows, by)
         if answer is None:
             document = result_document(result, rows)
         else:
             document = answer_document(dataclasses.replace(answer, result=result, baselines=tuple(rows)), source.notes)
-        output.document(document)
-        output.show([comparison_table(report, result, rows), *summary_lines(report, result)])
+        output.document(document, result.problem)
+        output.show([comparison_table(report, result, rows, by), *summary_lines(report, result)])
         return exit_code(result)
 
     return compare

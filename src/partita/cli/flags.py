@@ -26,6 +26,7 @@ GROUPS = {
     "machine": "Machine",
     "training": "Training",
     "problem": "Problem",
+    "schedule": "Schedule",
     "grid": "Grid",
     "search": "Search",
     "output": "Output",

@@ -57,6 +57,13 @@ def _components(name: str, text: str, of: Callable[[Any], Iterable[Any]]) -> Cal
     )
 
 
+def _schedules() -> Listed:
+    """The schedules that plans can be simulated under."""
+    from partita.simulator.schedules import DEFAULT_SCHEDULES
+
+    return _named(((found.name, found.summary) for found in DEFAULT_SCHEDULES), "name", "summary")
+
+
 def _catalogued(of: str, words: Callable[[Any], str]) -> Listed:
     """What the catalogue has, each in words and with its source."""
     from partita.catalogue.loader import load_catalogue
@@ -87,5 +94,6 @@ bounds = _components("bounds", "List the bounds of every problem, cheapest first
 baselines = _components(
     "baselines", "List the baselines of every problem: what people do by hand.", lambda kind: kind.baselines
 )
+schedules = _listing("schedules", "List the schedules of pipelines.", _schedules)
 devices = _listing("devices", "List the device catalogue.", lambda: _catalogued("devices", _device))
 links = _listing("links", "List the link catalogue.", lambda: _catalogued("links", _link))

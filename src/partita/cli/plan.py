@@ -59,7 +59,7 @@ def command() -> click.Command:
         if problem_output is not None:
             write_problem(problem_output, answer.problem)
         document, result = answer_document(answer, found.notes), answer.result
-        output.document(document)
+        output.document(document, result.problem)
         output.show(report.answer_tables(answer))
         output.show([comparison_table(report, result, answer.baselines), paragraphs("Notes", document["notes"])])
         output.show(summary_lines(report, result), always=result.plan is None)

@@ -44,7 +44,7 @@ def command() -> click.Command:
         options = options_of(kind, search.seed, search.threads, stated.options)
         with progress_line(problem.unit, report.doing) as progress:
             result = run_solver(problem, search.solver, options, Monitor(search.time_limit, progress))
-        output.document(result_document(result))
+        output.document(result_document(result), problem)
         if result.plan is not None:
             for flag, path in asked.items():
                 own[flag].write(path, problem, result.plan, result.evaluation)

@@ -37,6 +37,17 @@ def read_plan_bytes(path: str | Path) -> bytes:
     return plan
 
 
+def problem_digest(problem: Any) -> str:
+    """What tells a problem from others, in the files of its plans."""
+    return sha256(tagged(problem, problem.format, problem.version))
+
+
+def with_problem(document: dict[str, Any], problem: Any) -> dict[str, Any]:
+    """A result document that holds the problem itself, so that whoever gets it needs no other file."""
+    stated = tagged(problem, problem.format, problem.version)
+    return {**document, "problem": {**document["problem"], "stated": stated}}
+
+
 def result_document(result: Result[Any, Any, Any], plan: dict[str, Any] | None, **extra: Any) -> dict[str, Any]:
     """A ``partita.result`` document.
 
@@ -50,7 +61,6 @@ def result_document(result: Result[Any, Any, Any], plan: dict[str, Any] | None, 
         Further top-level keys.
     """
     problem = result.problem
-    digest = sha256(tagged(problem, problem.format, problem.version))
     return {
         "format": RESULT_FORMAT,
         "version": RESULT_VERSION,
@@ -64,7 +74,7 @@ def result_document(result: Result[Any, Any, Any], plan: dict[str, Any] | None, 
         "solver": result.solver,
         "seed": result.seed,
         "reason": result.reason or None,
-        "problem": {"name": problem.name, "sha256": digest},
+        "problem": {"name": problem.name, "sha256": problem_digest(problem)},
         "plan": plan,
         "bound_method": None if result.bound is None else result.bound.method,
         "notes": list(problem.notes),

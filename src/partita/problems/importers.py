@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import document_keys, read_bytes, read_tagged
+from partita.documents.result_file import problem_digest
 from partita.documents.stated import GRAPH_FORMAT
 from partita.errors import FormatError, InputError, UnsupportedError
-from partita.problems import find_kind, kinds
+from partita.problems import find_kind, kind_of, kinds
 
 #: partita's own format: a document tagged with the format of a problem.
 NATIVE = "partita"
@@ -158,3 +159,31 @@ def _native(data: bytes, path: str | Path, problem: str | None, scale: float) ->
     if not hasattr(found, "scale_communication"):
         raise InputError(f"{path}: {kind.name} problems have no communication to scale; leave the factor out")
     return found.scale_communication(scale)
+
+
+def plan_with_problem(path: str | Path, problem_path: str | Path | None = None) -> tuple[Any, Any, list[str]]:
+    """The plan of a result file with its problem: the one that the file holds, or that of another file.
+
+    Also what a reader should know, such as that the plan was made for another problem.
+
+    Raises
+    ------
+    FormatError
+        If a file is malformed.
+    InputError
+        If no problem is given and the file holds none, or the plan is not one of the problem.
+    """
+    keys = document_keys(read_bytes(path), path)
+    entry = msgspec.json.decode(keys["problem"], type=dict[str, msgspec.Raw]) if "problem" in keys else {}
+    notes = []
+    if problem_path is not None:
+        problem = read_problem(problem_path)
+        if "sha256" in entry and msgspec.json.decode(entry["sha256"]) != problem_digest(problem):
+            notes.append(f"{path} was made for another problem than the one in {problem_path}, or with other options.")
+    elif "stated" in entry:
+        problem = _native(bytes(entry["stated"]), f"{path}: problem.stated", None, 1.0)
+    else:
+        raise InputError(
+            f"{path} does not hold the problem that its plan is of; name the problem's file with --problem"
+        )
+    return problem, kind_of(problem).files.read_plan(path, problem), notes

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from partita.problems.facets.model import FromModel
     from partita.problems.facets.report import Report
     from partita.problems.facets.sweep import Sweep
+    from partita.problems.facets.timeline import TimeLine
 
 
 #: A memory this full may have shaped the plan.
@@ -227,6 +228,8 @@ class Kind(Generic[P, L, E]):
     files, report, sweep
         Plans in files; tables and sentences for people; what can be swept, and which points relax which. Classes: they
         are made with this descriptor when they are asked for.
+    timeline
+        What happens when a plan runs; a class, like those.
     generators, converter
         Families of random problems; a simpler form of any problem, None for none.
     samples
@@ -246,6 +249,7 @@ class Kind(Generic[P, L, E]):
     files: Files[P, L, E] = lazy("partita.problems.facets.files:Files")
     report: Report[P, L, E] = lazy("partita.problems.facets.report:Report")
     sweep: Sweep[P, L] = lazy("partita.problems.facets.sweep:Sweep")
+    timeline: TimeLine[P, L, E] = lazy("partita.problems.facets.timeline:TimeLine")
     generators: Sequence[Generator] = ()
     converter: Generator | None = None
     samples: Sequence[Sequence[P]] = ()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from partita.run.result import Result, Row
 from partita.tables.text import new_table
 from partita.units import format_time
+
+#: What rows of a comparison can be ranked by.
+Rank = Literal["objective", "step"]
+
+_RANKED = {"objective": "time", "step": "step"}
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,9 +45,35 @@ def verdict_lines(report: Report[Any, Any, Any], problem: Any, plan: Any, evalua
     ]
 
 
-def comparison_table(report: Report[Any, Any, Any], result: Result[Any, Any, Any], rows: Sequence[Row]) -> Table:
-    """The plan and the rows, judged by one evaluator, with the problem's own figures."""
+def worth(report: Report[Any, Any, Any], problem: Any, row: Row, by: Rank = "objective") -> float | None:
+    """What a row is ranked by: its objective, or the time of its step as it runs; None where it has none."""
+    if row.evaluation is None:
+        return None
+    if by == "step":
+        return report.step(problem, row.plan, row.evaluation)
+    return float(row.evaluation.objective)
+
+
+def ranked(report: Report[Any, Any, Any], problem: Any, rows: Sequence[Row], by: Rank) -> list[Row]:
+    """Rows from the best to the worst; those that do not work come after them, then those without a plan."""
+
+    def key(row: Row) -> tuple[int, float]:
+        found = worth(report, problem, row, by)
+        return (2, 0.0) if found is None else (0 if row.feasible else 1, found)
+
+    return sorted(rows, key=key)
+
+
+def comparison_table(
+    report: Report[Any, Any, Any], result: Result[Any, Any, Any], rows: Sequence[Row], by: Rank = "objective"
+) -> Table:
+    """The plan and the rows, judged by one evaluator, with the problem's own figures.
+
+    ``by`` says what of a row is set against the plan's.
+    """
     problem = result.problem
+    own = Row("partita", "", result.plan, result.evaluation)
+    mine_worth = worth(report, problem, own, by)
     shown = [("partita", result.plan, result.evaluation, "")] if result.evaluation is not None else []
     shown += [(row.name, row.plan, row.evaluation, row.note) for row in rows]
     figures = [
@@ -64,7 +95,8 @@ def comparison_table(report: Report[Any, Any, Any], result: Result[Any, Any, Any
         objective = format_time(evaluation.objective, problem.unit)
         ratio, text = "", ""
         if row is not None:
-            ratio = f"{evaluation.objective / result.objective - 1:+.1%} time" if result.objective else ""
+            other = worth(report, problem, row, by)
+            ratio = f"{other / mine_worth - 1:+.1%} {_RANKED[by]}" if mine_worth and other is not None else ""
             text = report.why(result, row) if evaluation.feasible else f"does not work: {note}"
         cells = [found.get(title, "") for title in titles]
         table.add_row(name, objective, ratio, *cells, text, style="bold" if row is None else None)

@@ -96,6 +96,13 @@ class MenuEntry:
         """Bytes that each device sends to its group for one microbatch, gradients of weights not included."""
         return sum(c.sent_bytes(self.degree) for c in self.collectives if c.phase not in ("overlapped", "batch"))
 
+    @property
+    def forward_communication_s(self) -> float:
+        """What of the collectives' time is in the forward pass, by the bytes that are sent."""
+        sent = self.communication_bytes
+        forward = sum(c.sent_bytes(self.degree) for c in self.collectives if c.phase == "forward")
+        return self.communication_s * forward / sent if sent > 0 else 0.0
+
 
 @dataclass(frozen=True)
 class LayerMenu:

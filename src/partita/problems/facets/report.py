@@ -61,6 +61,10 @@ class Report(Facet, Generic[P, L, E]):
         """Further columns of a comparison, by title."""
         return {}
 
+    def step(self, problem: P, plan: L, evaluation: E) -> float | None:
+        """The time of one batch as it runs, by simulation; None if it cannot run or has no time line."""
+        return None
+
     def why(self, result: Result[P, L, E], row: Row) -> str:
         """What makes a feasible row worse than the plan, or what it does."""
         return row.summary

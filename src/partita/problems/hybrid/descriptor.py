@@ -29,6 +29,7 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     files = lazy("partita.problems.hybrid.files.plans:PlanFiles")
     report = lazy("partita.problems.hybrid.report.report:HybridReport")
     sweep = lazy("partita.problems.hybrid.sweep:HybridSweep")
+    timeline = lazy("partita.problems.hybrid.timeline:HybridTimeLine")
     samples = lazy("partita.problems.hybrid.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = lazy("partita.problems.hybrid.evaluate:evaluate")

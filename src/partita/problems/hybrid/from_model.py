@@ -12,7 +12,7 @@ from partita.errors import InputError
 from partita.problems.facets.model import PER_DEVICE, FromModel, Priced, Refinement
 from partita.problems.hybrid.options import HybridPricing, Options
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step_time import step_time
+from partita.problems.hybrid.simulated_step import simulated_step
 from partita.run.monitor import Monitor
 from partita.run.result import Result, Row
 
@@ -77,7 +77,7 @@ class HybridFromModel(FromModel[HybridProblem]):
     def choose(self, answers: Sequence[Answered]) -> int:
         """The shortest step per microbatch; without any plan the last number, which leaves most freedom."""
         worth = {
-            place: step_time(result.problem, result.plan, result.evaluation).per_sample
+            place: simulated_step(result.problem, result.plan, result.evaluation).per_sample
             for place, (_, result) in enumerate(answers)
             if result.plan is not None and result.evaluation is not None
         }

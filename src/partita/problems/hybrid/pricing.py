@@ -291,6 +291,8 @@ def _configuration(entry: MenuEntry, reserve: float, zero1: bool) -> Configurati
         memory_per_microbatch_bytes=entry.activation_bytes,
         memory_bytes=constant + max(entry.workspace_bytes - reserve, 0.0),
         sharded_bytes=entry.optimizer_bytes if zero1 else 0.0,
+        forward_time=min(entry.forward_s + entry.forward_communication_s, entry.time_s),
+        traffic_time=entry.communication_s,
     )
 
 

@@ -16,6 +16,7 @@ from partita.checks import check_at_least, check_fields, check_number, check_pos
 from partita.dags import check_acyclic, topological_order
 from partita.errors import InputError
 from partita.problems.kind import Stated
+from partita.units import leq
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,6 +41,10 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         By id of the predecessor: what the group moves so that all its devices have that tensor (c_fw); 0 if absent.
     sync_out_bytes
         By id of the successor: the same for the tensor that comes back in the backward pass (c_bw); 0 if absent.
+    forward_time
+        What of ``time`` is the forward part; a third of it if None. Only time lines read it.
+    traffic_time
+        What of ``time`` is tensor-parallel traffic. Only time lines read it.
     """
 
     id: str
@@ -50,6 +55,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     sharded_bytes: float = 0.0
     sync_in_bytes: dict[int, float] = {}
     sync_out_bytes: dict[int, float] = {}
+    forward_time: float | None = None
+    traffic_time: float = 0.0
 
     @property
     def figures(self) -> tuple[float, float, float, float, float]:
@@ -302,8 +309,17 @@ def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) ->
             seen.add(choice.id)
             sizes = ("weight_bytes", "memory_per_microbatch_bytes", "memory_bytes", "sharded_bytes")
             check_fields(place, choice, "time", *sizes)
+            _check_parts(place, choice)
             _check_sync(place, "sync_in_bytes", choice.sync_in_bytes, before, "comes from")
             _check_sync(place, "sync_out_bytes", choice.sync_out_bytes, after, "goes to")
+
+
+def _check_parts(place: str, choice: Configuration) -> None:
+    check_fields(place, choice, "forward_time", "traffic_time")
+    for field in ("forward_time", "traffic_time"):
+        part = getattr(choice, field)
+        if part is not None and not leq(part, choice.time):
+            raise InputError(f"{place}: {field} is {part}, more than its time of {choice.time}, which it is a part of")
 
 
 def _check_sync(place: str, field: str, table: Mapping[int, float], neighbours: set[int], verb: str) -> None:

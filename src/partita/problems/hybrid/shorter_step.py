@@ -6,6 +6,7 @@ are replicas in all stages together, so plans that are best with fewer of them t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +18,8 @@ from partita.problems.hybrid.evaluate import HybridEvaluation, evaluate
 from partita.problems.hybrid.options import Aim, Options
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
 from partita.run.result import OPTIMALITY_GAP, Result, Row
 
@@ -39,7 +40,8 @@ def shorter_steps(
     assert result.evaluation is not None
 
     def step(row: Row) -> float:
-        return step_time(problem, row.plan, row.evaluation).step
+        found = simulated_step(problem, row.plan, row.evaluation)
+        return math.inf if found is None else float(found.step)
 
     mine = Row("the plan", "", result.plan, result.evaluation)
     feasible = [row for row in rows if row.feasible]

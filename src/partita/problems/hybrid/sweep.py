@@ -11,7 +11,7 @@ from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.step import utilisation
 from partita.problems.hybrid.report.tables import degrees_text, stage_degrees
-from partita.problems.hybrid.step_time import step_time
+from partita.problems.hybrid.simulated_step import simulated_step
 from partita.run.result import Result
 from partita.units import format_time
 
@@ -43,7 +43,7 @@ class HybridSweep(Sweep[HybridProblem, HybridPlan]):
         for place, (result, answer) in enumerate(zip(results, answers, strict=True)):
             problem, plan = result.problem, result.plan
             worth = result.evaluation
-            step = None if plan is None or worth is None else step_time(problem, plan, worth)
+            step = None if plan is None or worth is None else simulated_step(problem, plan, worth)
             used = None if step is None or answer is None else utilisation(answer, step.per_sample)
             found.append(
                 {

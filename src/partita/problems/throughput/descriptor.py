@@ -31,6 +31,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     files = lazy("partita.problems.throughput.files.plans:PlanFiles")
     report = lazy("partita.problems.throughput.report.report:ThroughputReport")
     sweep = lazy("partita.problems.throughput.sweep:ThroughputSweep")
+    timeline = lazy("partita.problems.throughput.timeline:ThroughputTimeLine")
     generators = lazy("partita.problems.throughput.generators.settings:GENERATORS")
     converter = lazy("partita.problems.throughput.generators.settings:CONVERTER")
     samples = lazy("partita.problems.throughput.samples:SAMPLES")

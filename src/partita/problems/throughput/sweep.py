@@ -20,7 +20,7 @@ from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.throughput.devices import TRANSFER_TIMES
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.sample_latency import pipeline_of
+from partita.problems.throughput.simulated import simulated_pipeline
 from partita.problems.throughput.variants import scale_bandwidth
 from partita.run.result import Result
 from partita.units import format_time
@@ -101,8 +101,9 @@ class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
         for result in results:
             entry: dict[str, Any] = {"depth": None, "latency": None}
             if result.plan is not None and result.evaluation is not None:
-                pipeline = pipeline_of(result.problem, result.plan, result.evaluation)
-                entry = {"depth": pipeline.depth, "latency": pipeline.latency}
+                run = simulated_pipeline(result.problem, result.plan, result.evaluation)
+                if run is not None:
+                    entry = {"depth": run.formula.depth, "latency": run.latency}
             found.append(entry)
         return found
 

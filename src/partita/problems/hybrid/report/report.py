@@ -19,7 +19,7 @@ from partita.problems.hybrid.report.tables import (
     plan_tables,
     stage_degrees,
 )
-from partita.problems.hybrid.step_time import step_time
+from partita.problems.hybrid.simulated_step import simulated_step
 from partita.run.result import Result, Row
 from partita.tables.results import row_documents
 from partita.tables.text import paragraphs
@@ -53,12 +53,16 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         return plan_tables(problem, plan, evaluation)
 
     def figures(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Mapping[str, str]:
-        step = step_time(problem, plan, evaluation)
-        return {
-            "stages and degrees": degrees_text(plan),
-            "with bubble": format_time(step.per_sample, problem.unit),
-            "bubble": f"{step.bubble:.0%}",
-        }
+        step = simulated_step(problem, plan, evaluation)
+        found = {"stages and degrees": degrees_text(plan)}
+        if step is None:
+            return found
+        found |= {"with bubble": format_time(step.per_sample, problem.unit), "bubble": f"{step.bubble:.0%}"}
+        return found | ({"by formula": format_time(step.formula.per_sample, problem.unit)} if step.differs else {})
+
+    def step(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> float | None:
+        step = simulated_step(problem, plan, evaluation)
+        return None if step is None else float(step.step)
 
     def why(self, result: HybridResult, row: Row) -> str:
         return _spends_more_on(result, row) or row.summary
@@ -101,7 +105,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
             return
         document["model_flops_utilisation"] = {
             "steady": utilisation(answer, result.evaluation.objective),
-            "step": utilisation(answer, step_time(problem, result.plan, result.evaluation).per_sample),
+            "step": utilisation(answer, simulated_step(problem, result.plan, result.evaluation).per_sample),
         }
         spent = device_time(problem, result.plan, result.evaluation)
         document["limits"] = {

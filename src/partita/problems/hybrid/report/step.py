@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from partita.problems.facets.model import Answer
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.tables import degrees_text
-from partita.problems.hybrid.step_time import step_time
+from partita.problems.hybrid.simulated_step import simulated_step
 from partita.units import format_time
 
 
@@ -27,14 +26,9 @@ def utilisation(answer: Answer[Any], time_per_sample: float) -> float:
 
 
 def step_document(problem: HybridProblem, plan: HybridPlan | None, evaluation: Any) -> dict[str, Any] | None:
-    """A plan's step as plain values, in the problem's unit of time; None without a plan."""
-    if plan is None:
-        return None
-    step = step_time(problem, plan, evaluation)
-    parts = asdict(step)
-    # N times the objective, which the document has.
-    del parts["steady"]
-    return parts | {"time": step.step, "time_per_sample": step.per_sample, "bubble": step.bubble}
+    """A plan's step as plain values, in the problem's unit of time; None where none can run."""
+    step = None if plan is None else simulated_step(problem, plan, evaluation)
+    return None if step is None else step.document()
 
 
 def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
@@ -42,19 +36,26 @@ def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
     result, problem = answer.result, answer.problem
     assert result.plan is not None
     assert result.evaluation is not None
-    step, unit = step_time(problem, result.plan, result.evaluation), problem.unit
+    step, unit = simulated_step(problem, result.plan, result.evaluation), problem.unit
     steady = result.evaluation.objective
+    parts = step.summary
     found = [
-        f"{step.microbatches} microbatches take {format_time(step.step, unit)}, {format_time(step.per_sample, unit)} "
-        f"each: {format_time(step.pipeline, unit)} from the first forward to the last backward part, "
-        f"{format_time(step.weight_sync, unit)} to synchronise weights, {format_time(step.update, unit)} for the "
-        f"optimizer; {step.bubble:.1%} of the step is beyond the steady state",
+        f"{step.microbatches} microbatches take {format_time(step.step, unit)} (simulated, 1F1B), "
+        f"{format_time(step.per_sample, unit)} each: {format_time(parts.pipeline, unit)} from the first forward to the "
+        f"last backward part, {format_time(parts.weight_sync, unit)} more to synchronise weights, "
+        f"{format_time(parts.update, unit)} for the optimizer; devices wait for {step.bubble:.1%} of the step",
         f"in the steady state a microbatch takes {format_time(steady, unit)}",
         f"model FLOPs utilisation: {utilisation(answer, step.per_sample):.1%} with the whole step, "
         f"{utilisation(answer, steady):.1%} in the steady state",
     ]
+    if step.differs:
+        found.insert(
+            1,
+            f"the formula says {format_time(step.formula.step, unit)}: the sum of all stages, the rest of the batch on "
+            f"the slowest, the longest synchronisation and update ({step.formula.step / step.step - 1:+.1%})",
+        )
     if answer.other is not None:
-        faster = step_time(problem, answer.other.plan, answer.other.evaluation)
+        faster = simulated_step(problem, answer.other.plan, answer.other.evaluation)
         found.append(
             f"a shorter step is known: {degrees_text(answer.other.plan)} takes {format_time(faster.per_sample, unit)} "
             f"per microbatch, {1 - faster.step / step.step:.1%} less; --minimise step plans for that"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step_time import step_time
+from partita.problems.hybrid.simulated_step import simulated_step
 from partita.tables.text import module_ranges, new_table
 from partita.units import format_bytes, format_time
 
@@ -120,7 +120,7 @@ def batch_table(answer: Answer[HybridProblem]) -> Table:
         if result.plan is None or result.evaluation is None:
             table.add_row(str(number), "—", "—", "—", str(result.status))
             continue
-        step = step_time(priced.problem, result.plan, result.evaluation)
+        step = simulated_step(priced.problem, result.plan, result.evaluation)
         chosen = number == answer.problem.microbatches
         table.add_row(
             str(number),

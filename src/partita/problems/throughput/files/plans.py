@@ -16,6 +16,7 @@ from partita.problems.throughput.files.dnn_partitioning import read_split, split
 from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.sample_latency import pipeline_of
+from partita.problems.throughput.simulated import simulated_pipeline
 
 
 class _PlanDevice(msgspec.Struct):
@@ -79,9 +80,11 @@ class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
     def plan_document(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:
         """One entry per device in use, in pipeline order, and how it runs as a pipeline."""
         stages = zip(plan.stages, evaluation.stages, strict=True)
+        run = simulated_pipeline(problem, plan, evaluation)
+        pipeline = msgspec.structs.asdict(pipeline_of(problem, plan, evaluation)) if run is None else run.document()
         return {
             "contiguity": plan.contiguity,
-            "pipeline": msgspec.structs.asdict(pipeline_of(problem, plan, evaluation)),
+            "pipeline": pipeline,
             "devices": [_stage_document(problem, entry, stage) for entry, stage in stages],
             "groups": [
                 {

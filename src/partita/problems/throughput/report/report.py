@@ -15,6 +15,7 @@ from partita.problems.throughput.report.limits import limits
 from partita.problems.throughput.report.modules import stage_modules
 from partita.problems.throughput.report.tables import memory_table, stage_table
 from partita.problems.throughput.sample_latency import pipeline_of
+from partita.problems.throughput.simulated import simulated_pipeline
 from partita.run.result import Result, Row
 from partita.tables.text import paragraphs
 from partita.units import format_time
@@ -38,18 +39,20 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
 
     def sentences(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[str]:
         """Contiguity, depth of the pipeline, and the time that one sample takes."""
-        found = pipeline_of(problem, plan, evaluation)
+        found, run = pipeline_of(problem, plan, evaluation), simulated_pipeline(problem, plan, evaluation)
         stages = f"{found.stages} stage{'s' if found.stages != 1 else ''}"
         if found.virtual_stages != found.stages:
             stages += f" as {found.virtual_stages} virtual ones"
+        split = f"{'contiguous' if evaluation.acyclic else 'not contiguous'}, pipeline of {stages}, {found.depth} deep"
+        if run is None:
+            return [f"{split}; it cannot run"]
+        unit = problem.unit
         return [
-            f"{'contiguous' if evaluation.acyclic else 'not contiguous'}, pipeline of {stages}, {found.depth} deep: a "
-            f"sample takes {format_time(found.latency, problem.unit)} when it is full, "
-            f"{format_time(found.latency_alone, problem.unit)} alone"
+            f"{split}: a sample takes {format_time(run.latency, unit)} when it is full, "
+            f"{format_time(run.latency_alone, unit)} alone (simulated; in rounds {format_time(found.latency, unit)})",
+            f"{run.microbatches} microbatches take {format_time(run.step.time, unit)} under schedule {run.schedule}; "
+            f"devices wait for {run.step.bubble:.1%} of that",
         ]
-
-    def verdict(self, evaluation: Evaluation) -> dict[str, Any]:
-        return {"acyclic": evaluation.acyclic}
 
     def tables(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[RenderableType]:
         """Stages, and their memory where there is any."""
@@ -61,14 +64,33 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
 
     def figures(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Mapping[str, str]:
         """The latency of one sample through the full pipeline."""
-        return {"latency": format_time(pipeline_of(problem, plan, evaluation).latency, problem.unit)}
+        run, unit = simulated_pipeline(problem, plan, evaluation), problem.unit
+        if run is None:
+            return {}
+        return {"latency": format_time(run.latency, unit), "step": format_time(run.step.time, unit)}
+
+    def step(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> float | None:
+        run = simulated_pipeline(problem, plan, evaluation)
+        return None if run is None else float(run.step.time)
 
     def row_document(self, result: ThroughputResult, row: Row) -> dict[str, Any]:
         """The largest load, feasible or not, and the pipeline."""
         if row.evaluation is None:
-            return {"load": None, "pipeline": None}
-        pipeline = pipeline_of(result.problem, row.plan, row.evaluation)
-        return {"load": row.evaluation.objective, "pipeline": msgspec.structs.asdict(pipeline)}
+            return {"load": None, "pipeline": None, "step": None}
+        run = simulated_pipeline(result.problem, row.plan, row.evaluation)
+        pipeline = msgspec.structs.asdict(pipeline_of(result.problem, row.plan, row.evaluation))
+        return {
+            "load": row.evaluation.objective,
+            "pipeline": pipeline if run is None else run.document(),
+            "step": None if run is None else run.step_document(),
+        }
+
+    def result_document(self, result: ThroughputResult) -> dict[str, Any]:
+        """A batch as it runs."""
+        run = None
+        if result.plan is not None and result.evaluation is not None:
+            run = simulated_pipeline(result.problem, result.plan, result.evaluation)
+        return {"step": None if run is None else run.step_document()}
 
     def answer_document(self, answer: Answer[ThroughputProblem], document: dict[str, Any]) -> None:
         """Modules of every stage, the schedule, and what limits the plan."""

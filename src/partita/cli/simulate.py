@@ -1,0 +1,94 @@
+"""partita simulate: what happens when a plan runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from partita.cli.common import check_writable, emit_json, show, warn
+from partita.cli.flags import GroupedCommand, json_option, option, path_option, together
+
+#: How a plan is simulated, for every command that simulates.
+simulation_options = together(
+    option(
+        "schedule",
+        "--schedule",
+        metavar="NAME|FILE.csv",
+        help="See `partita schedules`; a CSV file as torch pipelining writes it. What suits the plan if not given.",
+    ),
+    option("schedule", "--chunks", type=click.IntRange(min=1), metavar="V", help="Stages each rank is cut into."),
+    option(
+        "schedule",
+        "--contention",
+        type=click.Choice(("dedicated", "shared", "serial")),
+        default="dedicated",
+        show_default=True,
+        help="Of transfers: none, fair shares of each card and link, or one at a time.",
+    ),
+    option(
+        "schedule",
+        "--weight-sync",
+        type=click.Choice(("after", "behind")),
+        default="after",
+        show_default=True,
+        help="Synchronise weights after the batch, or behind its last backward part.",
+    ),
+)
+
+
+def command() -> click.Command:
+    """The command."""
+
+    @click.command("simulate", cls=GroupedCommand)
+    @click.argument("result", type=click.Path(), metavar="R.json")
+    @option(
+        "problem",
+        "--problem",
+        "problem_file",
+        type=click.Path(),
+        metavar="P.json",
+        help="The problem that the plan is of, if the result file does not hold it.",
+    )
+    @simulation_options
+    @option("schedule", "--microbatches", type=click.IntRange(min=1), metavar="N", help="Microbatches of the batch.")
+    @path_option("--trace", metavar="TRACE.json", help="Write the time line for Perfetto or chrome://tracing.")
+    @path_option("--gantt", metavar="OUT.png|svg", help="Draw the time line.")
+    @json_option
+    def simulate(
+        result: str, problem_file: str | None, trace: str | None, gantt: str | None, as_json: bool, **settings: Any
+    ) -> int:
+        """Run the plan of a result file R.json through the simulator.
+
+        Prints when each device works, moves data and waits, what the length of the step is made of, and what would
+        change it.
+        """
+        from partita.conductor.simulate import sensitivities, simulate_plan
+        from partita.problems.importers import plan_with_problem
+        from partita.simulator.document import simulation_document
+        from partita.simulator.gantt_plot import check_picture, write_gantt
+        from partita.simulator.gantt_text import gantt_lines
+        from partita.simulator.tables import simulation_tables
+        from partita.simulator.trace_file import write_trace
+
+        check_writable(trace, gantt)
+        if gantt is not None:
+            check_picture(gantt)
+        problem, plan, notes = plan_with_problem(result, problem_file)
+        for note in notes:
+            warn(f"note: {note}")
+        found = simulate_plan(problem, plan, **{name: value for name, value in settings.items() if value is not None})
+        changes = sensitivities(found)
+        if trace is not None:
+            write_trace(trace, found.simulation.timeline)
+        if gantt is not None:
+            write_gantt(gantt, found.simulation.timeline)
+        if as_json:
+            document = simulation_document(found.simulation, changes, found.holdings)
+            emit_json({**document, "objective": found.evaluation.objective, "formulas": dict(found.expected)})
+            return 0
+        show(["\n".join(gantt_lines(found.simulation.timeline)), ""])
+        show(simulation_tables(found.simulation, changes, found.expected))
+        return 0
+
+    return simulate

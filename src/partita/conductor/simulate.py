@@ -1,0 +1,129 @@
+"""Simulate: a plan in, what happens when it runs out."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from partita.errors import InputError
+from partita.problems import kind_of
+from partita.problems.facets.timeline import Request
+from partita.simulator.document import Holding
+from partita.simulator.sensitivity import Change, changes
+from partita.simulator.simulate import Simulation
+from partita.simulator.simulate import simulate as run
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A plan that ran through the simulator.
+
+    Attributes
+    ----------
+    problem, plan, evaluation
+        What ran, and what the problem says of it.
+    request
+        How it was asked to run.
+    simulation
+        What happened.
+    """
+
+    problem: Any
+    plan: Any
+    evaluation: Any
+    request: Request
+    simulation: Simulation
+
+    @property
+    def expected(self) -> Mapping[str, float]:
+        """What the problem's formulas say of the same run, by name."""
+        found: Mapping[str, float] = kind_of(self.problem).timeline.expected(
+            self.problem, self.plan, self.evaluation, self.simulation.program
+        )
+        return found
+
+    def holdings(self, place: int) -> Sequence[Holding]:
+        """What the devices of a place hold, one by one."""
+        timeline = kind_of(self.problem).timeline
+        found: Sequence[Holding] = timeline.holdings(self.problem, self.plan, self.simulation.program, place)
+        return found
+
+    def again(self, microbatches: int) -> Simulated:
+        """The same with another number of microbatches."""
+        request = msgspec.structs.replace(self.request, microbatches=microbatches)
+        return _simulated(self.problem, self.plan, self.evaluation, request)
+
+    @property
+    def turn(self) -> int:
+        """The fewest microbatches that give every replica as many as its like."""
+        return math.lcm(*(place.instances for place in self.simulation.program.places))
+
+    @functools.cached_property
+    def steady_period(self) -> float:
+        """Time per microbatch in an endless run: read off one batch where it settles there, else off longer ones.
+
+        Where a batch never settles (GPipe), this is what every further microbatch adds to its step.
+        """
+        program = self.simulation.program
+        size = program.microbatches
+        if program.settles:
+            period = self.simulation.period
+            while period is None:
+                size *= 2
+                period = self.again(size).simulation.period
+            return period
+        more = -(-size // self.turn) * self.turn
+        return (self.again(size + more).simulation.step_time - self.simulation.step_time) / more
+
+
+def _simulated(problem: Any, plan: Any, evaluation: Any, request: Request) -> Simulated:
+    program = kind_of(problem).timeline.program(problem, plan, evaluation, request)
+    return Simulated(problem, plan, evaluation, request, run(program))
+
+
+def simulate_plan(problem: Any, plan: Any, evaluation: Any = None, **settings: Any) -> Simulated:
+    """Run a plan of a problem through the simulator.
+
+    Parameters
+    ----------
+    problem, plan
+        A plan of the problem; it need not be feasible, but must be able to run.
+    evaluation
+        What the plan is worth, where that is known already.
+    settings
+        How: fields of ``partita.problems.facets.timeline.Request``.
+
+    Raises
+    ------
+    InputError
+        If a setting is unknown, or the plan cannot run as asked.
+    """
+    try:
+        request = msgspec.convert(settings, Request)
+    except msgspec.ValidationError as error:
+        raise InputError(f"simulation of {problem.name!r}: {error}") from None
+    worth = kind_of(problem).evaluate(problem, plan) if evaluation is None else evaluation
+    return _simulated(problem, plan, worth, request)
+
+
+def simulate(problem: Any, plan: Any, **settings: Any) -> Simulation:
+    """The simulation alone of ``simulate_plan``."""
+    return simulate_plan(problem, plan, **settings).simulation
+
+
+def sensitivities(found: Simulated) -> list[Change]:
+    """What would change the step: every device 10 % faster, every link twice as wide, one more turn of microbatches."""
+    turn, step = found.turn, found.simulation.step_time
+    answers = changes(found.simulation)
+    try:
+        longer = found.again(found.simulation.program.microbatches + turn)
+    except InputError:
+        # Some schedules only take certain numbers.
+        return answers
+    what = "one more microbatch" if turn == 1 else f"{turn} more microbatches, one for every replica"
+    return [*answers, Change(what, longer.simulation.step_time, step)]

@@ -1,0 +1,86 @@
+"""How a plan becomes a time line."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal
+
+import msgspec
+
+from partita.errors import UnsupportedError
+from partita.problems.facets import E, Facet, L, P
+from partita.simulator.program import Contention, Program
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a plan is to be simulated; None for what is usual for the plan.
+
+    Attributes
+    ----------
+    schedule
+        Name of a schedule, or path of a CSV file that holds one.
+    chunks
+        Stages that every rank's stage is cut into.
+    microbatches
+        Microbatches of a batch, over all replicas.
+    contention
+        What transfers do to each other: nothing (``dedicated`` links), ``shared`` links, or one at a time (``serial``).
+    weight_sync
+        Whether weights are synchronised ``after`` the backward part of a batch or ``behind`` that of its last
+        microbatch.
+    interval
+        Time between the arrivals of two microbatches, in the problem's unit.
+    """
+
+    schedule: str | None = None
+    chunks: int | None = None
+    microbatches: int | None = None
+    contention: Contention = "dedicated"
+    weight_sync: Literal["after", "behind"] = "after"
+    interval: float = 0.0
+
+
+class TimeLine(Facet, Generic[P, L, E]):
+    """Programs for the simulator, from plans."""
+
+    def program(self, problem: P, plan: L, evaluation: E, request: Request) -> Program:
+        """What happens when a plan runs.
+
+        Raises
+        ------
+        InputError
+            If the plan cannot run as asked.
+        UnsupportedError
+            If plans of the problem have no time line.
+        """
+        raise UnsupportedError(f"plans of {self.kind.name} problems have no time line")
+
+    def expected(self, problem: P, plan: L, evaluation: E, program: Program) -> Mapping[str, float]:
+        """What the problem's formulas say of the same run, by name; empty where they say nothing."""
+        return {}
+
+    def holdings(self, problem: P, plan: L, program: Program, place: int) -> Sequence[tuple[str, float, bool]]:
+        """What the devices of a place hold: names, bytes, and whether it is held for every microbatch in flight."""
+        return ()
+
+
+class Remembered(Generic[P, L, E]):
+    """A function of a problem, a plan and what it is worth, which reports ask for again and again.
+
+    Values are told apart by identity; the last ones are kept, and answers hold no time lines.
+    """
+
+    def __init__(self, function: Callable[[P, L, E], Any], kept: int = 64) -> None:
+        self.function, self.kept = function, kept
+        self.known: OrderedDict[tuple[int, int], tuple[P, L, Any]] = OrderedDict()
+
+    def __call__(self, problem: P, plan: L, evaluation: E) -> Any:
+        """The function's answer."""
+        key = id(problem), id(plan)
+        if key not in self.known:
+            # The values are kept, too, so that nothing else gets their identity.
+            self.known[key] = problem, plan, self.function(problem, plan, evaluation)
+            if len(self.known) > self.kept:
+                self.known.popitem(last=False)
+        return self.known[key][2]

@@ -1,0 +1,92 @@
+"""One training step of a hybrid plan as it runs, beside what the formula says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from partita.errors import InputError
+from partita.problems.facets.timeline import Remembered, Request
+from partita.problems.hybrid.evaluate import HybridEvaluation
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step_time import StepTime, step_time
+from partita.problems.hybrid.timeline import hybrid_program
+from partita.simulator.steps import StepSummary, step_summary
+
+
+@dataclass(frozen=True)
+class SimulatedStep:
+    """One step, in the problem's unit of time.
+
+    Attributes
+    ----------
+    microbatches
+        Microbatches of the batch (N).
+    summary
+        The step as it runs under 1F1B.
+    formula
+        What the formula says of it.
+    """
+
+    microbatches: int
+    summary: StepSummary
+    formula: StepTime
+
+    @property
+    def step(self) -> float:
+        """The whole step."""
+        return self.summary.time
+
+    @property
+    def per_sample(self) -> float:
+        """The step divided by its microbatches, to compare with the objective."""
+        return self.step / self.microbatches
+
+    @property
+    def bubble(self) -> float:
+        """Share of the devices' time in which they wait."""
+        return self.summary.bubble
+
+    @property
+    def differs(self) -> bool:
+        """Whether the formula says something else of the whole step."""
+        return abs(self.formula.step - self.step) > 1e-9 * max(self.step, self.formula.step)
+
+    def document(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "microbatches": self.microbatches,
+            "time": self.step,
+            "time_per_sample": self.per_sample,
+            "pipeline": self.summary.pipeline,
+            "weight_sync": self.summary.weight_sync,
+            "update": self.summary.update,
+            "bubble": self.bubble,
+            "formula": {
+                "time": self.formula.step,
+                "time_per_sample": self.formula.per_sample,
+                "pipeline": self.formula.pipeline,
+                "weight_sync": self.formula.weight_sync,
+                "update": self.formula.update,
+                "bubble": self.formula.bubble,
+            },
+        }
+
+
+def _simulated(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> SimulatedStep | None:
+    def make(microbatches: int) -> Any:
+        return hybrid_program(problem, plan, evaluation, msgspec.structs.replace(Request(), microbatches=microbatches))
+
+    try:
+        found = step_summary(make, problem.microbatches)
+    except InputError:
+        # Plans that break limits may run all the same; this one does not.
+        return None
+    return SimulatedStep(problem.microbatches, found, step_time(problem, plan, evaluation))
+
+
+#: The step of a plan; None if it cannot run at all.
+simulated_step: Remembered[HybridProblem, HybridPlan, HybridEvaluation] = Remembered(_simulated)

@@ -1,0 +1,110 @@
+"""The end of a batch: replicas synchronise their weights, perhaps behind the last backward work, and update them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from partita.simulator.program import End, Ints
+from partita.simulator.rounds import WORK
+from partita.simulator.timeline import SYNC, UPDATE
+
+if TYPE_CHECKING:
+    from partita.simulator.build import Builder
+
+
+def add_ends(builder: Builder) -> None:
+    """Synchronisation and update of every place after every batch."""
+    program = builder.program
+    link_things: dict[int, Ints] = {}
+    for end in program.ends:
+        if end.link >= 0 and end.link not in link_things:
+            # Links that take turns as they become ready are the same ones that the batch has used.
+            shared = builder.link_things.get(end.link)
+            link_things[end.link] = builder.new_things(program.places[end.link].instances) if shared is None else shared
+    for number, end in enumerate(program.ends):
+        if program.places[number].is_link:
+            continue
+        updated: list[Ints] = []
+        for batch in range(program.batches):
+            if batch and program.versions and batch >= program.versions[number] and updated:
+                first = _actions(builder, number, batch, last=False)
+                builder.wait(builder.head[first[0]] + first[1], updated[batch - program.versions[number]])
+            updated.append(_end(builder, number, end, batch, link_things))
+
+
+def _end(builder: Builder, number: int, end: End, batch: int, link_things: dict[int, Ints]) -> Ints:
+    """The end of one batch at one place; the last task of every replica."""
+    steps, micro = _actions(builder, number, batch, last=True)
+    instances = builder.program.places[number].instances
+    done = builder.tail[steps] + micro
+    lanes = builder.lane_of[number, "sync"]
+    joined: Ints = done
+    if end.sync > 0 and end.behind:
+        work = builder.column[steps, WORK] + micro
+        times = np.array([builder.program.steps[s].time for s in steps])
+        previous = None
+        for share, time in end.behind:
+            synced = builder.add(np.full(instances, time), SYNC, lanes, microbatches=np.full(instances, -1))
+            builder.wait(synced, _join(builder, _milestones(builder, work, times * share)))
+            if previous is not None:
+                builder.wait(synced, previous)
+            previous = synced
+        assert previous is not None
+        builder.wait(previous, _join(builder, done))
+        joined = previous
+    elif end.sync > 0:
+        joined = builder.add(np.full(instances, end.sync), SYNC, lanes, microbatches=np.full(instances, -1))
+        builder.wait(joined, _join(builder, done))
+    if end.link_sync > 0:
+        things = link_things[end.link]
+        place = builder.program.places[end.link]
+        stream = "out" if place.streams == "duplex" else "link"
+        crossing = builder.add(
+            np.full(place.instances, end.link_sync),
+            SYNC,
+            builder.lane_of[end.link, stream],
+            microbatches=np.full(place.instances, -1),
+        )
+        builder.wait(crossing, _join(builder, joined))
+        builder.hold(crossing, things)
+        joined = np.repeat(_join(builder, crossing), instances)
+    if end.update > 0:
+        updated = builder.add(np.full(instances, end.update), UPDATE, lanes, microbatches=np.full(instances, -1))
+        builder.wait(updated, joined)
+        return updated
+    return joined
+
+
+def _join(builder: Builder, tasks: Ints) -> Ints:
+    """One task that ends when all of these have."""
+    if len(tasks) == 1:
+        return tasks
+    joined = builder.add(0.0, SYNC, -1)
+    builder.wait(np.repeat(joined, len(tasks)), tasks)
+    return joined
+
+
+def _milestones(builder: Builder, works: Ints, durations: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Ints:
+    """Tasks that end when work has gone on for so long: they wait for what the work waits for."""
+    before, after = np.concatenate(builder.before), np.concatenate(builder.after)
+    found = builder.add(durations, SYNC, -1, microbatches=np.full(len(works), -1))
+    for work, milestone in zip(works.tolist(), found.tolist(), strict=True):
+        sources = before[after == work]
+        builder.wait(np.full(len(sources), milestone), sources)
+        builder.stand_in[milestone] = work
+    return found
+
+
+def _actions(builder: Builder, number: int, batch: int, *, last: bool) -> tuple[Ints, Ints]:
+    """The first or last action of every instance of a place in a batch: steps and microbatches."""
+    program = builder.program
+    steps, micro = [], []
+    for order in program.orders or ():
+        if order.place == number:
+            mine = np.flatnonzero(order.microbatches // program.microbatches == batch)
+            place = mine[-1 if last else 0]
+            steps.append(int(order.steps[place]))
+            micro.append(int(order.microbatches[place]))
+    return np.array(steps, dtype=np.int64), np.array(micro, dtype=np.int64)

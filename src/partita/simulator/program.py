@@ -1,0 +1,239 @@
+"""What is simulated: steps that every microbatch takes, on places that are devices in a pipeline or links between.
+
+Problems and schedules make programs; ``partita.simulator.build`` makes tasks of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: What a transfer takes at its ends: the device itself, its one copy engine, or an engine for each direction.
+Streams = Literal["sum", "overlap", "duplex"]
+
+#: What transfers between devices do to each other: nothing, share fairly, or wait.
+Contention = Literal["dedicated", "shared", "serial"]
+
+#: Every way in which transfers may stand in each other's way.
+CONTENTIONS: tuple[Contention, ...] = ("dedicated", "shared", "serial")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where steps run: a set of replicas that take turns at microbatches, or a link with as many instances.
+
+    Microbatch m is that of instance m mod ``instances``.
+
+    Attributes
+    ----------
+    name
+        For people: ``stage 0``, ``link of group 1``.
+    replicas
+        For every instance its devices, which run in lockstep; empty for links.
+    instances
+        How many there are of it.
+    streams
+        What transfers take of a device. A link does ``sum`` and ``overlap`` one after the other, ``duplex`` has a lane
+        in each direction.
+    memory
+        Bytes that each device holds all the time, by what for.
+    activations
+        What the bytes are called that steps hold for a microbatch.
+    workspace
+        Bytes that each device needs while it works.
+    limit
+        Bytes that each device has; None for no limit.
+    capacity
+        Units of size that a device of it, or it, moves per unit of time, where messages have sizes.
+    """
+
+    name: str
+    replicas: tuple[tuple[str, ...], ...] = ()
+    instances: int = 1
+    streams: Streams = "sum"
+    memory: Mapping[str, float] = field(default_factory=dict)
+    activations: str = "activations"
+    workspace: float = 0.0
+    limit: float | None = None
+    capacity: float = 1.0
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is no device."""
+        return not self.replicas
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that happens to every microbatch at one place: copy in, work, copy out.
+
+    Attributes
+    ----------
+    place, stage
+        Number of its place, and of the stage that it belongs to (−1 for none).
+    letter
+        The schedule's: ``F``, ``B``, ``I``, ``W``; ``=`` for a transfer over a link.
+    sort
+        Sort of its work on the time line.
+    time, incoming, outgoing
+        Of its work (on a link: of the transfer), and of the device's transfers before and after that.
+    traffic
+        Share of its work that is traffic among the devices of a replica, which nothing hides.
+    outward
+        For a link: whether the transfer leaves the place; duplex links have a lane for each.
+    saves, frees
+        Bytes that are held from the start of its work, and that are given back at the end.
+    times, sorts
+        (microbatches,) Time and sort of the work where they are not the same for every microbatch; None otherwise.
+    absent
+        (microbatches,) Where it does not happen and takes no time; None for nowhere.
+    """
+
+    place: int
+    stage: int
+    letter: str
+    sort: int
+    time: float
+    incoming: float = 0.0
+    outgoing: float = 0.0
+    traffic: float = 0.0
+    outward: bool = False
+    saves: float = 0.0
+    frees: float = 0.0
+    times: Floats | None = None
+    sorts: Ints | None = None
+    absent: npt.NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one step hands to another at another place, where transfers are in each other's way.
+
+    Attributes
+    ----------
+    source, target
+        Numbers of the steps.
+    size, latency
+        Units, and a fixed time.
+    links
+        Numbers of the places that it passes between the two.
+    """
+
+    source: int
+    target: int
+    size: float
+    latency: float = 0.0
+    links: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class End:
+    """What a place does at the end of a batch, once all its replicas have done their last step.
+
+    Attributes
+    ----------
+    sync
+        Time to synchronise the replicas' weights among the devices.
+    behind
+        How synchronisation hides behind the last backward step: pairs of a share of its work and the time of what can
+        be synchronised once that is done. Empty: all of it after the work.
+    link, link_sync
+        A link that is busy for so long after that, in all its instances at once; −1 for none.
+    update
+        Time of the optimizer's step.
+    """
+
+    sync: float = 0.0
+    behind: tuple[tuple[float, float], ...] = ()
+    link: int = -1
+    link_sync: float = 0.0
+    update: float = 0.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one instance of a place does, in order: steps and microbatches, of equal length."""
+
+    place: int
+    instance: int
+    steps: Ints
+    microbatches: Ints
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is simulated.
+
+    Attributes
+    ----------
+    name, unit
+        For titles; of all times.
+    places, steps
+        As above. Edges and orders refer to them by number.
+    edges
+        Pairs of steps: the second waits for the first, for the same microbatch. Between places of devices these are
+        handed over by copies or over links that are steps of their own.
+    messages
+        The same edges between devices as transfers, for other contention than ``dedicated``; empty if not known.
+    orders
+        For every instance of every place of devices; None for rounds (``partita.simulator.rounds``), where every stream
+        takes what is due in the order of the rounds.
+    microbatches
+        Of one batch.
+    batches, counted
+        How many follow each other without a break, and the number of the one whose step is looked at.
+    ends
+        One for every place, or none at all.
+    end_every
+        In an endless run, the microbatches between two ends; those of one batch if None.
+    versions
+        For every place how many batches' weights are held at once: a batch may begin when the one that many before it
+        has been synchronised. Only with several batches.
+    interval
+        Time between the arrivals of two microbatches; 0 if all are there from the start.
+    contention
+        What transfers do to each other.
+    schedule
+        Name of the schedule.
+    flushes
+        Whether the pipeline drains at the end of every batch.
+    barrier
+        Whether no backward step starts before every forward one of the batch has ended.
+    settles
+        Whether the times between microbatches settle inside a batch, so that its steady state can be read there.
+    notes
+        What a reader should know about how it was made.
+    """
+
+    name: str
+    unit: str
+    places: Sequence[Place]
+    steps: Sequence[Step]
+    edges: Sequence[tuple[int, int]]
+    orders: Sequence[Order] | None
+    microbatches: int
+    messages: Sequence[Message] = ()
+    batches: int = 1
+    counted: int = 0
+    ends: Sequence[End] = ()
+    end_every: int | None = None
+    versions: Sequence[int] = ()
+    interval: float = 0.0
+    contention: Contention = "dedicated"
+    schedule: str = "forward"
+    flushes: bool = True
+    barrier: bool = False
+    settles: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Microbatches of all batches."""
+        return self.microbatches * self.batches

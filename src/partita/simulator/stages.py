@@ -1,0 +1,343 @@
+"""A pipeline of stages, run by a schedule: the program of plans whose stages are in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from partita.errors import InputError
+from partita.simulator.chunks import cut
+from partita.simulator.program import Contention, End, Message, Order, Place, Program, Step, Streams
+from partita.simulator.schedules.check import check_orders
+from partita.simulator.schedules.protocol import Action, InTurns, Schedule
+from partita.simulator.timeline import BACKWARD, FORWARD, INPUT, TRANSFER, WEIGHT
+
+#: The share of backward work that makes gradients of weights, where nothing more is known.
+WEIGHT_SHARE = 0.5
+
+
+#: Nothing happens at the end of a batch.
+NOTHING = End()
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """What a device does for one microbatch, and how long it moves data before and after, in units of time.
+
+    ``traffic`` is the share of the work that is traffic inside the replica.
+    """
+
+    time: float = 0.0
+    incoming: float = 0.0
+    outgoing: float = 0.0
+    traffic: float = 0.0
+
+    def part(self, share: float) -> StageWork:
+        """A share of the work, with all transfers."""
+        return replace(self, time=self.time * share)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage.
+
+    Attributes
+    ----------
+    replicas
+        For every replica its devices, which run in lockstep; replicas take turns at microbatches.
+    forward, backward
+        Its work; there is no backward work in inference.
+    weight_share
+        Share of the backward work that makes gradients of weights, and that nobody else waits for.
+    in_flight
+        Microbatches that each replica may hold at once under 1F1B.
+    activation_bytes
+        What each device holds of each microbatch in flight.
+    memory, workspace, limit, weight_bytes
+        Bytes of each device: always held, by what for; while it works; that there are; of one version of the weights.
+    end
+        What happens at the end of a batch.
+    link
+        The link by which its machine is reached, among the pipeline's links; −1 for none.
+    capacity
+        Units of size that each device moves per unit of time.
+    """
+
+    replicas: tuple[tuple[str, ...], ...]
+    forward: StageWork
+    backward: StageWork | None = None
+    weight_share: float = WEIGHT_SHARE
+    in_flight: int = 1
+    activation_bytes: float = 0.0
+    memory: Mapping[str, float] = field(default_factory=dict)
+    workspace: float = 0.0
+    limit: float | None = None
+    weight_bytes: float = 0.0
+    end: End = NOTHING
+    link: int = -1
+    capacity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A transfer over a link, for every microbatch: how long, and whether it leaves the link's machine."""
+
+    link: int
+    time: float
+    outward: bool
+
+
+@dataclass(frozen=True)
+class StagePipeline:
+    """Stages in a row; *nodes* are the forward works, the backward works, and the hops, numbered in that order.
+
+    Attributes
+    ----------
+    name, unit
+        As of programs.
+    stages
+        First stage first.
+    edges
+        Pairs of nodes: the second waits for the first, for the same microbatch.
+    links, hops
+        Links between machines and what passes them.
+    messages
+        What nodes of stages hand to each other, as in ``Program`` but by node; ``links`` count from 0.
+    streams
+        What transfers take of a device.
+    end_every, notes
+        As of programs.
+    """
+
+    name: str
+    unit: str
+    stages: tuple[Stage, ...]
+    edges: tuple[tuple[int, int], ...]
+    links: tuple[Place, ...] = ()
+    hops: tuple[Hop, ...] = ()
+    messages: tuple[Message, ...] = ()
+    streams: Streams = "sum"
+    end_every: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def training(self) -> bool:
+        """Whether there is backward work."""
+        return any(stage.backward is not None for stage in self.stages)
+
+
+def staged_program(
+    pipeline: StagePipeline,
+    schedule: Schedule,
+    microbatches: int,
+    *,
+    chunks: int | None = None,
+    contention: Contention = "dedicated",
+) -> Program:
+    """A pipeline under a schedule.
+
+    Parameters
+    ----------
+    pipeline
+        The stages.
+    schedule
+        How they run.
+    microbatches
+        Of one batch, over all replicas.
+    chunks
+        Stages that each rank is cut into; what is usual for the schedule unless stated.
+    contention
+        What transfers do to each other.
+
+    Raises
+    ------
+    InputError
+        If the schedule does not run such a pipeline, or can never end.
+    """
+    ranks = len(pipeline.stages)
+    chunks = schedule.default_chunks() if chunks is None else chunks
+    if schedule.training and not pipeline.training:
+        raise InputError(f"{pipeline.name}: schedule {schedule.name} is for training; use --schedule forward")
+    if not schedule.training and pipeline.training:
+        raise InputError(f"{pipeline.name}: schedule {schedule.name} is for inference, and there is backward work")
+    # Without a break, a batch counts that neither the first nor the last one meets in the pipeline.
+    apart = 0 if schedule.flush else -(-sum(len(stage.replicas) for stage in pipeline.stages) // microbatches)
+    batches = 1 if schedule.flush else 2 * apart + 2
+    actions = _actions(pipeline, schedule, microbatches * batches, chunks)
+    rank_of = schedule.rank_of(ranks, chunks)
+    if chunks > 1:
+        pipeline = cut(pipeline, rank_of)
+    count = len(rank_of)
+    split = schedule.splits_backward
+    steps: list[Step] = []
+    number: dict[tuple[str, int], int] = {}
+    for letter in ("F", *(("I", "W") if split else ("B",))) if pipeline.training else ("F",):
+        for stage in range(count):
+            number[letter, stage] = len(steps)
+            steps.append(_step(pipeline.stages[stage], rank_of[stage], stage, letter, split))
+    back = "I" if split else "B"
+    nodes = [number["F", s] for s in range(count)]
+    nodes += [number[back, s] for s in range(count)] if pipeline.training else [-1] * count
+    for hop in pipeline.hops:
+        nodes.append(len(steps))
+        steps.append(Step(ranks + hop.link, -1, "=", TRANSFER, hop.time, outward=hop.outward))
+    edges = [(nodes[a], nodes[b]) for a, b in pipeline.edges]
+    if split:
+        steps = _whole_backwards(steps, number, actions, count, microbatches * batches)
+        edges += [(number["I", s], number["W", s]) for s in range(count)]
+    first = [rank_of.index(rank) for rank in range(ranks)]
+    places = [_place(pipeline, [s for s in range(count) if rank_of[s] == rank], schedule) for rank in range(ranks)]
+    ends = [pipeline.stages[s].end for s in first]
+    ends = [replace(end, link=ranks + end.link) if end.link >= 0 else end for end in ends]
+    return Program(
+        name=pipeline.name,
+        unit=pipeline.unit,
+        places=[*places, *pipeline.links],
+        steps=steps,
+        edges=edges,
+        orders=[_order(rank, instance, row, number, split) for (rank, instance), row in actions.items()],
+        microbatches=microbatches,
+        messages=[
+            replace(m, source=nodes[m.source], target=nodes[m.target], links=tuple(ranks + link for link in m.links))
+            for m in pipeline.messages
+        ],
+        batches=batches,
+        counted=0 if schedule.flush else apart + 1,
+        ends=ends if pipeline.training and any(end != NOTHING for end in ends) else (),
+        end_every=pipeline.end_every,
+        versions=[schedule.weight_versions(pipeline.stages[s].in_flight) for s in first] if batches > 1 else (),
+        contention=contention,
+        schedule=schedule.name,
+        flushes=schedule.flush,
+        barrier=schedule.barrier and pipeline.training,
+        settles=schedule.settles,
+        notes=pipeline.notes,
+    )
+
+
+def _actions(
+    pipeline: StagePipeline, schedule: Schedule, total: int, chunks: int
+) -> dict[tuple[int, int], list[Action]]:
+    """What every replica of every rank does, in order; microbatches are numbered over all replicas."""
+    ranks = len(pipeline.stages)
+    degrees = [len(stage.replicas) for stage in pipeline.stages]
+    uniform = len(set(degrees)) == 1
+    columns = degrees[0]
+    if isinstance(schedule, InTurns):
+        if chunks != 1:
+            raise InputError(f"{pipeline.name}: schedule {schedule.name} has one stage on each rank; leave chunks at 1")
+        return {
+            (rank, replica): schedule.own_order(rank, range(replica, total, degrees[rank]), stage.in_flight)
+            for rank, stage in enumerate(pipeline.stages)
+            for replica in range(degrees[rank])
+        }
+    if not uniform:
+        raise InputError(
+            f"{pipeline.name}: schedule {schedule.name} needs as many replicas of every stage, here are "
+            f"{', '.join(map(str, degrees))}; use one of forward, gpipe, 1f1b, pipedream, 2bw"
+        )
+    if total % columns:
+        raise InputError(
+            f"{pipeline.name}: schedule {schedule.name} gives each of {columns} replicas as many microbatches, but "
+            f"there are {total}; take a multiple of {columns}"
+        )
+    refusal = schedule.refusal(ranks, chunks, total // columns)
+    if refusal is not None:
+        raise InputError(f"{pipeline.name}: {refusal}")
+    orders = schedule.orders(ranks, chunks, total // columns)
+    check_orders(orders, schedule.rank_of(ranks, chunks), training=schedule.training, microbatches=total // columns)
+    return {
+        (rank, column): [action._replace(microbatch=action.microbatch * columns + column) for action in row]
+        for rank, row in enumerate(orders)
+        for column in range(columns)
+    }
+
+
+def _order(
+    rank: int, instance: int, row: Sequence[Action], number: Mapping[tuple[str, int], int], split: bool
+) -> Order:
+    """A replica's actions as steps; a whole backward action of a schedule that splits others is both its parts."""
+    steps: list[int] = []
+    microbatches: list[int] = []
+    for stage, letter, microbatch in row:
+        for part in ("I", "W") if split and letter == "B" else (letter,):
+            steps.append(number[part, stage])
+            microbatches.append(microbatch)
+    return Order(rank, instance, np.array(steps, dtype=np.int64), np.array(microbatches, dtype=np.int64))
+
+
+def _step(stage: Stage, place: int, number: int, letter: str, split: bool) -> Step:
+    """One action of a stage; activations are kept to the end of the backward work."""
+    back = stage.backward or StageWork()
+    held = stage.activation_bytes
+    if letter == "F":
+        work, sort = stage.forward, FORWARD
+    elif letter == "W":
+        work, sort = StageWork(back.time * stage.weight_share, traffic=back.traffic), WEIGHT
+    else:
+        work, sort = (back.part(1 - stage.weight_share), INPUT) if split else (back, BACKWARD)
+    keeps = stage.backward is not None
+    return Step(
+        place,
+        number,
+        letter,
+        sort,
+        work.time,
+        work.incoming,
+        work.outgoing,
+        traffic=work.traffic,
+        saves=held if letter == "F" and keeps else 0.0,
+        frees=held if letter in ("B", "W") else 0.0,
+    )
+
+
+def _whole_backwards(
+    steps: list[Step],
+    number: Mapping[tuple[str, int], int],
+    actions: Mapping[tuple[int, int], Sequence[Action]],
+    count: int,
+    total: int,
+) -> list[Step]:
+    """Steps that know for which microbatches a schedule that splits backward work does not split it."""
+    whole = np.zeros((count, total), dtype=bool)
+    for row in actions.values():
+        for stage, letter, microbatch in row:
+            if letter == "B":
+                whole[stage, microbatch] = True
+    steps = list(steps)
+    for stage in range(count):
+        if whole[stage].any():
+            i, w = number["I", stage], number["W", stage]
+            both = steps[i].time + steps[w].time
+            steps[i] = replace(
+                steps[i],
+                times=np.where(whole[stage], both, steps[i].time),
+                sorts=np.where(whole[stage], BACKWARD, INPUT),
+            )
+            steps[w] = replace(steps[w], times=np.where(whole[stage], 0.0, steps[w].time), absent=whole[stage])
+    return steps
+
+
+def _place(pipeline: StagePipeline, mine: Sequence[int], schedule: Schedule) -> Place:
+    """The place of a rank, which holds some stages."""
+    stages = [pipeline.stages[s] for s in mine]
+    first = stages[0]
+    memory: dict[str, float] = {}
+    for stage in stages:
+        for name, size in stage.memory.items():
+            memory[name] = memory.get(name, 0.0) + size
+    versions = schedule.weight_versions(first.in_flight)
+    if versions > 1:
+        memory["weight versions"] = (versions - 1) * sum(stage.weight_bytes for stage in stages)
+    return Place(
+        name=f"stage {mine[0]}" if len(mine) == 1 else f"stages {', '.join(map(str, mine))}",
+        replicas=first.replicas,
+        instances=len(first.replicas),
+        streams=pipeline.streams,
+        memory=memory,
+        workspace=max(stage.workspace for stage in stages),
+        limit=first.limit,
+        capacity=first.capacity,
+    )

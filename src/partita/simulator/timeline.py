@@ -1,0 +1,169 @@
+"""A time line: what ran when, on which stream of which device, and what memory held meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class Sort(NamedTuple):
+    """A sort of slice.
+
+    Attributes
+    ----------
+    name
+        For people.
+    letter
+        In short: of an action of a schedule the one that torch's schedules use.
+    colour
+        In pictures, ``#rrggbb``.
+    work
+        Whether a device is busy with it; other slices move data or wait for others.
+    """
+
+    name: str
+    letter: str
+    colour: str
+    work: bool
+
+
+#: The sorts of slices; slices refer to them by place.
+SORTS = (
+    Sort("forward", "F", "#4c78a8", True),
+    Sort("backward", "B", "#f58518", True),
+    Sort("input gradient", "I", "#e45756", True),
+    Sort("weight gradient", "W", "#b279a2", True),
+    Sort("update", "U", "#54a24b", True),
+    Sort("operator", "o", "#72b7b2", True),
+    Sort("copy in", "<", "#bab0ac", False),
+    Sort("copy out", ">", "#9d8f86", False),
+    Sort("transfer", "=", "#eeca3b", False),
+    Sort("weight sync", "S", "#ff9da6", False),
+)
+FORWARD, BACKWARD, INPUT, WEIGHT, UPDATE, OPERATOR, COPY_IN, COPY_OUT, TRANSFER, SYNC = range(len(SORTS))
+
+
+class Lane(NamedTuple):
+    """One row of a time line: nothing overlaps on it unless it is ``shared``.
+
+    Attributes
+    ----------
+    device
+        Place among the time line's devices; −1 for what belongs to none, such as the link of a machine.
+    owner
+        Name of the device, or of what else it belongs to.
+    stream
+        ``compute``, ``copy``, ``in``, ``out``, ``link``, ``sync``.
+    shared
+        Whether slices may overlap.
+    """
+
+    device: int
+    owner: str
+    stream: str
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class MemoryCurve:
+    """What one device holds over time.
+
+    Attributes
+    ----------
+    times
+        (k,) Ascending instants at which something changes, the first 0; from each on the values hold.
+    parts
+        By what it is for (``weights``, ``activations``, …), (k,) bytes.
+    limit
+        Bytes there are; None for no limit.
+    """
+
+    times: Floats
+    parts: dict[str, Floats]
+    limit: float | None = None
+
+    @property
+    def total(self) -> Floats:
+        """(k,) All parts together."""
+        return np.sum(list(self.parts.values()), axis=0) if self.parts else np.zeros(len(self.times))
+
+    @property
+    def peak_bytes(self) -> float:
+        """The most it holds at once."""
+        return float(self.total.max()) if len(self.times) else 0.0
+
+    @property
+    def peak_time(self) -> float:
+        """The first instant at which it holds that."""
+        return float(self.times[int(self.total.argmax())]) if len(self.times) else 0.0
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Slices on lanes, sorted as the tasks were built; every array has one entry a slice unless said otherwise.
+
+    Attributes
+    ----------
+    name
+        What is shown, for titles.
+    unit
+        Of all times.
+    devices
+        Names.
+    lanes
+        The rows, those of a device together.
+    start, end
+        Times.
+    lane, sort
+        Places among ``lanes`` and ``SORTS``.
+    stage, microbatch
+        Numbers; −1 where it belongs to none.
+    names
+        Names of slices where sort, stage and microbatch do not say enough; empty otherwise.
+    cause
+        The slice whose end let it start; −1 for none.
+    flows
+        (f, 2) Pairs of slices: what the first made, the second reads on another lane.
+    memory
+        One curve a device; empty if nothing is known.
+    """
+
+    name: str
+    unit: str
+    devices: tuple[str, ...]
+    lanes: tuple[Lane, ...]
+    start: Floats
+    end: Floats
+    lane: Ints
+    sort: Ints
+    stage: Ints
+    microbatch: Ints
+    names: tuple[str, ...]
+    cause: Ints
+    flows: Ints
+    memory: tuple[MemoryCurve, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many slices there are."""
+        return len(self.start)
+
+    @property
+    def finish(self) -> float:
+        """When the last slice ends; 0 if there is none."""
+        return float(self.end.max()) if self.count else 0.0
+
+    def label(self, place: int) -> str:
+        """A slice in a few words: ``forward 3, stage 1``."""
+        if self.names and self.names[place]:
+            return self.names[place]
+        words = SORTS[int(self.sort[place])].name
+        if self.microbatch[place] >= 0:
+            words += f" {int(self.microbatch[place])}"
+        return words + (f", stage {int(self.stage[place])}" if self.stage[place] >= 0 else "")
