@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from partita.conductor.judge import evaluate as evaluate
     from partita.conductor.plan import plan as plan
     from partita.conductor.plan import price as price
+    from partita.conductor.simulate import simulate as simulate
     from partita.conductor.solve import solve as solve
     from partita.documents.stated import read_graph as read_graph
     from partita.documents.stated import write_graph as write_graph
@@ -53,6 +54,7 @@ _NAMES = {
     "partita.conductor.compare": "compare",
     "partita.conductor.judge": "evaluate",
     "partita.conductor.plan": "plan price",
+    "partita.conductor.simulate": "simulate",
     "partita.conductor.solve": "solve",
     "partita.documents.stated": "read_graph write_graph write_problem",
     "partita.errors": "DisagreementError FormatError InputError MissingExtraError PartitaError TraceError "

@@ -28,6 +28,14 @@ class UnsupportedError(InputError):
     """A component was asked for something outside its declared domain."""
 
 
+class StuckError(InputError):
+    """Tasks wait for each other in a circle; ``task`` is the first that can never start."""
+
+    def __init__(self, message: str, task: int) -> None:
+        super().__init__(message)
+        self.task = task
+
+
 class MissingExtraError(InputError):
     """An optional dependency, by its import name, is not installed; the partita extra installs it."""
 

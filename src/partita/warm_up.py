@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from partita.conductor.simulate import simulate
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import read_settings, settings_of
@@ -31,15 +32,20 @@ def _options(kind: AnyKind) -> Iterator[Any]:
 
 def _run(problems: Sequence[Any]) -> None:
     """Run every component that takes them on over some problems."""
+    plans: list[tuple[Any, Any]] = []
     for problem in problems:
         kind = kind_of(problem)
         for options in _options(kind):
             for solver in (*kind.solvers, *kind.baselines):
                 if solver.supports(problem, options) is None:
-                    solver.solve(problem, options, Monitor(_LIMIT_S))
+                    plan = solver.solve(problem, options, Monitor(_LIMIT_S)).plan
+                    if plan is not None:
+                        plans.append((problem, kind.complete(problem, plan)))
         for bound in kind.bounds:
             if bound.supports(problem) is None:
                 bound.bound(problem, Monitor(_LIMIT_S))
+    for problem, plan in plans[:1]:
+        simulate(problem, plan)
 
 
 def main(arguments: list[str]) -> int:

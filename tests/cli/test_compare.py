@@ -20,7 +20,8 @@ def write_split(path: Path, *sets: list[int]) -> Path:
 def test_experts_are_rows(partita: Call, chain: Path, tmp_path: Path) -> None:
     """Times 2, 3, 4, transfers 1: {a} | {b, c} has max(2 + 1, 7 + 1) = 8, {a, c} | {b} has max(6 + 2, 3 + 2) = 8.
 
-    The second runs as three virtual stages, so a sample takes 3 · 8 in the full pipeline.
+    The second runs as three virtual stages: in the full pipeline a sample takes 3 · 8 in rounds. Without waiting for
+    their ends, it takes a (3) and waits for c of the sample before (5), for a of the next one (3), and takes c (5).
     """
     first = write_split(tmp_path / "ann.json", [0], [1, 2])
     second = write_split(tmp_path / "bob.json", [0, 2], [1])
@@ -30,15 +31,17 @@ def test_experts_are_rows(partita: Call, chain: Path, tmp_path: Path) -> None:
     assert rows["expert ann"]["objective"] == 8.0
     assert rows["expert bob"]["objective"] == 8.0
     assert rows["expert bob"]["pipeline"]["virtual_stages"] == 3
-    assert rows["expert bob"]["pipeline"]["latency"] == 24.0
+    assert rows["expert bob"]["pipeline"]["latency"] == 16.0
+    assert rows["expert bob"]["pipeline"]["formula"]["latency"] == 24.0
     assert run.document["objective"] == 6.0
     assert run.document["plan"]["pipeline"] == {
         "stages": 2,
         "virtual_stages": 2,
         "depth": 2,
         "period": 6.0,
-        "latency": 12.0,
+        "latency": 11.0,
         "latency_alone": 11.0,
+        "formula": {"latency": 12.0, "latency_alone": 11.0},
     }
     assert all(row["load"] is None or row["load"] >= 6.0 for row in rows.values())
 

@@ -162,6 +162,8 @@ def test_interrupt_saves_the_best_plan(tmp_path: Path) -> None:
     assert process.returncode == 130, err
     assert "Traceback" not in err
     document = json.loads(output.read_text())
+    # A file also holds the problem.
+    assert document["problem"].pop("stated")["format"] == "toy.tasks"
     assert json.loads(out) == document
     assert document["stop_reason"] == "interrupted"
     assert len(document["plan"]["machines"]) == 60

@@ -8,6 +8,7 @@ import click
 
 from partita.cli.common import check_writable, emit_json, show, warn
 from partita.cli.flags import GroupedCommand, json_option, option, path_option, together
+from partita.errors import InputError
 
 #: How a plan is simulated, for every command that simulates.
 simulation_options = together(
@@ -66,6 +67,7 @@ def command() -> click.Command:
         from partita.conductor.simulate import sensitivities, simulate_plan
         from partita.problems.importers import plan_with_problem
         from partita.simulator.document import simulation_document
+        from partita.simulator.engine import is_ready
         from partita.simulator.gantt_plot import check_picture, write_gantt
         from partita.simulator.gantt_text import gantt_lines
         from partita.simulator.tables import simulation_tables
@@ -74,6 +76,8 @@ def command() -> click.Command:
         check_writable(trace, gantt)
         if gantt is not None:
             check_picture(gantt)
+        if not is_ready():
+            warn("compiling the simulator, once on this machine: ten seconds or so")
         problem, plan, notes = plan_with_problem(result, problem_file)
         for note in notes:
             warn(f"note: {note}")
@@ -85,10 +89,20 @@ def command() -> click.Command:
             write_gantt(gantt, found.simulation.timeline)
         if as_json:
             document = simulation_document(found.simulation, changes, found.holdings)
-            emit_json({**document, "objective": found.evaluation.objective, "formulas": dict(found.expected)})
+            document |= {"steady_period": _steady(found), "objective": found.evaluation.objective}
+            emit_json({**document, "formulas": dict(found.expected)})
             return 0
         show(["\n".join(gantt_lines(found.simulation.timeline)), ""])
         show(simulation_tables(found.simulation, changes, found.expected))
         return 0
 
     return simulate
+
+
+def _steady(found: Any) -> float | None:
+    """The pace of an endless run; None where it cannot be seen, or longer batches of the schedule cannot be made."""
+    try:
+        period: float | None = found.steady_period
+    except InputError:
+        return None
+    return period

@@ -18,6 +18,9 @@ from partita.simulator.sensitivity import Change, changes
 from partita.simulator.simulate import Simulation
 from partita.simulator.simulate import simulate as run
 
+#: Steps times microbatches of the longest run that is made to see a steady state.
+_LONGEST = 4_000_000
+
 
 @dataclass(frozen=True)
 class Simulated:
@@ -64,19 +67,22 @@ class Simulated:
         return math.lcm(*(place.instances for place in self.simulation.program.places))
 
     @functools.cached_property
-    def steady_period(self) -> float:
+    def steady_period(self) -> float | None:
         """Time per microbatch in an endless run: read off one batch where it settles there, else off longer ones.
 
-        Where a batch never settles (GPipe), this is what every further microbatch adds to its step.
+        Where a batch never settles (GPipe), this is what every further microbatch adds to its step. None if too many
+        microbatches would have to run to see it.
         """
         program = self.simulation.program
         size = program.microbatches
         if program.settles:
             period = self.simulation.period
-            while period is None:
+            while period is None and 2 * size * len(program.steps) <= _LONGEST:
                 size *= 2
                 period = self.again(size).simulation.period
             return period
+        if (2 * size + self.turn) * len(program.steps) > _LONGEST:
+            return None
         more = -(-size // self.turn) * self.turn
         return (self.again(size + more).simulation.step_time - self.simulation.step_time) / more
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import document_keys, read_bytes, read_tagged
-from partita.documents.result_file import problem_digest
+from partita.documents.result_file import problem_digest, read_plan_bytes
 from partita.documents.stated import GRAPH_FORMAT
 from partita.errors import FormatError, InputError, UnsupportedError
 from partita.problems import find_kind, kind_of, kinds
@@ -175,6 +175,9 @@ def plan_with_problem(path: str | Path, problem_path: str | Path | None = None) 
     """
     keys = document_keys(read_bytes(path), path)
     entry = msgspec.json.decode(keys["problem"], type=dict[str, msgspec.Raw]) if "problem" in keys else {}
+    if "format" in keys:
+        # Says what is wrong with a file that is no result, before a problem is missed in it.
+        read_plan_bytes(path)
     notes = []
     if problem_path is not None:
         problem = read_problem(problem_path)

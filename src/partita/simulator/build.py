@@ -27,8 +27,8 @@ class Tasks:
 
     Attributes
     ----------
-    graph
-        What the engine runs.
+    program, graph
+        What they are the tasks of, and what the engine runs.
     sort, lane, step, microbatch
         (n,) For every task; −1 where it has none. A task without lane only passes on that something has happened.
     stand_in
@@ -41,6 +41,7 @@ class Tasks:
         Transfers with the lanes of the devices that receive them.
     """
 
+    program: Program
     graph: TaskGraph
     sort: Ints
     lane: Ints
@@ -58,7 +59,12 @@ class Builder:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.total = program.total
-        self.contended = program.contention != "dedicated"
+        #: Whether tensors move once, at both ends at the same time; where that takes the devices they do it end by end.
+        self.contended = program.contention != "dedicated" and any(
+            not place.is_link and place.streams != "sum" for place in program.places
+        )
+        #: Links between machines that move at the same time what comes at the same time.
+        self.shares = program.contention == "shared" and not self.contended
         self.count = 0
         self.rows: list[tuple[Floats, Floats, Ints, Ints, Ints, Ints]] = []
         self.before: list[Ints] = []
@@ -69,8 +75,8 @@ class Builder:
         self.capacity: list[float] = []
         self.stand_in: dict[int, int] = {}
         self.received: list[tuple[Ints, Ints]] = []
-        self.compute_things: dict[int, Ints] = {}
         self.link_things: dict[int, Ints] = {}
+        self.shared_links: dict[int, Ints] = {}
         self.lanes: list[Lane] = []
         self.lane_of: dict[tuple[int, str], Ints] = {}
         self._number_lanes()
@@ -133,7 +139,7 @@ class Builder:
                 owner = place.name if place.instances == 1 else f"{place.name} ({instance})"
                 for stream in streams:
                     placed.setdefault((number, stream), []).append(len(self.lanes))
-                    self.lanes.append(Lane(-1, owner, stream))
+                    self.lanes.append(Lane(-1, owner, stream, shared=self.shares))
         self.lane_of = {key: np.array(lanes, dtype=np.int64) for key, lanes in placed.items()}
 
     def lane(self, place: int, stream: str, microbatches: Ints) -> Ints:
@@ -155,9 +161,11 @@ class Builder:
         self.micro = np.arange(self.total, dtype=np.int64)
         # (steps, 3) Number of the first task of each part, −1 for none: task = first + microbatch.
         self.column = np.full((len(program.steps), 3), -1, dtype=np.int64)
+        read = {source for source, _ in program.edges}
         for number, step in enumerate(program.steps):
             place = program.places[step.place]
-            if place.is_link and self.contended:
+            if place.is_link and self.contended and number in read:
+                # Messages move what it hands on.
                 continue
             for part in [WORK] if self.contended else parts_of(place, step):
                 time = (step.incoming, step.time if step.times is None else step.times, step.outgoing)[part]
@@ -166,7 +174,11 @@ class Builder:
                 lanes = self.lane(step.place, self.stream(place, part, step.outward), self.micro)
                 if step.absent is not None:
                     lanes = np.where(step.absent, -1, lanes)
-                added = self.add(time, sort, lanes, number, self.micro)
+                shared = self.shares and place.is_link and step.time > 0
+                amount = step.time if shared else 0.0
+                added = self.add(0.0 if shared else time, sort, lanes, number, self.micro, amount=amount)
+                if shared:
+                    self.uses.append((added, self._capacity(step.place)[self.micro % place.instances]))
                 self.column[number, part] = added[0]
             parts = self.column[number][self.column[number] >= 0]
             for earlier, later in itertools.pairwise(parts):
@@ -204,11 +216,8 @@ class Builder:
         for order in self.program.orders or ():
             self.chain_blocks(self.program.places[order.place], order.steps, order.microbatches)
         for number, place in enumerate(self.program.places):
-            if self.contended:
-                if not place.is_link and place.streams == "sum":
-                    mine = [self.column[s, WORK : WORK + 1] for s in self._steps_at(number)]
-                    self.compute_things[number] = self._take_turns(number, mine)
-            elif self.program.orders is not None and (place.is_link or place.streams == "overlap"):
+            turns = (place.is_link and not self.shares) or (place.streams == "overlap" and not self.contended)
+            if self.program.orders is not None and turns:
                 for stream in ("link", "in", "out", "copy"):
                     columns = [c for c, name in self._columns(number, place) if name == stream]
                     if columns:
@@ -246,6 +255,8 @@ class Builder:
     def _rounds(self) -> None:
         depth = offsets(self.program)
         for number, place in enumerate(self.program.places):
+            if place.is_link and self.shares:
+                continue
             for units, first, last in self._streams(number, place, depth):
                 for instance in range(place.instances):
                     unit, micro = in_rounds(units, instance, place.instances, self.total)
@@ -271,6 +282,14 @@ class Builder:
 
     def _steps_at(self, place: int) -> list[int]:
         return [s for s, step in enumerate(self.program.steps) if step.place == place and self.head[s] >= 0]
+
+    def _capacity(self, place: int) -> Ints:
+        """The instances of a link, as links that are shared: time is what they move."""
+        if place not in self.shared_links:
+            count = self.program.places[place].instances
+            self.shared_links[place] = np.arange(len(self.capacity), len(self.capacity) + count, dtype=np.int64)
+            self.capacity += [1.0] * count
+        return self.shared_links[place]
 
     # -- what is shared -------------------------------------------------------------------------------------------
 
@@ -324,7 +343,7 @@ class Builder:
             capacity=np.array(self.capacity, dtype=np.float64),
         )
         works = np.where(self.column[:, WORK : WORK + 1] >= 0, self.column[:, WORK : WORK + 1] + self.micro, -1)
-        return Tasks(graph, sorts, lanes, steps, micro, self.stand_in, self.lanes, works, self.received)
+        return Tasks(self.program, graph, sorts, lanes, steps, micro, self.stand_in, self.lanes, works, self.received)
 
 
 def _by_task(pairs: Sequence[tuple[Ints, Ints]], count: int) -> tuple[Ints, Ints]:

@@ -44,6 +44,7 @@ def cut(pipeline: StagePipeline, rank_of: Sequence[int]) -> StagePipeline:
                 backward=None
                 if stage.backward is None
                 else _cut(stage.backward, [s.backward for s in stages if s.backward is not None], share, after, before),
+                sync_each=stage.sync_each * share,
                 activation_bytes=stage.activation_bytes * share,
                 memory={name: size * share for name, size in stage.memory.items()},
                 weight_bytes=stage.weight_bytes * share,

@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from partita.errors import InputError
+from partita.errors import InputError, StuckError
+from partita.kernels.compiled import is_compiled
 from partita.kernels.simulator.events import Tasks, nothing_run, run_tasks
 from partita.kernels.simulator.sharing import nothing_moved
 from partita.simulator.tasks import Floats, Ints, TaskGraph, Times
@@ -29,9 +30,11 @@ def run(graph: TaskGraph) -> Times:
 
     Raises
     ------
+    StuckError
+        If tasks wait for each other in a circle.
     InputError
         Where arrays do not fit each other, a number is out of its range, a task holds a thing or uses a link twice or
-        moves something over no link, or tasks wait for each other in a circle.
+        moves something over no link.
     """
     tasks = _checked(graph)
     n = tasks.count
@@ -55,9 +58,10 @@ def run(graph: TaskGraph) -> Times:
     )
     if ended < n:
         task = int(np.isnan(state.start).argmax())
-        raise InputError(
+        raise StuckError(
             f"task {task} can never start: it is on a circle of tasks that wait for each other, or waits for one; "
-            "take out one of the circle's edges"
+            "take out one of the circle's edges",
+            task,
         )
     return Times(state.start, state.events.key, state.cause)
 
@@ -186,3 +190,8 @@ def _check_sums(tasks: TaskGraph) -> None:
             longest += tasks.amount.sum() / (tasks.capacity.min() / tasks.count)
     if not longest < _LATEST:
         raise InputError(f"task graph: it could take {longest}, which is beyond {_LATEST}; choose larger units")
+
+
+def is_ready() -> bool:
+    """Whether the engine's machine code is there, so that ``run`` need not wait for it to be compiled."""
+    return is_compiled(run_tasks)

@@ -85,10 +85,11 @@ def _owner(program: Program, number: int) -> str:
 
 def _moves(program: Program, number: int) -> bool:
     steps = [step for step in program.steps if step.place == number]
-    if program.contention != "dedicated":
-        return any(
-            number in (program.steps[m.source].place, program.steps[m.target].place, *m.links) for m in program.messages
-        )
+    moved = any(
+        number in (program.steps[m.source].place, program.steps[m.target].place, *m.links) for m in program.messages
+    )
+    if program.contention != "dedicated" and moved:
+        return True
     if program.places[number].is_link:
         return any(step.time > 0 for step in steps) or any(e.link == number and e.link_sync for e in program.ends)
     ends = program.ends[number].sync > 0 if program.ends else False

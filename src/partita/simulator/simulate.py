@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.errors import InputError
+from partita.errors import InputError, StuckError
 from partita.simulator.build import Tasks, build, owner_name
 from partita.simulator.critical import critical_path
 from partita.simulator.engine import run
@@ -134,7 +134,12 @@ def simulate(program: Program) -> Simulation:
     if program.microbatches < 1:
         raise InputError(f"{program.name}: microbatches is {program.microbatches}; it must be at least 1")
     tasks = build(program)
-    times = run(tasks.graph)
+    try:
+        times = run(tasks.graph)
+    except StuckError as error:
+        raise InputError(
+            f"{program.name} cannot run under schedule {program.schedule}: {_stuck(tasks, error.task)}"
+        ) from None
     timeline = _timeline(program, tasks, times)
     ends = _batch_ends(program, tasks, times)
     finish = timeline.finish
@@ -153,6 +158,19 @@ def simulate(program: Program) -> Simulation:
         entered=entered,
         left=left,
         worked=(times.start[tasks.works], times.end[tasks.works]),
+    )
+
+
+def _stuck(tasks: Tasks, task: int) -> str:
+    """What of a program can never start, in words."""
+    program, step = tasks.program, int(tasks.step[task])
+    if step < 0:
+        return "the end of a batch is never reached"
+    action = program.steps[step]
+    what = SORTS[action.sort].name
+    return (
+        f"the {what} of stage {action.stage} for microbatch {int(tasks.microbatch[task])} at "
+        f"{program.places[action.place].name} waits for something that waits for it; use another schedule or split"
     )
 
 

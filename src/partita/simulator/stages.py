@@ -12,7 +12,7 @@ from partita.simulator.chunks import cut
 from partita.simulator.program import Contention, End, Message, Order, Place, Program, Step, Streams
 from partita.simulator.schedules.check import check_orders
 from partita.simulator.schedules.protocol import Action, InTurns, Schedule
-from partita.simulator.timeline import BACKWARD, FORWARD, INPUT, TRANSFER, WEIGHT
+from partita.simulator.timeline import BACKWARD, FORWARD, INPUT, SYNC, TRANSFER, WEIGHT
 
 #: The share of backward work that makes gradients of weights, where nothing more is known.
 WEIGHT_SHARE = 0.5
@@ -53,6 +53,9 @@ class Stage:
         Share of the backward work that makes gradients of weights, and that nobody else waits for.
     in_flight
         Microbatches that each replica may hold at once under 1F1B.
+    sync_each
+        Time to synchronise weights for every microbatch, once its backward work (in inference its forward work) is
+        done and handed over.
     activation_bytes
         What each device holds of each microbatch in flight.
     memory, workspace, limit, weight_bytes
@@ -70,6 +73,7 @@ class Stage:
     backward: StageWork | None = None
     weight_share: float = WEIGHT_SHARE
     in_flight: int = 1
+    sync_each: float = 0.0
     activation_bytes: float = 0.0
     memory: Mapping[str, float] = field(default_factory=dict)
     workspace: float = 0.0
@@ -178,6 +182,10 @@ def staged_program(
             number[letter, stage] = len(steps)
             steps.append(_step(pipeline.stages[stage], rank_of[stage], stage, letter, split))
     back = "I" if split else "B"
+    for stage in range(count):
+        if pipeline.stages[stage].sync_each > 0:
+            number["S", stage] = len(steps)
+            steps.append(Step(rank_of[stage], stage, "S", SYNC, pipeline.stages[stage].sync_each))
     nodes = [number["F", s] for s in range(count)]
     nodes += [number[back, s] for s in range(count)] if pipeline.training else [-1] * count
     for hop in pipeline.hops:
@@ -258,13 +266,20 @@ def _actions(
 def _order(
     rank: int, instance: int, row: Sequence[Action], number: Mapping[tuple[str, int], int], split: bool
 ) -> Order:
-    """A replica's actions as steps; a whole backward action of a schedule that splits others is both its parts."""
+    """A replica's actions as steps, each followed by what it lets synchronise.
+
+    A whole backward action of a schedule that splits others is both its parts.
+    """
+    last = "F" if not any(letter != "F" for letter, _ in number if letter != "S") else "W" if split else "B"
     steps: list[int] = []
     microbatches: list[int] = []
     for stage, letter, microbatch in row:
         for part in ("I", "W") if split and letter == "B" else (letter,):
             steps.append(number[part, stage])
             microbatches.append(microbatch)
+            if part == last and ("S", stage) in number:
+                steps.append(number["S", stage])
+                microbatches.append(microbatch)
     return Order(rank, instance, np.array(steps, dtype=np.int64), np.array(microbatches, dtype=np.int64))
 
 

@@ -39,7 +39,7 @@ class _Engines:
 
 
 def add_messages(builder: Builder) -> None:
-    """A transfer for every message and microbatch; where transfers take devices, they take those of both ends."""
+    """A transfer for every message and microbatch."""
     program, micro = builder.program, builder.micro
     engines = _Engines(builder)
     serial = program.contention == "serial"
@@ -59,7 +59,3 @@ def add_messages(builder: Builder) -> None:
             if engine is not None and (serial or amount):
                 taken = builder.holds if serial else builder.uses
                 taken.append((added, engine[micro % len(engine)]))
-        for number in ends:
-            if number in builder.compute_things:
-                things = builder.compute_things[number]
-                builder.hold(added, things[micro % len(things)])

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.nodes import nodes_of
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.problems.throughput.sample_latency import _edges, _piece_loads, pipeline_of, virtual_stages
+from partita.problems.throughput.sample_latency import pipeline_of
+from partita.problems.throughput.virtual_stages import edges_of, virtual_stages
 from strategies import examples, plans
 
 
@@ -126,10 +128,11 @@ def test_virtual_stages_are_ordered_and_their_loads_add_up(data: st.DataObject) 
     evaluation = evaluate(problem, plan)
     stage_of = {identity: number for number, stage in enumerate(plan.stages) for identity in stage.operators}
     device = np.array([stage_of[op.id] for op in problem.operators])
-    edges = _edges(problem)
+    edges = edges_of(problem)
     piece = virtual_stages(device, len(plan.stages), edges)
     assert all(piece[u] <= piece[v] for u, v in edges)
-    loads = _piece_loads(problem, plan, device, piece)
+    nodes = nodes_of(problem, plan, device, piece, edges)
+    loads = np.array(nodes.time) + np.array(nodes.incoming) + np.array(nodes.outgoing)
     for number, stage in enumerate(evaluation.stages):
         mine = sorted(set(piece[device == number].tolist()))
         assert all(set(device[piece == p].tolist()) == {number} for p in mine)

@@ -181,8 +181,8 @@ def test_inference_streams_and_a_sample_takes_the_sum_of_stages() -> None:
 
 
 def test_replicas_take_turns() -> None:
-    problem, plan = row([3.0, 1.0])
-    operators = tuple(msgspec.structs.replace(op, times=op.times) for op in problem.operators[:2])
+    problem, _ = row([3.0, 1.0])
+    operators = problem.operators[:2]
     inference = msgspec.structs.replace(
         problem,
         operators=operators,
@@ -235,7 +235,7 @@ def test_inference_refuses_training_schedules_and_the_other_way_round() -> None:
 
 def test_unknown_settings_and_operators_without_a_device_are_refused() -> None:
     problem, plan = row([1.0, 1.0])
-    with pytest.raises(InputError, match="row.*unknown field"):
+    with pytest.raises(InputError, match=r"row.*unknown field"):
         simulate(problem, plan, speed=3)
     nowhere = msgspec.structs.replace(
         problem, operators=(msgspec.structs.replace(problem.operators[0], times=(None,)), *problem.operators[1:])

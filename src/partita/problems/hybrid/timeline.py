@@ -209,8 +209,8 @@ class _Pipeline:
         return Stage(
             replicas=replicas,
             forward=StageWork(forward, into, out, share),
-            # Weights that are synchronised for every microbatch follow its gradients.
-            backward=StageWork(time - forward, out, into + each, share),
+            backward=StageWork(time - forward, out, into, share),
+            sync_each=each,
             in_flight=worth.in_flight,
             activation_bytes=sum(choice.memory_per_microbatch_bytes for choice in held),
             memory={

@@ -24,7 +24,7 @@ from partita.problems.throughput.virtual_stages import edges_of, stage_of_operat
 from partita.simulator.program import End, Message, Place, Program, Step, Streams
 from partita.simulator.schedules import find_schedule
 from partita.simulator.stages import Hop, Stage, StagePipeline, StageWork, staged_program
-from partita.simulator.timeline import BACKWARD, FORWARD, TRANSFER
+from partita.simulator.timeline import BACKWARD, FORWARD, SYNC, TRANSFER
 
 
 class ThroughputTimeLine(TimeLine[ThroughputProblem, Plan, Evaluation]):
@@ -137,7 +137,6 @@ class Run:
         steps = []
         for node, stage in enumerate(nodes.stage):
             worth, first, last = self.evaluation.stages[stage], node == mine[stage][0], node == mine[stage][-1]
-            own = len(plan.stages[stage].devices)
             held = self._held(worth) if problem.training else 0.0
             steps.append(
                 Step(
@@ -147,7 +146,7 @@ class Run:
                     sort=FORWARD if forward[node] else BACKWARD,
                     time=nodes.time[node] + (worth.reload if last else 0.0),
                     incoming=nodes.incoming[node],
-                    outgoing=nodes.outgoing[node] + (worth.synchronisation * own if last and self._in_turn else 0.0),
+                    outgoing=nodes.outgoing[node],
                     saves=held if first else 0.0,
                     frees=held if last else 0.0,
                 )
@@ -155,14 +154,16 @@ class Run:
         hops, edges, messages = self._transfers(nodes, nodes.stage, len(nodes.stage))
         places = [self._place(stage) for stage in used] + self._links()
         steps += [Step(len(used) + hop.link, -1, "=", TRANSFER, hop.time, outward=hop.outward) for hop in hops]
-        if not self._in_turn:
-            for stage in used:
-                worth, own = self.evaluation.stages[stage], len(plan.stages[stage].devices)
-                if worth.synchronisation > 0:
+        for stage in used:
+            worth, own = self.evaluation.stages[stage], len(plan.stages[stage].devices)
+            if worth.synchronisation > 0:
+                place, sort = rank[stage], SYNC
+                if not self._in_turn:
                     # Where transfers hide behind work, weights are synchronised beside both.
+                    place, sort = len(places), TRANSFER
                     places.append(Place(f"synchronisation of stage {rank[stage]}", instances=own))
-                    edges.append((mine[stage][-1], len(steps)))
-                    steps.append(Step(len(places) - 1, -1, "=", TRANSFER, worth.synchronisation * own))
+                edges.append((mine[stage][-1], len(steps)))
+                steps.append(Step(place, -1, "S", sort, worth.synchronisation * own))
         return Program(
             name=problem.name,
             unit=problem.unit,
@@ -308,9 +309,9 @@ class Run:
         forward = StageWork(nodes.time[place], nodes.incoming[place], nodes.outgoing[place])
         backward = None
         if problem.training:
-            backward = StageWork(nodes.time[back] + worth.reload, nodes.incoming[back], nodes.outgoing[back] + each)
+            backward = StageWork(nodes.time[back] + worth.reload, nodes.incoming[back], nodes.outgoing[back])
         else:
-            forward = StageWork(forward.time + worth.reload, forward.incoming, forward.outgoing + each)
+            forward = replace(forward, time=forward.time + worth.reload)
         behind_it = sum(self.replicas[other] for other in order[place:])
         rule = Schedule(name="1f1b", microbatches=self.microbatches)
         in_flight = rule.in_flight(behind_it, own)
@@ -324,6 +325,7 @@ class Run:
             replicas=base.replicas,
             forward=forward,
             backward=backward,
+            sync_each=each,
             in_flight=in_flight,
             activation_bytes=self._held(worth),
             memory=base.memory,

@@ -137,6 +137,7 @@ def test_results_name_their_problem_and_keep_the_plan(partita: Callable[..., Run
     assert partita("solve", problem, "--output", result).code == 0
     document = json.loads(result.read_text())
     digest = sha256(msgspec.to_builtins(tagged(noted, "partita.hybrid", 1), str_keys=True))
+    assert document["problem"].pop("stated")["format"] == "partita.hybrid"
     assert document["problem"] == {"name": "small", "sha256": digest}
     assert (document["status"], document["notes"]) == ("optimal", ["assumed"])
     again = partita("evaluate", problem, result, "--json").document

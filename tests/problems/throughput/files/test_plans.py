@@ -142,14 +142,16 @@ def test_every_field_of_a_plan(evaluated: Callable[..., Run]) -> None:
         {"name": "right", "load": 12.0, "communication_in": 12.0, "communication_out": 0.0},
     ]
     assert plan["contiguity"] == "acyclic"
-    # A sample stays two rounds of 12 on the first stage and one on the second; alone it takes 4 + 6 and 3.
+    # A sample stays two rounds of 12 on the first stage and one on the second; alone it takes 4 + 6 and 3. As it runs,
+    # it also waits for what is fetched again (1.75), and for the links of both groups (12 each).
     assert plan["pipeline"] == {
         "stages": 2,
         "virtual_stages": 2,
         "depth": 2,
         "period": 12.0,
-        "latency": 36.0,
-        "latency_alone": 13.0,
+        "latency": 38.75,
+        "latency_alone": 38.75,
+        "formula": {"latency": 36.0, "latency_alone": 13.0},
     }
 
 
@@ -187,6 +189,7 @@ def test_results_name_their_problem_and_keep_the_plan(partita: Callable[..., Run
     document = json.loads(result.read_text())
     # Together on a GPU: 4 + 2, with 10 + 20 + 8 + 16 + 5 + 3 = 62 bytes. Apart: 10 against 8 or 3.
     assert (document["objective"], document["status"], document["notes"]) == (6.0, "optimal", ["assumed"])
+    assert document["problem"].pop("stated")["format"] == "partita.problem"
     assert document["problem"] == {"name": "small", "sha256": sha256(tagged(plain, "partita.problem", 1))}
     assert [device["operators"] for device in document["plan"]["devices"]] == [[5, 7]]
     assert document["plan"]["devices"][0]["memory_bytes"]["total"] == 62.0

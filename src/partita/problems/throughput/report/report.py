@@ -54,6 +54,9 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
             f"devices wait for {run.step.bubble:.1%} of that",
         ]
 
+    def verdict(self, evaluation: Evaluation) -> dict[str, Any]:
+        return {"acyclic": evaluation.acyclic}
+
     def tables(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[RenderableType]:
         """Stages, and their memory where there is any."""
         counts = [len(stage.operators) for stage in plan.stages]
