@@ -30,6 +30,8 @@ from partita.simulator.stages import Stage, StagePipeline, StageWork, staged_pro
 ranks, microbatches, plain = int(sys.argv[1]), int(sys.argv[2]), sys.argv[5] == "1"
 schedule, contention = sys.argv[3:5]
 
+streams = "sum" if contention == "dedicated" else "overlap"
+
 def pipeline(count):
     moved, last = 0.05, count - 1
     stages = tuple(
@@ -44,7 +46,7 @@ def pipeline(count):
     steps = [(i, i + 1) for i in range(last)] + [(count + i + 1, count + i) for i in range(last)]
     messages = tuple(Message(a, b, moved) for a, b in steps)
     edges = (*steps, *((i, count + i) for i in range(count)))
-    return StagePipeline(name="equal stages", unit="s", stages=stages, edges=edges, messages=messages)
+    return StagePipeline(name="equal stages", unit="s", stages=stages, edges=edges, messages=messages, streams=streams)
 
 simulate(staged_program(pipeline(2), find_schedule("1f1b"), 2))
 started = time.perf_counter()

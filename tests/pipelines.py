@@ -209,6 +209,11 @@ class Ran:
                 key = step, int(self.tasks.microbatch[task])
                 self._parts.setdefault(key, []).append((kinds.get(sort, WORK), start, end))
 
+    @property
+    def in_messages(self) -> bool:
+        """Whether tensors move as messages: not where nothing contends, nor where transfers take the devices' time."""
+        return self.program.contention != "dedicated" and self.program.places[0].streams != "sum"
+
     def parts(self, step: int, microbatch: int) -> list[tuple[int, float, float]]:
         """Which part, and its start and end, of what a step does for a microbatch, in the order in, work, out."""
         return sorted(self._parts.get((step, microbatch), []))

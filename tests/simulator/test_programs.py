@@ -6,16 +6,18 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import numpy as np
 import pytest
 
-from partita.simulator.build import Builder, build
+from partita.simulator.build import Builder
 from partita.simulator.critical import critical_summary
 from partita.simulator.program import CONTENTIONS, Contention, End, Program
-from partita.simulator.rounds import OUT, WORK, parts_of
+from partita.simulator.rounds import WORK, parts_of
 from partita.simulator.schedules import find_schedule
 from partita.simulator.sensitivity import changes, faster
 from partita.simulator.simulate import simulate
@@ -94,32 +96,34 @@ def test_the_parts_of_a_step_follow_each_other(everything: list[Ran]) -> None:
     """In, work, out: as many as the step has, each as long as it should be, for every microbatch."""
     counted: Counter[int] = Counter()
     for ran in everything:
-        program, dedicated = ran.program, ran.program.contention == "dedicated"
+        program, shares = ran.program, ran.program.contention == "shared"
         for number, step in enumerate(program.steps):
             place = program.places[step.place]
             for microbatch in range(program.total):
                 found = ran.parts(number, microbatch)
-                if place.is_link and not dedicated:
+                if place.is_link and ran.in_messages:
                     assert found == []
                     continue
-                wanted = parts_of(place, step) if dedicated else [WORK]
-                assert [part for part, _, _ in found] == wanted
+                assert [part for part, _, _ in found] == ([WORK] if ran.in_messages else parts_of(place, step))
                 for part, start, end in found:
-                    assert end - start == (step.incoming, step.time, step.outgoing)[part]
-                for (_, _, before), (_, after, _) in zip(found, found[1:], strict=False):
+                    time = (step.incoming, step.time, step.outgoing)[part]
+                    # A link that is shared takes longer for what it moves with something else.
+                    least = end - start >= time - SAME if place.is_link and shares else False
+                    assert least or end - start == pytest.approx(time, abs=SAME)
+                for (_, _, before), (_, after, _) in pairwise(found):
                     assert after >= before
                 counted[len(found)] += 1
     assert min(counted[1], counted[2], counted[3]) >= 500
 
 
 def test_every_edge_is_respected(everything: list[Ran]) -> None:
-    """What waits starts no sooner than the last part of the other ends; over links that are no steps, at their work."""
+    """What waits starts no sooner than the last part of the other ends; links are no steps where messages pass them."""
     counted: Counter[str] = Counter()
     for ran in everything:
         program = ran.program
         for source, target in program.edges:
             links = [program.places[program.steps[number].place].is_link for number in (source, target)]
-            if program.contention != "dedicated" and any(links):
+            if ran.in_messages and any(links):
                 continue
             for microbatch in range(program.total):
                 assert ran.begins(target, microbatch) >= ran.ends(source, microbatch)
@@ -132,7 +136,7 @@ def test_messages_take_their_time_and_are_waited_for(everything: list[Ran]) -> N
     counted: Counter[str] = Counter()
     for ran in everything:
         program = ran.program
-        if program.contention == "dedicated":
+        if not ran.in_messages:
             continue
         for message in program.messages:
             ends = [program.places[program.steps[number].place] for number in (message.source, message.target)]
@@ -157,7 +161,7 @@ def test_each_rank_works_in_its_order(everything: list[Ran]) -> None:
             pairs = list(zip(order.steps.tolist(), order.microbatches.tolist(), strict=True))
             met |= set(pairs)
             works = [ran.work(step, microbatch) for step, microbatch in pairs]
-            for (_, ended), (started, _) in zip(works, works[1:], strict=False):
+            for (_, ended), (started, _) in pairwise(works):
                 assert started >= ended
             orders += 1
         placed = {s for s, step in enumerate(program.steps) if not program.places[step.place].is_link}
@@ -218,7 +222,7 @@ def test_communication_is_what_the_lanes_of_a_device_say(everything: list[Ran]) 
     checked = 0
     for ran in everything:
         program, line = ran.program, ran.simulation.timeline
-        if program.contention != "dedicated":
+        if ran.in_messages:
             # There, receivers move data on no lane of their own.
             continue
         for number, use in enumerate(ran.simulation.uses):
@@ -262,8 +266,13 @@ def test_shared_engines_never_move_more_than_they_can() -> None:
         for moved, most in moved_at_most(graph, ran.times):
             assert moved <= most * (1 + SAME)
             engines += moved > 0
-        sizes = sum(message.size for message in ran.program.messages) * ran.program.total
-        assert graph.amount.sum() == sizes
+        program = ran.program
+        if ran.in_messages:
+            sizes = sum(message.size for message in program.messages)
+        else:
+            # Of a link that is passed by whole devices, time is what it moves.
+            sizes = sum(step.time for step in program.steps if program.places[step.place].is_link)
+        assert graph.amount.sum() == sizes * program.total
     assert engines >= 300
 
 
@@ -299,7 +308,7 @@ def test_what_waits_for_no_one_starts_at_once() -> None:
 def test_the_critical_path_has_no_gaps() -> None:
     """Each slice ends when the next one starts, and all of them are the step: nothing starts late without a cause."""
     checked = long = 0
-    for ran in runs(5, 6):
+    for ran in runs(5, 10):
         line, path = ran.simulation.timeline, ran.simulation.critical()
         summary = critical_summary(line, path)
         assert summary.finish == ran.simulation.finish == line.end[path[-1]]
@@ -398,12 +407,25 @@ def test_ends_come_after_the_work_and_in_their_order(everything: list[Ran]) -> N
                 # Each replica synchronises as soon as all have done their last action.
                 assert set(syncs) == {(done, done + end.sync)}
                 counted["after"] += 1
+            together = end.sync > 0 or end.link_sync > 0 or place.instances == 1
+            if not together:
+                # See the test below.
+                done = min(ran.ends(int(order.steps[-1]), int(order.microbatches[-1])) for order in mine)
             reached = max([done, *(at for _, at in syncs)])
             for began, ended in updates:
                 assert began >= reached + (end.link_sync if end.link >= 0 else 0.0)
                 assert ended - began == end.update
                 counted["update"] += 1
     assert min(counted["after"], counted["update"]) >= 50
+
+
+@pytest.mark.xfail(strict=True, reason="a replica updates its weights before the others have done their last step")
+def test_an_update_waits_for_all_replicas() -> None:
+    """A place does what it does at the end of a batch once all its replicas have done their last step."""
+    # Marked because of End's docstring: of two replicas that have 2 and 1 microbatches of 3, the second is done at 3
+    # and updates there, not at 6; if that is what is meant, the docstring should say so of updates.
+    program = staged_program(equal_stages(1, 1.0, 2.0, replicas=2, end=End(update=1.0)), find_schedule("1f1b"), 3)
+    assert Ran(program).at_ends(0, UPDATE) == [(6.0, 7.0), (6.0, 7.0)]
 
 
 def hidden_parts_begin(ran: Ran) -> Iterator[tuple[float, float]]:
@@ -425,9 +447,6 @@ def test_synchronisation_hides_behind_the_last_backward_work(everything: list[Ra
     """A part of the weights is synchronised no sooner than the share of the work is done that makes its gradients."""
     earlier = parts = 0
     for ran in everything:
-        if ran.program.contention != "dedicated" and ran.program.places[0].streams == "sum":
-            # See the test below.
-            continue
         for began, due in hidden_parts_begin(ran):
             assert began >= due - SAME
             parts += 1
@@ -462,6 +481,62 @@ def test_no_flush_lets_batches_follow_without_a_break() -> None:
                 assert simulate(flushed).step_time == (8 + stages - 1) * 3.0
                 cases += 1
     assert cases == 16
+
+
+@pytest.mark.xfail(strict=True, reason="synchronisations of batches that follow each other overlap")
+def test_without_a_flush_a_device_synchronises_one_batch_after_the_other() -> None:
+    """Nothing overlaps on its lane of synchronisations."""
+    # Marked because the synchronisation of a batch does not wait for that of the batch before: with two versions of the
+    # weights a batch only waits for the last but one. Two ranks work 4 · 3 = 12 for a batch, and the first synchronises
+    # for 24: two of its synchronisations run at once from 81 to 93.
+    pipeline = equal_stages(2, 1.0, 2.0)
+    first = replace(pipeline.stages[0], end=End(sync=24.0))
+    program = staged_program(replace(pipeline, stages=(first, pipeline.stages[1])), find_schedule("2bw"), 4)
+    assert not overlaps(Ran(program))
+
+
+@pytest.mark.xfail(strict=True, reason="without a flush, a device updates its weights beside its work")
+def test_without_a_flush_updates_are_work_of_the_device() -> None:
+    """Work is conserved: a batch takes 4 · 3 of work and 6 for the update, one after the other."""
+    # Marked because updates have the lane of synchronisations to themselves and nothing of the next batches waits for
+    # them but what waits for the version of the weights: the step is 12, and the device busy for 12 of 18 that it does.
+    pipeline = equal_stages(2, 1.0, 2.0)
+    first = replace(pipeline.stages[0], end=End(update=6.0))
+    program = staged_program(replace(pipeline, stages=(first, pipeline.stages[1])), find_schedule("2bw"), 4)
+    simulation = simulate(program)
+    assert simulation.step_time >= 18.0
+    assert simulation.uses[0].busy == 18.0
+
+
+@pytest.mark.xfail(strict=True, raises=IndexError, reason="a replica without microbatches has no last action")
+def test_fewer_microbatches_than_replicas_have_an_end_too() -> None:
+    """Of three replicas two have a microbatch; all three synchronise when these have gone back."""
+    # Marked because _actions of batch_end takes the last action of an order that is empty: IndexError.
+    program = staged_program(equal_stages(1, 1.0, 2.0, replicas=3, end=End(sync=4.0)), find_schedule("1f1b"), 2)
+    assert simulate(program).step_time == 3.0 + 4.0
+
+
+def mixed_backwards(tmp_path: Path, behind: tuple[tuple[float, float], ...]) -> Ran:
+    """One rank; the backward work of its first microbatch is split, that of the last one is not: F 1, B 4, sync 2."""
+    path = tmp_path / "mixed.csv"
+    path.write_text("0F0,0I0,0W0,0F1,0B1\n")
+    pipeline = equal_stages(1, 1.0, 4.0, end=End(sync=2.0, behind=behind))
+    return Ran(staged_program(pipeline, find_schedule(str(path)), 2))
+
+
+def test_synchronisation_after_a_whole_backward_action(tmp_path: Path) -> None:
+    """2 · (1 + 4) and 2 for the weights."""
+    assert mixed_backwards(tmp_path, ()).simulation.step_time == 12.0
+
+
+@pytest.mark.xfail(strict=True, reason="the share is one of a weight gradient that does not happen, and comes after it")
+def test_synchronisation_hides_behind_a_whole_backward_action(tmp_path: Path) -> None:
+    """Half of the weights are synchronised from half of B1 on, at 6 + 4 / 2 = 8, the others from its end at 10."""
+    # Marked because the last action of the rank is the W of B1, which is absent and takes no time, but _end takes its
+    # usual time of 2: the parts begin at 10 + 1 and 10 + 2, and the step is 13, longer than without hiding anything.
+    ran = mixed_backwards(tmp_path, ((0.5, 1.0), (1.0, 1.0)))
+    assert ran.at_ends(0, SYNC) == [(8.0, 9.0), (10.0, 11.0)]
+    assert ran.simulation.step_time == 11.0
 
 
 def test_without_a_flush_random_batches_hold_all_that_holds_of_lanes_and_devices() -> None:
@@ -566,7 +641,6 @@ def test_who_has_no_work_is_not_asked() -> None:
 def test_the_checks_see_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the orders of ranks, work overlaps on lanes: the checks above are no empty ones."""
     _, program = program_of(random.Random(11), "1f1b", streams="sum", replicas=False, links=False)
-    program = replace(program, microbatches=program.microbatches)
     assert not overlaps(Ran(program))
     monkeypatch.setattr(Builder, "chain_blocks", lambda *_: None)
     assert overlaps(Ran(program))

@@ -52,8 +52,8 @@ class SimulatedStep:
 
     @property
     def differs(self) -> bool:
-        """Whether the formula says something else of the whole step."""
-        return abs(self.formula.step - self.step) > 1e-9 * max(self.step, self.formula.step)
+        """Whether the formula says something else of the whole step, so that it can be seen in three digits."""
+        return abs(self.formula.step - self.step) > 1e-3 * max(self.step, self.formula.step)
 
     def document(self) -> dict[str, Any]:
         """As plain values."""

@@ -80,8 +80,8 @@ class Run:
         self.replicas = [len(stage.devices) for stage in plan.stages]
         self.order = self._row(used)
         given = problem.schedule.microbatches
-        #: Microbatches of a batch, where nothing else is asked for.
-        self.usual_microbatches = given if given > 1 else PER_DEVICE * sum(self.replicas[s] for s in used)
+        #: Microbatches of a batch, where nothing else is asked for: the same for every plan of the problem.
+        self.usual_microbatches = given if given > 1 else PER_DEVICE * problem.device_count
         self.microbatches = self.usual_microbatches
         reloads = any(stage.reload > 0 for stage in evaluation.stages)
         #: What is fetched again delays transfers, too: they cannot hide behind it.
