@@ -29,18 +29,19 @@ def add_ends(builder: Builder) -> None:
         updated: list[Ints] = []
         for batch in range(program.batches):
             if batch and program.versions and batch >= program.versions[number] and updated:
-                first = _actions(builder, number, batch, last=False)
-                builder.wait(builder.head[first[0]] + first[1], updated[batch - program.versions[number]])
+                replicas, steps, micro = _actions(builder, number, batch, last=False)
+                builder.wait(builder.head[steps] + micro, updated[batch - program.versions[number]][replicas])
             updated.append(_end(builder, number, end, batch, link_things))
 
 
 def _end(builder: Builder, number: int, end: End, batch: int, link_things: dict[int, Ints]) -> Ints:
     """The end of one batch at one place; the last task of every replica."""
-    steps, micro = _actions(builder, number, batch, last=True)
+    _, steps, micro = _actions(builder, number, batch, last=True)
     instances = builder.program.places[number].instances
     done = builder.tail[steps] + micro
     lanes = builder.lane_of[number, "sync"]
-    joined: Ints = done
+    #: What each replica has to wait for next; those without a microbatch in the batch wait for the others.
+    joined: Ints = done if len(done) == instances else np.repeat(_join(builder, done), instances)
     if end.sync > 0 and end.behind:
         work = builder.column[steps, WORK] + micro
         times = np.array([builder.program.steps[s].time for s in steps])
@@ -97,14 +98,17 @@ def _milestones(builder: Builder, works: Ints, durations: np.ndarray[tuple[int],
     return found
 
 
-def _actions(builder: Builder, number: int, batch: int, *, last: bool) -> tuple[Ints, Ints]:
-    """The first or last action of every instance of a place in a batch: steps and microbatches."""
+def _actions(builder: Builder, number: int, batch: int, *, last: bool) -> tuple[Ints, Ints, Ints]:
+    """The first or last action of each instance of a place that has one in a batch: instances, steps, microbatches."""
     program = builder.program
-    steps, micro = [], []
+    instances, steps, micro = [], [], []
     for order in program.orders or ():
         if order.place == number:
             mine = np.flatnonzero(order.microbatches // program.microbatches == batch)
+            if not len(mine):
+                continue
             place = mine[-1 if last else 0]
+            instances.append(order.instance)
             steps.append(int(order.steps[place]))
             micro.append(int(order.microbatches[place]))
-    return np.array(steps, dtype=np.int64), np.array(micro, dtype=np.int64)
+    return np.array(instances, np.int64), np.array(steps, np.int64), np.array(micro, np.int64)

@@ -12,8 +12,8 @@ from partita.problems.facets.timeline import Remembered, Request
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.programs import Run
 from partita.problems.throughput.sample_latency import Pipeline, pipeline_of
-from partita.problems.throughput.timeline import Run
 from partita.simulator.program import Program
 from partita.simulator.simulate import simulate
 from partita.simulator.steps import StepSummary, step_summary
