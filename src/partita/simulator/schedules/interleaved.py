@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from partita.simulator.schedules.phases import one_each
-from partita.simulator.schedules.protocol import Action, Schedule
-from partita.simulator.schedules.rounds import backward_units, forward_units, round_length, uneven
+from partita.simulator.schedules.protocol import Action
+from partita.simulator.schedules.rounds import InRounds, backward_units, forward_units, round_length
 
 
-class Interleaved(Schedule):
+class Interleaved(InRounds):
     """1F1B in which the row of ranks is gone through several times (Narayanan et al., SC 2021, section 2.2).
 
     With v equal stages on each of S ranks, no communication, and M a multiple of S, the step takes
@@ -16,14 +16,6 @@ class Interleaved(Schedule):
 
     name = "interleaved"
     summary = "1F1B with several stages on each rank (Megatron-LM: Narayanan et al., SC 2021)"
-
-    def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
-        """Microbatches must make rounds of one length."""
-        return uneven(self.name, ranks, microbatches)
-
-    def default_chunks(self) -> int:
-        """Two, the fewest that interleave."""
-        return 2
 
     def orders(self, ranks: int, chunks: int, microbatches: int) -> list[list[Action]]:
         """Round by round in turn, after a warm-up that is two actions longer for each rank before the last."""

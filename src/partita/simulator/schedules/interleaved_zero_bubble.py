@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from partita.simulator.schedules.phases import split_each
-from partita.simulator.schedules.protocol import Action, Schedule
-from partita.simulator.schedules.rounds import backward_units, forward_units, round_length, uneven
+from partita.simulator.schedules.protocol import Action
+from partita.simulator.schedules.rounds import InRounds, backward_units, forward_units, round_length
 
 
-class InterleavedZeroBubble(Schedule):
+class InterleavedZeroBubble(InRounds):
     """ZB1P (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024) on interleaved stages, as torch has it.
 
     Against interleaved 1F1B the warm-up grows by one action for each rank before the last, not by two; a rank is as
@@ -17,14 +17,6 @@ class InterleavedZeroBubble(Schedule):
     name = "interleaved-zero-bubble"
     summary = "interleaved 1F1B whose weight gradients fill the drain: ZB1P (Qi et al., ICLR 2024)"
     splits_backward = True
-
-    def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
-        """Microbatches must make rounds of one length."""
-        return uneven(self.name, ranks, microbatches)
-
-    def default_chunks(self) -> int:
-        """Two, the fewest that interleave."""
-        return 2
 
     def orders(self, ranks: int, chunks: int, microbatches: int) -> list[list[Action]]:
         """Round by round in turn, with weight gradients as many places late as there are ranks before."""

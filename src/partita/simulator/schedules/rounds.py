@@ -7,6 +7,18 @@ have longer ones, all of one length, and one short round.
 from __future__ import annotations
 
 from partita.simulator.schedules.phases import Unit
+from partita.simulator.schedules.protocol import Schedule
+
+
+class InRounds(Schedule):
+    """A schedule of several stages on each rank, whose microbatches make rounds of one length."""
+
+    def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
+        return _uneven(self.name, ranks, microbatches)
+
+    def default_chunks(self) -> int:
+        """Two, the fewest that interleave."""
+        return 2
 
 
 def round_length(ranks: int, microbatches: int) -> int:
@@ -14,7 +26,7 @@ def round_length(ranks: int, microbatches: int) -> int:
     return microbatches // max(1, microbatches // ranks)
 
 
-def uneven(name: str, ranks: int, microbatches: int) -> str | None:
+def _uneven(name: str, ranks: int, microbatches: int) -> str | None:
     """What to do about microbatches that rounds of one length cannot share; None if they can."""
     if _even(ranks, microbatches):
         return None
