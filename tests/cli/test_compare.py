@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from command_line import Run
+from partita.documents.stated import write_problem
+from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
 
 Call = Callable[..., Run]
 
@@ -59,3 +61,31 @@ def test_a_better_expert_is_adopted(partita: Call, chain: Path, tmp_path: Path) 
     run = partita("compare", chain, "--solver", "single-device", "--expert", split, "--json")
     assert run.document["objective"] == 6.0
     assert any("adopted" in event["note"] for event in run.document["statistics"]["events"])
+
+
+def test_rows_are_ranked_by_objective_or_by_step(partita: Call, tmp_path: Path) -> None:
+    """A deep free split has the better pace, and needs longer to fill than the short batch goes on."""
+    times = [2.0, 3.0, 2.0, 3.0, 2.0, 3.0]
+    problem = tmp_path / "row.json"
+    write_problem(
+        problem,
+        ThroughputProblem(
+            name="row",
+            kinds=(DeviceKind(name="gpu", count=2),),
+            operators=tuple(Operator(id=i, times=(time,)) for i, time in enumerate(times)),
+            tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(5)),
+            schedule=Schedule(microbatches=2),
+            unit="ms",
+        ),
+    )
+    for by, key in (("objective", lambda row: row["objective"]), ("step", lambda row: row["step"]["time"])):
+        run = partita("compare", problem, "--contiguity", "free", "--rank", by, "--json")
+        assert run.code == 0
+        rows = [row for row in run.document["baselines"] if row["feasible"]]
+        assert len(rows) >= 5
+        values = [key(row) for row in rows]
+        assert values == sorted(values)
+        assert len(set(values)) > 1
+    shown = partita("compare", problem, "--contiguity", "free", "--rank", "step").out
+    assert "% step" in shown
+    assert "% time" not in shown

@@ -315,15 +315,20 @@ def _uses(
                     place=place_number,
                     instance=instance,
                     busy=busy,
-                    communication_exposed=max(either - busy, 0.0),
-                    communication_hidden=max(moving - (either - working_time), 0.0),
-                    idle=max(finish - begin - either, 0.0),
+                    communication_exposed=_above(either - busy, finish),
+                    communication_hidden=_above(moving - (either - working_time), finish),
+                    idle=_above(finish - begin - either, finish),
                     peak_memory_bytes=None if curve is None else curve.peak_bytes,
                     peak_time=None if curve is None else curve.peak_time,
                 )
             )
             number += 1
     return found
+
+
+def _above(time: float, scale: float) -> float:
+    """A difference of sums of times; what is left by rounding is nothing."""
+    return time if time > 1e-12 * scale else 0.0
 
 
 def _union(start: Floats, end: Floats) -> float:
