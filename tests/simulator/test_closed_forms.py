@@ -108,15 +108,20 @@ def test_zero_bubble_v_waits_for_its_first_microbatch_only() -> None:
 
 @pytest.mark.parametrize("schedule", ["pipedream", "2bw"])
 def test_without_a_flush_a_batch_takes_what_a_device_works(schedule: str) -> None:
-    """M · (f + b), however few microbatches: the batches before and after fill the pipeline."""
+    """M · (f + b), however few microbatches: the batches before and after fill the pipeline.
+
+    Two versions of the weights need as many microbatches as stages.
+    """
     cases = 0
     for stages, microbatches, (f, b) in product(STAGES, BATCHES, TIMES):
+        if schedule == "2bw" and microbatches < stages:
+            continue
         found = ran(equal_stages(stages, f, b), schedule, microbatches)
         assert found.step_time == microbatches * (f + b)
         assert found.bubble_fraction == 0.0
         assert [use.busy for use in found.uses] == [microbatches * (f + b)] * stages
         cases += 1
-    assert cases == 90
+    assert cases == {"pipedream": 90, "2bw": 60}[schedule]
 
 
 @pytest.mark.parametrize(("schedule", "versions"), [("pipedream", (4, 3, 2, 1)), ("2bw", (2, 2, 2, 1))])
@@ -156,11 +161,11 @@ TRAINING = [schedule for schedule in DEFAULT_SCHEDULES if schedule.training]
 
 #: Of 56 pipelines under each schedule, and twice as many with 2 and 4 chunks, how many it runs.
 PIPELINES = {
-    **dict.fromkeys(["gpipe", "zero-bubble", "zero-bubble-v"], 56),
+    **dict.fromkeys(["gpipe", "1f1b", "zero-bubble", "zero-bubble-v"], 56),
     **dict.fromkeys(["interleaved", "interleaved-zero-bubble"], 104),
     "looped-bfs": 112,
     # As many microbatches as ranks; as stages.
-    **dict.fromkeys(["1f1b", "pipedream", "2bw"], 44),
+    **dict.fromkeys(["pipedream", "2bw"], 44),
     "dualpipe-v": 28,
 }
 
@@ -189,11 +194,8 @@ def test_memory_is_the_schedules_formula(schedule: Schedule) -> None:
     assert cases == PIPELINES[schedule.name]
 
 
-@pytest.mark.xfail(strict=True, reason="without a backward part, nothing is held of the microbatch that runs")
 def test_memory_is_the_schedules_formula_in_inference() -> None:
     """The one microbatch that is being run, which is held to the end of its forward action."""
-    # Marked because staged_program lets no step save anything where there is no backward work, so that the time line
-    # knows nothing of memory, whereas Stage.activation_bytes and ForwardOnly.in_flight say that it holds 1 · 5.
     found = ran(equal_stages(2, 1.0, activations=5.0), "forward", 4)
     assert [use.peak_memory_bytes for use in found.uses] == [5.0, 5.0]
 

@@ -419,11 +419,8 @@ def test_ends_come_after_the_work_and_in_their_order(everything: list[Ran]) -> N
     assert min(counted["after"], counted["update"]) >= 50
 
 
-@pytest.mark.xfail(strict=True, reason="a replica updates its weights before the others have done their last step")
 def test_an_update_waits_for_all_replicas() -> None:
     """A place does what it does at the end of a batch once all its replicas have done their last step."""
-    # Marked because of End's docstring: of two replicas that have 2 and 1 microbatches of 3, the second is done at 3
-    # and updates there, not at 6; if that is what is meant, the docstring should say so of updates.
     program = staged_program(equal_stages(1, 1.0, 2.0, replicas=2, end=End(update=1.0)), find_schedule("1f1b"), 3)
     assert Ran(program).at_ends(0, UPDATE) == [(6.0, 7.0), (6.0, 7.0)]
 
@@ -483,23 +480,16 @@ def test_no_flush_lets_batches_follow_without_a_break() -> None:
     assert cases == 16
 
 
-@pytest.mark.xfail(strict=True, reason="synchronisations of batches that follow each other overlap")
 def test_without_a_flush_a_device_synchronises_one_batch_after_the_other() -> None:
     """Nothing overlaps on its lane of synchronisations."""
-    # Marked because the synchronisation of a batch does not wait for that of the batch before: with two versions of the
-    # weights a batch only waits for the last but one. Two ranks work 4 · 3 = 12 for a batch, and the first synchronises
-    # for 24: two of its synchronisations run at once from 81 to 93.
     pipeline = equal_stages(2, 1.0, 2.0)
     first = replace(pipeline.stages[0], end=End(sync=24.0))
     program = staged_program(replace(pipeline, stages=(first, pipeline.stages[1])), find_schedule("2bw"), 4)
     assert not overlaps(Ran(program))
 
 
-@pytest.mark.xfail(strict=True, reason="without a flush, a device updates its weights beside its work")
 def test_without_a_flush_updates_are_work_of_the_device() -> None:
     """Work is conserved: a batch takes 4 · 3 of work and 6 for the update, one after the other."""
-    # Marked because updates have the lane of synchronisations to themselves and nothing of the next batches waits for
-    # them but what waits for the version of the weights: the step is 12, and the device busy for 12 of 18 that it does.
     pipeline = equal_stages(2, 1.0, 2.0)
     first = replace(pipeline.stages[0], end=End(update=6.0))
     program = staged_program(replace(pipeline, stages=(first, pipeline.stages[1])), find_schedule("2bw"), 4)
@@ -508,12 +498,15 @@ def test_without_a_flush_updates_are_work_of_the_device() -> None:
     assert simulation.uses[0].busy == 18.0
 
 
-@pytest.mark.xfail(strict=True, raises=IndexError, reason="a replica without microbatches has no last action")
 def test_fewer_microbatches_than_replicas_have_an_end_too() -> None:
-    """Of three replicas two have a microbatch; all three synchronise when these have gone back."""
-    # Marked because _actions of batch_end takes the last action of an order that is empty: IndexError.
-    program = staged_program(equal_stages(1, 1.0, 2.0, replicas=3, end=End(sync=4.0)), find_schedule("1f1b"), 2)
-    assert simulate(program).step_time == 3.0 + 4.0
+    """Of three replicas two have a microbatch; the weights are synchronised when these have gone back."""
+    pipeline = equal_stages(1, 1.0, 2.0, replicas=3, end=End(sync=4.0))
+    assert simulate(staged_program(pipeline, find_schedule("1f1b"), 2)).step_time == 3.0 + 4.0
+    # Without a flush, too: a replica may have nothing to do in a batch, or in all.
+    for microbatches in (1, 2, 4):
+        ran = Ran(staged_program(pipeline, find_schedule("pipedream"), microbatches))
+        assert ran.simulation.step_time >= 4.0
+        assert {ended - began for began, ended in ran.at_ends(0, SYNC)} == {4.0}
 
 
 def mixed_backwards(tmp_path: Path, behind: tuple[tuple[float, float], ...]) -> Ran:
@@ -529,11 +522,8 @@ def test_synchronisation_after_a_whole_backward_action(tmp_path: Path) -> None:
     assert mixed_backwards(tmp_path, ()).simulation.step_time == 12.0
 
 
-@pytest.mark.xfail(strict=True, reason="the share is one of a weight gradient that does not happen, and comes after it")
 def test_synchronisation_hides_behind_a_whole_backward_action(tmp_path: Path) -> None:
     """Half of the weights are synchronised from half of B1 on, at 6 + 4 / 2 = 8, the others from its end at 10."""
-    # Marked because the last action of the rank is the W of B1, which is absent and takes no time, but _end takes its
-    # usual time of 2: the parts begin at 10 + 1 and 10 + 2, and the step is 13, longer than without hiding anything.
     ran = mixed_backwards(tmp_path, ((0.5, 1.0), (1.0, 1.0)))
     assert ran.at_ends(0, SYNC) == [(8.0, 9.0), (10.0, 11.0)]
     assert ran.simulation.step_time == 11.0

@@ -27,25 +27,45 @@ def add_ends(builder: Builder) -> None:
         if program.places[number].is_link:
             continue
         updated: list[Ints] = []
+        if not program.flushes and end.update > 0:
+            _share_device(builder, number)
         for batch in range(program.batches):
             if batch and program.versions and batch >= program.versions[number] and updated:
                 replicas, steps, micro = _actions(builder, number, batch, last=False)
                 builder.wait(builder.head[steps] + micro, updated[batch - program.versions[number]][replicas])
-            updated.append(_end(builder, number, end, batch, link_things))
+            updated.append(_end(builder, number, end, batch, link_things, updated[-1] if updated else None))
 
 
-def _end(builder: Builder, number: int, end: End, batch: int, link_things: dict[int, Ints]) -> Ints:
-    """The end of one batch at one place; the last task of every replica."""
+def _share_device(builder: Builder, number: int) -> None:
+    """Let updates between two batches take the device for themselves: what is ready first goes first."""
+    program = builder.program
+    things = builder.new_things(program.places[number].instances)
+    builder.device_things[number] = things
+    for s, step in enumerate(program.steps):
+        if step.place == number:
+            for part in range(3):
+                on_device = part == WORK or program.places[number].streams == "sum"
+                if builder.column[s, part] >= 0 and on_device:
+                    builder.hold(builder.column[s, part] + builder.micro, things[builder.micro % len(things)])
+
+
+def _end(
+    builder: Builder, number: int, end: End, batch: int, link_things: dict[int, Ints], before: Ints | None
+) -> Ints:
+    """The end of one batch at one place, after that of the batch before; the last task of every replica."""
     _, steps, micro = _actions(builder, number, batch, last=True)
     instances = builder.program.places[number].instances
     done = builder.tail[steps] + micro
+    if before is not None:
+        # One batch's weights are synchronised and updated after those of the batch before.
+        done = np.concatenate([done, before])
     lanes = builder.lane_of[number, "sync"]
-    #: What each replica has to wait for next; those without a microbatch in the batch wait for the others.
-    joined: Ints = done if len(done) == instances else np.repeat(_join(builder, done), instances)
+    # What each replica has to wait for next: all of them have the same weights.
+    joined: Ints = np.repeat(_join(builder, done), instances)
     if end.sync > 0 and end.behind:
         work = builder.column[steps, WORK] + micro
-        times = np.array([builder.program.steps[s].time for s in steps])
-        previous = None
+        times = np.concatenate([row[0] for row in builder.rows])[work]
+        previous = before
         for share, time in end.behind:
             synced = builder.add(np.full(instances, time), SYNC, lanes, microbatches=np.full(instances, -1))
             builder.wait(synced, _join(builder, _milestones(builder, work, times * share)))
@@ -74,6 +94,8 @@ def _end(builder: Builder, number: int, end: End, batch: int, link_things: dict[
     if end.update > 0:
         updated = builder.add(np.full(instances, end.update), UPDATE, lanes, microbatches=np.full(instances, -1))
         builder.wait(updated, joined)
+        if number in builder.device_things:
+            builder.hold(updated, builder.device_things[number])
         return updated
     return joined
 
@@ -105,6 +127,12 @@ def _actions(builder: Builder, number: int, batch: int, *, last: bool) -> tuple[
     for order in program.orders or ():
         if order.place == number:
             mine = np.flatnonzero(order.microbatches // program.microbatches == batch)
+            if last:
+                # What does not happen is not the last thing that does.
+                happens = [
+                    not _absent(builder, int(order.steps[place]), int(order.microbatches[place])) for place in mine
+                ]
+                mine = mine[happens]
             if not len(mine):
                 continue
             place = mine[-1 if last else 0]
@@ -112,3 +140,8 @@ def _actions(builder: Builder, number: int, batch: int, *, last: bool) -> tuple[
             steps.append(int(order.steps[place]))
             micro.append(int(order.microbatches[place]))
     return np.array(instances, np.int64), np.array(steps, np.int64), np.array(micro, np.int64)
+
+
+def _absent(builder: Builder, step: int, microbatch: int) -> bool:
+    absent = builder.program.steps[step].absent
+    return absent is not None and bool(absent[microbatch])

@@ -76,6 +76,7 @@ class Builder:
         self.stand_in: dict[int, int] = {}
         self.received: list[tuple[Ints, Ints]] = []
         self.link_things: dict[int, Ints] = {}
+        self.device_things: dict[int, Ints] = {}
         self.shared_links: dict[int, Ints] = {}
         self.lanes: list[Lane] = []
         self.lane_of: dict[tuple[int, str], Ints] = {}

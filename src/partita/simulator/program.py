@@ -137,6 +137,8 @@ class Message:
 class End:
     """What a place does at the end of a batch, once all its replicas have done their last step.
 
+    Without a flush, synchronisation goes on beside the next batches' work, and updates take the devices in between.
+
     Attributes
     ----------
     sync
@@ -190,7 +192,7 @@ class Program:
     batches, counted
         How many follow each other without a break, and the number of the one whose step is looked at.
     ends
-        One for every place, or none at all.
+        One for every place, or none at all; none where there are no orders.
     end_every
         In an endless run, the microbatches between two ends; those of one batch if None.
     versions

@@ -72,6 +72,8 @@ class Simulation:
         (microbatches,) When the first step of each microbatch starts and its last one ends.
     worked
         Two of (steps, microbatches): when the work of every step starts and ends.
+    passed
+        Two of (parts, microbatches): the same of every part of every step, copies and transfers included.
     """
 
     program: Program
@@ -84,6 +86,7 @@ class Simulation:
     entered: Floats
     left: Floats
     worked: tuple[Floats, Floats]
+    passed: tuple[Floats, Floats]
 
     @property
     def step_time(self) -> float:
@@ -133,6 +136,8 @@ def simulate(program: Program) -> Simulation:
     """
     if program.microbatches < 1:
         raise InputError(f"{program.name}: microbatches is {program.microbatches}; it must be at least 1")
+    if program.ends and program.orders is None:
+        raise InputError(f"{program.name}: a program without orders has no end of a batch; leave its ends out")
     tasks = build(program)
     try:
         times = run(tasks.graph)
@@ -158,6 +163,7 @@ def simulate(program: Program) -> Simulation:
         entered=entered,
         left=left,
         worked=(times.start[tasks.works], times.end[tasks.works]),
+        passed=_rows(program, tasks, times),
     )
 
 
@@ -324,6 +330,12 @@ def _uses(
             )
             number += 1
     return found
+
+
+def _rows(program: Program, tasks: Tasks, times: Times) -> tuple[Floats, Floats]:
+    """Start and end of every part: the tasks of each are numbered in a row."""
+    parts = tasks.step >= 0
+    return times.start[parts].reshape(-1, program.total), times.end[parts].reshape(-1, program.total)
 
 
 def _above(time: float, scale: float) -> float:

@@ -158,9 +158,12 @@ def staged_program(
     Raises
     ------
     InputError
-        If the schedule does not run such a pipeline, or can never end.
+        If the schedule does not run such a pipeline, or can never end. Of schedules in turns, whether they end depends
+        on what waits for what, and is seen when they run.
     """
     ranks = len(pipeline.stages)
+    if microbatches < 1:
+        raise InputError(f"{pipeline.name}: microbatches is {microbatches}; it must be at least 1")
     chunks = schedule.default_chunks() if chunks is None else chunks
     if schedule.training and not pipeline.training:
         raise InputError(f"{pipeline.name}: schedule {schedule.name} is for training; use --schedule forward")
@@ -169,7 +172,7 @@ def staged_program(
     # Without a break, a batch counts that neither the first nor the last one meets in the pipeline.
     apart = 0 if schedule.flush else -(-sum(len(stage.replicas) for stage in pipeline.stages) // microbatches)
     batches = 1 if schedule.flush else 2 * apart + 2
-    actions = _actions(pipeline, schedule, microbatches * batches, chunks)
+    actions = _actions(pipeline, schedule, microbatches, batches, chunks)
     rank_of = schedule.rank_of(ranks, chunks)
     if chunks > 1:
         pipeline = cut(pipeline, rank_of)
@@ -226,16 +229,17 @@ def staged_program(
 
 
 def _actions(
-    pipeline: StagePipeline, schedule: Schedule, total: int, chunks: int
+    pipeline: StagePipeline, schedule: Schedule, microbatches: int, batches: int, chunks: int
 ) -> dict[tuple[int, int], list[Action]]:
     """What every replica of every rank does, in order; microbatches are numbered over all replicas."""
     ranks = len(pipeline.stages)
     degrees = [len(stage.replicas) for stage in pipeline.stages]
     uniform = len(set(degrees)) == 1
-    columns = degrees[0]
+    columns, total = degrees[0], microbatches * batches
     if isinstance(schedule, InTurns):
-        if chunks != 1:
-            raise InputError(f"{pipeline.name}: schedule {schedule.name} has one stage on each rank; leave chunks at 1")
+        refusal = schedule.refusal(ranks, chunks, microbatches // max(degrees))
+        if refusal is not None:
+            raise InputError(f"{pipeline.name}: {refusal}")
         return {
             (rank, replica): schedule.own_order(rank, range(replica, total, degrees[rank]), stage.in_flight)
             for rank, stage in enumerate(pipeline.stages)
@@ -293,7 +297,7 @@ def _step(stage: Stage, place: int, number: int, letter: str, split: bool) -> St
         work, sort = StageWork(back.time * stage.weight_share, traffic=back.traffic), WEIGHT
     else:
         work, sort = (back.part(1 - stage.weight_share), INPUT) if split else (back, BACKWARD)
-    keeps = stage.backward is not None
+    inference = stage.backward is None
     return Step(
         place,
         number,
@@ -303,8 +307,8 @@ def _step(stage: Stage, place: int, number: int, letter: str, split: bool) -> St
         work.incoming,
         work.outgoing,
         traffic=work.traffic,
-        saves=held if letter == "F" and keeps else 0.0,
-        frees=held if letter in ("B", "W") else 0.0,
+        saves=held if letter == "F" else 0.0,
+        frees=held if letter in ("B", "W") or inference else 0.0,
     )
 
 

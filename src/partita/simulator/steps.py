@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from partita.simulator.timeline import SYNC, UPDATE
 #: Steps times microbatches up to which a batch is simulated whole.
 _WHOLE = 60_000
 
-#: Two further turns of microbatches that take equally long, within this share of a step, show that the pace is steady.
-_SAME = 1e-10
+#: A turn lasts as long as the one before if no time differs by more than this share of it.
+_SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,12 @@ def summary(simulation: Simulation) -> StepSummary:
 def step_summary(make: Callable[[int], Program], microbatches: int) -> StepSummary:
     """The step of a batch.
 
-    A long batch is not simulated whole where its pace is steady: if one more turn of microbatches, in which every
-    replica gets as many as its like, adds the same to every figure twice in a row, all further ones do. Batches that
-    are compared have as many microbatches left over from whole turns.
+    A long batch is not simulated whole where it repeats itself. A *turn* is as many microbatches as give each replica
+    as many as its like. In a shorter batch, with as many microbatches left over from whole turns, look at all that is
+    in flight before it drains, and a turn earlier: if every part of every step of all these microbatches starts and
+    ends just one turn's time later than the one a turn before, whatever is still to come finds the same state at both
+    times. So the longer batch goes on like that, turn by turn, and drains as the shorter one does. Schedules that do
+    not settle inside a batch are simulated whole.
 
     Parameters
     ----------
@@ -85,15 +88,38 @@ def step_summary(make: Callable[[int], Program], microbatches: int) -> StepSumma
     probe = make(1)
     turn = math.lcm(*(place.instances for place in probe.places))
     depth = sum(place.instances for place in probe.places)
-    if len(probe.steps) * microbatches > _WHOLE:
-        for turns in (4, 16):
-            base = microbatches % turn + -(-turns * depth // turn) * turn
-            if base + 2 * turn >= microbatches:
+    if probe.settles and probe.flushes and len(probe.steps) * microbatches > _WHOLE:
+        for factor in (6, 30):
+            base = microbatches % turn + -(-factor * depth // turn) * turn + 2 * turn
+            if 2 * base >= microbatches:
                 break
-            runs = [np.array(astuple(summary(simulate(make(base + k * turn))))) for k in range(3)]
-            added = runs[2] - runs[1]
-            if np.all(np.abs(added - (runs[1] - runs[0])) <= _SAME * runs[2][0] * np.maximum(runs[2][-1], 1)):
-                whole = runs[0] + added * ((microbatches - base) // turn)
-                time, pipeline, weight_sync, update, idle = whole[:-1].tolist()
-                return StepSummary(time, pipeline, weight_sync, update, idle, int(whole[-1]))
+            short = simulate(make(base))
+            period = _repeats(short, turn, depth)
+            if period is not None:
+                return _extended(summary(short), summary(simulate(make(base + turn))), (microbatches - base) // turn)
     return summary(simulate(make(microbatches)))
+
+
+def _repeats(simulation: Simulation, turn: int, depth: int) -> float | None:
+    """How long a turn takes where the batch repeats itself before it drains; None where it does not."""
+    last = simulation.program.total - depth
+    first = last - 2 * depth - turn
+    if first < turn:
+        return None
+    shifts = [table[:, first:last] - table[:, first - turn : last - turn] for table in simulation.passed]
+    period = float(shifts[1].max())
+    same = all(np.all(np.abs(shift - period) <= _SAME * period) for shift in shifts)
+    return period if same and period > 0 else None
+
+
+def _extended(short: StepSummary, longer: StepSummary, turns: int) -> StepSummary:
+    """A batch that is longer by so many turns, from two that differ by one."""
+    added = longer.time - short.time
+    return StepSummary(
+        time=short.time + turns * added,
+        pipeline=short.pipeline + turns * added,
+        weight_sync=short.weight_sync,
+        update=short.update,
+        idle=short.idle + turns * (longer.idle - short.idle),
+        devices=short.devices,
+    )

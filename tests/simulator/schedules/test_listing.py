@@ -28,7 +28,7 @@ GRID = [
 RUN = {
     "forward": (60, False, True, False),
     "gpipe": (60, True, True, False),
-    "1f1b": (44, True, True, False),
+    "1f1b": (60, True, True, False),
     "interleaved": (165, True, True, False),
     "looped-bfs": (180, True, True, False),
     "zero-bubble": (60, True, True, True),
@@ -143,7 +143,7 @@ def test_weight_versions() -> None:
 def test_refusals() -> None:
     """What does not run, and what would."""
     told = {
-        ("1f1b", 4, 1, 3): "at least as many microbatches as ranks, and there are 3 microbatches and 4 ranks; use 4 or",
+        ("1f1b", 4, 2, 8): "schedule 1f1b has one stage on each rank; leave chunks at 1",
         ("2bw", 4, 1, 3): "use 4 or more microbatches",
         ("gpipe", 4, 2, 8): "schedule gpipe has one stage on each rank; leave chunks at 1",
         ("pipedream", 4, 2, 8): "leave chunks at 1",

@@ -58,13 +58,13 @@ def test_what_single_stage_schedules_run(name: str) -> None:
     schedule = find_schedule(name)
     compared = 0
     for ranks, chunks, microbatches in numbers(name):
-        refusal = schedule.refusal(ranks, chunks, microbatches)
+        assert schedule.refusal(ranks, chunks, microbatches) is None, (ranks, microbatches)
         try:
             theirs = torch_schedules.stepped(name, ranks, microbatches)
         except ValueError:
-            assert refusal is not None
+            # torch wants as many microbatches as ranks for 1F1B, which also runs with fewer.
+            assert (name, microbatches < ranks) == ("1f1b", True)
             continue
-        assert refusal is None, (ranks, microbatches)
         assert schedule.orders(ranks, 1, microbatches) == theirs
         compared += 1
     assert compared == COMPARED[name][1]
@@ -75,8 +75,8 @@ def test_tables_of_single_stage_schedules(name: str) -> None:
     """As their constructors make them, but that torch numbers the last rank's forward actions of 1F1B from 1."""
     schedule = find_schedule(name)
     compared = 0
-    for ranks, chunks, microbatches in numbers(name):
-        if schedule.refusal(ranks, chunks, microbatches):
+    for ranks, _, microbatches in numbers(name):
+        if name == "1f1b" and microbatches < ranks:
             continue
         theirs = torch_schedules.table(name, ranks, 1, microbatches)
         first = theirs[-1][0].microbatch

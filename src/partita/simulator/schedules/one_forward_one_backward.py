@@ -19,10 +19,6 @@ class OneForwardOneBackward(InTurns):
     settles = True
     summary = "one forward, one backward in turn, with a flush (Narayanan et al., ICML 2021)"
 
-    def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
-        """It needs one stage on each rank, and as many microbatches as ranks."""
-        return super().refusal(ranks, chunks, microbatches) or too_few(self.name, ranks, microbatches)
-
     def own_order(self, stage: int, microbatches: Sequence[int], in_flight: int) -> list[Action]:
         """Warm-up of ``in_flight`` − 1 forward actions, then one forward and one backward in turn, then the rest."""
         units = [(stage, microbatch) for microbatch in microbatches]
@@ -31,13 +27,3 @@ class OneForwardOneBackward(InTurns):
     def in_flight(self, rank: int, ranks: int, chunks: int, microbatches: int) -> int:
         """As many as there are ranks from this one to the last."""
         return min(ranks - rank, microbatches)
-
-
-def too_few(name: str, ranks: int, microbatches: int) -> str | None:
-    """What to do about a pipeline that has more ranks than microbatches; None if it has not."""
-    if microbatches >= ranks:
-        return None
-    return (
-        f"schedule {name} needs at least as many microbatches as ranks, and there are {microbatches} microbatches and "
-        f"{ranks} ranks; use {ranks} or more microbatches, or schedule gpipe"
-    )

@@ -17,6 +17,16 @@ class TwoBufferedWeights(OneForwardOneBackward):
     summary = "1F1B without a flush, two weight versions: PipeDream-2BW (Narayanan et al., ICML 2021)"
     flush = False
 
+    def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
+        """It needs one stage on each rank, and as many microbatches as ranks."""
+        found = super().refusal(ranks, chunks, microbatches)
+        if found is not None or microbatches >= ranks:
+            return found
+        return (
+            f"schedule {self.name} has two versions of the weights, enough for batches of as many microbatches as "
+            f"ranks; use {ranks} or more microbatches, or schedule pipedream"
+        )
+
     def weight_versions(self, in_flight: int) -> int:
         """Two, unless a microbatch goes backward before the next goes forward."""
         return min(2, in_flight)
