@@ -118,6 +118,8 @@ def test_a_users_schedule(partita: Partita, result: Path, tmp_path: Path) -> Non
     write_schedule(path, orders)
     found = partita("simulate", result, "--schedule", path, "--json").document
     assert found["step_time"] == 33.0
+    # The file is for eight microbatches: no longer run is there to see a steady state in.
+    assert found["steady_period"] is None
     for device, peak in zip(found["devices"], [8, 8, 8, 8], strict=True):
         assert device["peak_memory_bytes"] == 5 + 10 * peak
 

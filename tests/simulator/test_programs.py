@@ -597,6 +597,7 @@ def test_a_faster_device_never_lengthens_a_step_in_which_nothing_takes_turns() -
             number
             for number, place in enumerate(program.places)
             if any(step.place == number and step.time > 0 for step in program.steps)
+            or (program.ends and program.ends[number].update > 0)
         ]
         assert [change.what.split(" (")[0] for change in found] == [program.places[number].name for number in working]
         for number, change in zip(working, found, strict=True):
@@ -606,6 +607,7 @@ def test_a_faster_device_never_lengthens_a_step_in_which_nothing_takes_turns() -
             # It cannot save more than the device works.
             most = sum(use.busy for use in simulation.uses if use.place == number)
             traffic = sum(step.time for step in program.steps if step.place == number) * program.total
+            traffic += program.ends[number].update if program.ends else 0.0
             assert change.before - change.step_time <= (most + traffic) * (1 - 1 / 1.1) + SAME
             asked += 1
             shorter += change.step_time < change.before - SAME

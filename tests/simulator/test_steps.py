@@ -147,7 +147,7 @@ def test_all_schedules(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(
         number == 8 for (schedule, streams, _), number in parts.items() if (schedule, streams) == ("1f1b", "sum")
     )
-    assert sum(parts.values()) >= 40
+    assert sum(parts.values()) >= 32
 
 
 # -- where figures alone would mislead --------------------------------------------------------------------------------
@@ -211,3 +211,16 @@ def test_ends_of_stages_that_are_not_the_slowest(monkeypatch: pytest.MonkeyPatch
     first = replace(first, backward=StageWork(2.25))
     make = batches_of(replace(pipeline, stages=(first, replace(second, end=End(update=100.0)))), "gpipe")
     assert differs(step_summary(make, 2_000), whole(make, 2_000)) < SAME
+
+
+def test_long_windows_are_not_taken_for_a_steady_pace() -> None:
+    """Two stages that may hold 500 microbatches each only warm up for long; f = b, so that every turn looks alike."""
+    pipeline = equal_stages(2, 1.0, 1.0)
+    pipeline = replace(pipeline, stages=tuple(replace(stage, in_flight=500) for stage in pipeline.stages))
+    make = batches_of(pipeline)
+    assert step_summary(make, 40_000).time == whole(make, 40_000).time
+
+
+def test_schedules_that_refuse_short_batches_are_simulated_whole() -> None:
+    make = batches_of(equal_stages(4, 1.0, 2.0), "2bw")
+    assert step_summary(make, 8_000).time == 8_000 * 3.0

@@ -8,7 +8,6 @@ import click
 
 from partita.cli.common import check_writable, emit_json, show, warn
 from partita.cli.flags import GroupedCommand, json_option, option, path_option, together
-from partita.errors import InputError
 
 #: How a plan is simulated, for every command that simulates.
 simulation_options = together(
@@ -89,7 +88,7 @@ def command() -> click.Command:
             write_gantt(gantt, found.simulation.timeline)
         if as_json:
             document = simulation_document(found.simulation, changes, found.holdings)
-            document |= {"steady_period": _steady(found), "objective": found.evaluation.objective}
+            document |= {"steady_period": found.steady_period, "objective": found.evaluation.objective}
             emit_json({**document, "formulas": dict(found.expected)})
             return 0
         show(["\n".join(gantt_lines(found.simulation.timeline)), ""])
@@ -97,12 +96,3 @@ def command() -> click.Command:
         return 0
 
     return simulate
-
-
-def _steady(found: Any) -> float | None:
-    """The pace of an endless run; None where it cannot be seen, or longer batches of the schedule cannot be made."""
-    try:
-        period: float | None = found.steady_period
-    except InputError:
-        return None
-    return period

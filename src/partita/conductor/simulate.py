@@ -14,12 +14,12 @@ from partita.errors import InputError
 from partita.problems import kind_of
 from partita.problems.facets.timeline import Request
 from partita.simulator.document import Holding
-from partita.simulator.sensitivity import Change, changes
+from partita.simulator.sensitivity import Change, affordable, changes
 from partita.simulator.simulate import Simulation
 from partita.simulator.simulate import simulate as run
 
 #: Steps times microbatches of the longest run that is made to see a steady state.
-_LONGEST = 4_000_000
+_LONGEST = 500_000
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,14 @@ class Simulated:
         """Time per microbatch in an endless run: read off one batch where it settles there, else off longer ones.
 
         Where a batch never settles (GPipe), this is what every further microbatch adds to its step. None if too many
-        microbatches would have to run to see it.
+        microbatches would have to run to see it, or the schedule does not take more of them.
         """
+        try:
+            return self._steady_period()
+        except InputError:
+            return None
+
+    def _steady_period(self) -> float | None:
         program = self.simulation.program
         size = program.microbatches
         if program.settles:
@@ -123,9 +129,14 @@ def simulate(problem: Any, plan: Any, **settings: Any) -> Simulation:
 
 
 def sensitivities(found: Simulated) -> list[Change]:
-    """What would change the step: every device 10 % faster, every link twice as wide, one more turn of microbatches."""
+    """What would change the step: every device 10 % faster, every link twice as wide, one more turn of microbatches.
+
+    Very long time lines are not simulated again.
+    """
     turn, step = found.turn, found.simulation.step_time
     answers = changes(found.simulation)
+    if affordable(found.simulation) < 2:
+        return answers
     try:
         longer = found.again(found.simulation.program.microbatches + turn)
     except InputError:

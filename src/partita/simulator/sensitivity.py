@@ -13,11 +13,8 @@ from partita.simulator.simulate import Simulation, simulate
 #: How much faster a device becomes, and how much wider a link.
 FASTER, WIDER = 1.1, 2.0
 
-#: The most slices that all further runs simulate together; beyond that, only what is on the critical path is asked.
-_SLICES = 6_000_000
-
-#: Places on the critical path that are asked then.
-_PLACES = 4
+#: The most slices that all further runs simulate together, so that these take a few seconds at most.
+_SLICES = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -48,19 +45,26 @@ def changes(simulation: Simulation) -> list[Change]:
     """Every place of devices 10 % faster, and every link twice as wide, one at a time.
 
     Links are those of devices, where they move anything, and those between machines. Nothing else is changed: not the
-    split, and not the schedule.
+    split, and not the schedule. Of long time lines only what is longest on the critical path is asked, and of very long
+    ones nothing.
     """
     program, before = simulation.program, simulation.step_time
     variants = list(_variants(program, range(len(program.places))))
-    if len(variants) * simulation.timeline.count > _SLICES:
-        variants = list(_variants(program, _critical_places(simulation)))
+    runs = affordable(simulation)
+    if len(variants) > runs:
+        variants = list(_variants(program, _critical_places(simulation)[: runs // 2]))
     return [Change(what, simulate(changed).step_time, before) for what, changed in variants]
+
+
+def affordable(simulation: Simulation) -> int:
+    """How many further runs of such a time line take a few seconds at most."""
+    return _SLICES // max(simulation.timeline.count, 1)
 
 
 def _variants(program: Program, numbers: range | list[int]) -> Iterator[tuple[str, Program]]:
     for number in numbers:
         place = program.places[number]
-        if not place.is_link and any(step.place == number and _works(step.time) for step in program.steps):
+        if not place.is_link and _works(program, number):
             yield f"{_owner(program, number)} 10 % faster", faster(program, number)
     for number in numbers:
         if _moves(program, number):
@@ -72,8 +76,10 @@ def _variants(program: Program, numbers: range | list[int]) -> Iterator[tuple[st
             yield f"{what} twice as wide", wider(program, number)
 
 
-def _works(time: float) -> bool:
-    return time > 0
+def _works(program: Program, number: int) -> bool:
+    """Whether the devices of a place have anything to do."""
+    updates = bool(program.ends) and program.ends[number].update > 0
+    return updates or any(step.place == number and step.time > 0 for step in program.steps)
 
 
 def _owner(program: Program, number: int) -> str:
@@ -136,7 +142,7 @@ def wider(program: Program, number: int, factor: float = WIDER) -> Program:
 
 
 def _critical_places(simulation: Simulation) -> list[int]:
-    """The places that the critical path spends most time at."""
+    """The places on the critical path, that which it spends most time at first."""
     program, line = simulation.program, simulation.timeline
     number = [use.place for use in simulation.uses]
     spent = np.zeros(len(program.places))
@@ -144,4 +150,4 @@ def _critical_places(simulation: Simulation) -> list[int]:
         device = line.lanes[int(line.lane[slice_])].device
         if device >= 0:
             spent[number[device]] += line.end[slice_] - line.start[slice_]
-    return [int(place) for place in np.argsort(-spent, kind="stable")[:_PLACES] if spent[place] > 0]
+    return [int(place) for place in np.argsort(-spent, kind="stable") if spent[place] > 0]

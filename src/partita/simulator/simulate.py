@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ class DeviceUse:
         Time that they work.
     communication_exposed, communication_hidden
         Time that they move data or synchronise without working, traffic inside the replica included, and while they
-        work.
+        work or have such traffic.
     idle
         The rest: they wait.
     peak_memory_bytes, peak_time
@@ -71,7 +72,7 @@ class Simulation:
     entered, left
         (microbatches,) When the first step of each microbatch starts and its last one ends.
     worked
-        Two of (steps, microbatches): when the work of every step starts and ends.
+        Two of (steps, microbatches): when the work of every step starts and ends; nan where it has none.
     passed
         Two of (parts, microbatches): the same of every part of every step, copies and transfers included.
     """
@@ -114,12 +115,20 @@ class Simulation:
         """The microbatches whose activations the devices of a replica hold at an instant, ascending."""
         own = np.arange(instance, self.program.total, self.program.places[place].instances)
         count = np.zeros(len(own), dtype=np.int64)
-        for number, step in enumerate(self.program.steps):
-            if step.place == place:
-                start, end = (table[number, own] for table in self.worked)
-                count += (step.saves > 0) & (start <= time)
-                count -= (step.frees > 0) & (end <= time)
+        for number in self._steps_at[place]:
+            step = self.program.steps[number]
+            start, end = (table[number, own] for table in self.worked)
+            count += (step.saves > 0) & (start <= time)
+            count -= (step.frees > 0) & (end <= time)
         return [int(m) for m in own[count > 0]]
+
+    @functools.cached_property
+    def _steps_at(self) -> dict[int, list[int]]:
+        """The steps of every place."""
+        found: dict[int, list[int]] = {}
+        for number, step in enumerate(self.program.steps):
+            found.setdefault(step.place, []).append(number)
+        return found
 
     def critical(self) -> list[int]:
         """The slices that the step's length is made of, first first."""
@@ -162,7 +171,10 @@ def simulate(program: Program) -> Simulation:
         done=done,
         entered=entered,
         left=left,
-        worked=(times.start[tasks.works], times.end[tasks.works]),
+        worked=(
+            np.where(tasks.works >= 0, times.start[tasks.works], np.nan),
+            np.where(tasks.works >= 0, times.end[tasks.works], np.nan),
+        ),
         passed=_rows(program, tasks, times),
     )
 

@@ -139,6 +139,7 @@ def staged_program(
     *,
     chunks: int | None = None,
     contention: Contention = "dedicated",
+    interval: float = 0.0,
 ) -> Program:
     """A pipeline under a schedule.
 
@@ -154,6 +155,8 @@ def staged_program(
         Stages that each rank is cut into; what is usual for the schedule unless stated.
     contention
         What transfers do to each other.
+    interval
+        Time between the arrivals of two microbatches.
 
     Raises
     ------
@@ -219,6 +222,7 @@ def staged_program(
         ends=ends if pipeline.training and any(end != NOTHING for end in ends) else (),
         end_every=pipeline.end_every,
         versions=[schedule.weight_versions(pipeline.stages[s].in_flight) for s in first] if batches > 1 else (),
+        interval=interval,
         contention=contention,
         schedule=schedule.name,
         flushes=schedule.flush,

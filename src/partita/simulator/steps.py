@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partita.errors import InputError
 from partita.simulator.program import Program
 from partita.simulator.simulate import Simulation, simulate
 from partita.simulator.timeline import SYNC, UPDATE
@@ -85,31 +86,50 @@ def step_summary(make: Callable[[int], Program], microbatches: int) -> StepSumma
     microbatches
         Of the batch.
     """
+    try:
+        found = _from_shorter(make, microbatches)
+    except InputError:
+        # Some schedules only take certain numbers.
+        found = None
+    return summary(simulate(make(microbatches))) if found is None else found
+
+
+def _from_shorter(make: Callable[[int], Program], microbatches: int) -> StepSummary | None:
+    """The step of a batch from shorter ones; None if it has to be simulated whole."""
     probe = make(1)
     turn = math.lcm(*(place.instances for place in probe.places))
     depth = sum(place.instances for place in probe.places)
-    if probe.settles and probe.flushes and len(probe.steps) * microbatches > _WHOLE:
-        for factor in (6, 30):
-            base = microbatches % turn + -(-factor * depth // turn) * turn + 2 * turn
-            if 2 * base >= microbatches:
-                break
-            short = simulate(make(base))
-            period = _repeats(short, turn, depth)
-            if period is not None:
-                return _extended(summary(short), summary(simulate(make(base + turn))), (microbatches - base) // turn)
-    return summary(simulate(make(microbatches)))
+    if not (probe.settles and probe.flushes and len(probe.steps) * microbatches > _WHOLE):
+        return None
+    for factor in (6, 30):
+        base = microbatches % turn + -(-factor * depth // turn) * turn + 2 * turn
+        if 2 * base >= microbatches:
+            break
+        short = simulate(make(base))
+        if _repeats(short, turn, max(depth, _most_held(short.program))):
+            return _extended(summary(short), summary(simulate(make(base + turn))), (microbatches - base) // turn)
+    return None
 
 
-def _repeats(simulation: Simulation, turn: int, depth: int) -> float | None:
-    """How long a turn takes where the batch repeats itself before it drains; None where it does not."""
+def _most_held(program: Program) -> int:
+    """The most microbatches that are between their forward and backward work at some place."""
+    change = np.array([{"F": 1, "B": -1, "W": -1}.get(step.letter, 0) for step in program.steps], dtype=np.int64)
+    held = [
+        int(np.cumsum(change[order.steps]).max(initial=0)) * program.places[order.place].instances
+        for order in program.orders or ()
+    ]
+    return max(held, default=0)
+
+
+def _repeats(simulation: Simulation, turn: int, depth: int) -> bool:
+    """Whether the batch repeats itself, turn by turn, before it drains."""
     last = simulation.program.total - depth
     first = last - 2 * depth - turn
     if first < turn:
-        return None
+        return False
     shifts = [table[:, first:last] - table[:, first - turn : last - turn] for table in simulation.passed]
     period = float(shifts[1].max())
-    same = all(np.all(np.abs(shift - period) <= _SAME * period) for shift in shifts)
-    return period if same and period > 0 else None
+    return period > 0 and all(bool(np.all(np.abs(shift - period) <= _SAME * period)) for shift in shifts)
 
 
 def _extended(short: StepSummary, longer: StepSummary, turns: int) -> StepSummary:

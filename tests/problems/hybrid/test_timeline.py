@@ -207,6 +207,12 @@ def test_machine_links_are_passed_one_after_the_other() -> None:
     )
 
 
+def test_microbatches_that_arrive_one_by_one() -> None:
+    """Every 100: the last of eight starts at 700 and takes 2 · 3 alone, and then there is the update."""
+    problem, plan = row([3.0] * 2)
+    assert simulate(problem, plan, interval=100.0).step_time == 706.5
+
+
 def test_plans_that_cannot_run_are_refused() -> None:
     problem, plan = row([3.0] * 2)
     turned = HybridPlan(stages=plan.stages[::-1])

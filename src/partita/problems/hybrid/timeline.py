@@ -72,7 +72,14 @@ def hybrid_program(problem: HybridProblem, plan: HybridPlan, evaluation: HybridE
     if not schedule.training:
         raise InputError(f"schedule {schedule.name} is for inference, and hybrid plans are for training")
     pipeline = _Pipeline(problem, plan, evaluation, behind=request.weight_sync == "behind").build()
-    return staged_program(pipeline, schedule, microbatches, chunks=request.chunks, contention=request.contention)
+    return staged_program(
+        pipeline,
+        schedule,
+        microbatches,
+        chunks=request.chunks,
+        contention=request.contention,
+        interval=request.interval,
+    )
 
 
 class _Pipeline:

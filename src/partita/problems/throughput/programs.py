@@ -263,7 +263,12 @@ class Run:
         )
         request = self.request
         return staged_program(
-            pipeline, schedule, self.microbatches, chunks=request.chunks, contention=request.contention
+            pipeline,
+            schedule,
+            self.microbatches,
+            chunks=request.chunks,
+            contention=request.contention,
+            interval=request.interval,
         )
 
     def _stage(self, place: int, stage: int, nodes: Nodes, count: int) -> Stage:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from partita.simulator.schedules.one_forward_one_backward import OneForwardOneBackward
-from partita.simulator.schedules.protocol import Schedule
 
 
 class PipeDream(OneForwardOneBackward):
@@ -16,9 +15,9 @@ class PipeDream(OneForwardOneBackward):
     summary = "1F1B without a flush, one weight version per microbatch in flight (Narayanan et al., SOSP 2019)"
     flush = False
 
-    def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
-        """It needs one stage on each rank; as the row is endless, few microbatches do."""
-        return Schedule.refusal(self, ranks, chunks, microbatches)
+    def in_flight(self, rank: int, ranks: int, chunks: int, microbatches: int) -> int:
+        """As many as there are ranks from this one to the last, of one batch alone; others follow without a break."""
+        return super().in_flight(rank, ranks, chunks, microbatches)
 
     def weight_versions(self, in_flight: int) -> int:
         """One for each microbatch in flight."""
