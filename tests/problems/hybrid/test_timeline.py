@@ -49,10 +49,15 @@ def hybrid_plans(draw: Any, problem: HybridProblem) -> HybridPlan | None:
     return HybridPlan(stages=tuple(stages))
 
 
+def windows(plan: HybridPlan) -> list[int]:
+    """How many microbatches behind its forward work each stage goes back: d · ⌈s/d⌉ − d."""
+    degrees = [stage.data_parallel for stage in plan.stages]
+    return [-(-sum(degrees[i:]) // d) * d - d for i, d in enumerate(degrees)]
+
+
 def windows_nest(plan: HybridPlan) -> bool:
     """Whether each stage may hold what the next one may, and what goes back and forth between them."""
-    degrees = [stage.data_parallel for stage in plan.stages]
-    held = [-(-sum(degrees[i:]) // d) * d - d for i, d in enumerate(degrees)]
+    degrees, held = [stage.data_parallel for stage in plan.stages], windows(plan)
     return all(a >= b + d for a, b, d in zip(held, held[1:], degrees[1:], strict=False))
 
 
@@ -92,6 +97,27 @@ def test_the_steady_state_is_the_objective(name: str) -> None:
     assert over_random_plans(problems, 150, check) >= 150
     assert met[False] >= 20
     assert met[True] >= (0 if name == "machines" else 60)
+
+
+def test_turns_that_do_not_nest_take_no_longer_than_is_documented() -> None:
+    """At most the time of a microbatch on a replica over the difference of two stages' windows."""
+    met = 0
+
+    def check(found: Simulated) -> None:
+        nonlocal met
+        plan, held = found.plan, windows(found.plan)
+        apart = [a - b for a, b in itertools.pairwise(held)]
+        replicas = max(stage.data_parallel for stage in plan.stages) > 1
+        if windows_nest(plan) or min(apart) <= 0 or (replicas and found.problem.weight_sync_per_batch):
+            return
+        stages = zip(plan.stages[1:], found.evaluation.stages[1:], strict=True)
+        times = [worth.time_per_sample * stage.data_parallel for stage, worth in stages]
+        limit = max(time / difference for time, difference in zip(times, apart, strict=True))
+        assert found.steady_period <= max(found.evaluation.objective, limit) * (1 + SAME)
+        met += 1
+
+    assert over_random_plans(hybrid_problems(), 350, check) >= 350
+    assert met >= 5
 
 
 def test_memory_is_that_of_the_plan() -> None:

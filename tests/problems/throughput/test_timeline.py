@@ -85,6 +85,26 @@ def test_the_steady_state_is_the_objective(variants: tuple[str, ...]) -> None:
     assert met[True] >= 10
 
 
+@pytest.mark.parametrize("variant", ["overlap", "duplex"])
+def test_what_is_in_flight_costs_no_more_than_is_documented(variant: str) -> None:
+    """Under 1F1B microbatches are also on their way: never longer than with all work and transfers added."""
+    met = above = 0
+
+    def check(found: Simulated) -> None:
+        nonlocal met, above
+        if found.simulation.program.schedule != "1f1b":
+            return
+        added = max(stage.compute + stage.communication for stage in found.evaluation.stages)
+        assert found.steady_period <= added * (1 + SAME)
+        met += 1
+        above += found.steady_period > found.evaluation.objective * (1 + SAME)
+
+    drawn = {"training": True, "schedules": ("inference", "1f1b")}
+    assert over_random_plans((variant,), 120, check, **drawn) >= 120
+    assert met >= 80
+    assert above >= 3
+
+
 def test_other_contention_is_never_faster_than_the_objective() -> None:
     met = 0
 
