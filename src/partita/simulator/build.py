@@ -130,7 +130,9 @@ class Builder:
             for devices in place.replicas:
                 for stream in streams:
                     placed.setdefault((number, stream), []).append(len(self.lanes))
-                    self.lanes.append(Lane(device, owner_name(devices), stream, shared=stream == "link"))
+                    self.lanes.append(
+                        Lane(device, owner_name(devices), stream, shared=place.parallel or stream == "link")
+                    )
                 device += 1
         for number, place in enumerate(self.program.places):
             if not place.is_link:

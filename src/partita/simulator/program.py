@@ -50,6 +50,8 @@ class Place:
         Bytes that each device needs while it works.
     limit
         Bytes that each device has; None for no limit.
+    parallel
+        Whether it does several things at once, such as a CPU of many cores; then there is no order for it.
     capacity
         Units of size that a device of it, or it, moves per unit of time, where messages have sizes.
     """
@@ -62,6 +64,7 @@ class Place:
     activations: str = "activations"
     workspace: float = 0.0
     limit: float | None = None
+    parallel: bool = False
     capacity: float = 1.0
 
     @property
@@ -94,6 +97,8 @@ class Step:
         (microbatches,) Time and sort of the work where they are not the same for every microbatch; None otherwise.
     absent
         (microbatches,) Where it does not happen and takes no time; None for nowhere.
+    name
+        Of its slices, where sort, stage and microbatch do not say enough.
     """
 
     place: int
@@ -110,6 +115,7 @@ class Step:
     times: Floats | None = None
     sorts: Ints | None = None
     absent: npt.NDArray[np.bool_] | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,7 +191,7 @@ class Program:
     messages
         The same edges between devices as transfers, for other contention than ``dedicated``; empty if not known.
     orders
-        For every instance of every place of devices; None for rounds (``partita.simulator.rounds``), where every stream
+        For every instance of every place of devices that is not ``parallel``; None for rounds (``partita.simulator.rounds``), where every stream
         takes what is due in the order of the rounds.
     microbatches
         Of one batch.

@@ -220,11 +220,17 @@ def _timeline(program: Program, tasks: Tasks, times: Times) -> Timeline:
         sort=tasks.sort[shown],
         stage=np.where(tasks.step[shown] >= 0, stage[tasks.step[shown]], -1),
         microbatch=tasks.microbatch[shown],
-        names=(),
+        names=_names(program, tasks.step[shown]),
         cause=cause[shown],
         flows=_flows(tasks, number, shown),
         memory=memory_curves(program, tasks.works, times.start, times.end),
     )
+
+
+def _names(program: Program, steps: Ints) -> tuple[str, ...]:
+    """The names of slices by their steps; empty if no step has one."""
+    named = [step.name for step in program.steps]
+    return tuple(named[step] if step >= 0 else "" for step in steps) if any(named) else ()
 
 
 def _flows(tasks: Tasks, number: Ints, shown: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
