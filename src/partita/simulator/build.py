@@ -142,7 +142,7 @@ class Builder:
                 owner = place.name if place.instances == 1 else f"{place.name} ({instance})"
                 for stream in streams:
                     placed.setdefault((number, stream), []).append(len(self.lanes))
-                    self.lanes.append(Lane(-1, owner, stream, shared=self.shares))
+                    self.lanes.append(Lane(-1, owner, stream, shared=self.shares or place.parallel))
         self.lane_of = {key: np.array(lanes, dtype=np.int64) for key, lanes in placed.items()}
 
     def lane(self, place: int, stream: str, microbatches: Ints) -> Ints:
@@ -219,7 +219,9 @@ class Builder:
         for order in self.program.orders or ():
             self.chain_blocks(self.program.places[order.place], order.steps, order.microbatches)
         for number, place in enumerate(self.program.places):
-            turns = (place.is_link and not self.shares) or (place.streams == "overlap" and not self.contended)
+            turns = (place.is_link and not self.shares and not place.parallel) or (
+                place.streams == "overlap" and not self.contended
+            )
             if self.program.orders is not None and turns:
                 for stream in ("link", "in", "out", "copy"):
                     columns = [c for c, name in self._columns(number, place) if name == stream]

@@ -51,7 +51,8 @@ class Place:
     limit
         Bytes that each device has; None for no limit.
     parallel
-        Whether it does several things at once, such as a CPU of many cores; then there is no order for it.
+        Whether it does several things at once, such as a CPU of many cores, or a link that nobody waits for; then there
+        is no order for it.
     capacity
         Units of size that a device of it, or it, moves per unit of time, where messages have sizes.
     """
@@ -191,8 +192,8 @@ class Program:
     messages
         The same edges between devices as transfers, for other contention than ``dedicated``; empty if not known.
     orders
-        For every instance of every place of devices that is not ``parallel``; None for rounds (``partita.simulator.rounds``), where every stream
-        takes what is due in the order of the rounds.
+        For every instance of every place of devices that is not ``parallel``; None for rounds
+        (``partita.simulator.rounds``), where every stream takes what is due in the order of the rounds.
     microbatches
         Of one batch.
     batches, counted
