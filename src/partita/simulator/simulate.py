@@ -115,7 +115,7 @@ class Simulation:
         """The microbatches whose activations the devices of a replica hold at an instant, ascending."""
         own = np.arange(instance, self.program.total, self.program.places[place].instances)
         count = np.zeros(len(own), dtype=np.int64)
-        for number in self._steps_at[place]:
+        for number in self._steps_at.get(place, ()):
             step = self.program.steps[number]
             start, end = (table[number, own] for table in self.worked)
             count += (step.saves > 0) & (start <= time)
