@@ -80,7 +80,7 @@ def test_for_people(partita: Partita, result: Path) -> None:
     assert run.code == 0
     for text in ("device:0 |", "B backward", "Devices: shares of the step", "The critical path", "one more microbatch"):
         assert text in run.out
-    assert "8 microbatches under schedule 1f1b take 33 s; devices wait for 27.3% of that" in run.out
+    assert "8 microbatches take 33 s, schedule 1f1b; devices wait for 27.3% of that" in run.out
 
 
 def test_options_change_the_run(partita: Partita, result: Path) -> None:
