@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from partita.problems.hybrid.pricing import hybrid_problem as hybrid_problem
     from partita.problems.hybrid.problem import HybridProblem as HybridProblem
     from partita.problems.importers import read_problem as read_problem
+    from partita.problems.latency.plan import LatencyPlan as LatencyPlan
+    from partita.problems.latency.problem import LatencyOperator as LatencyOperator
+    from partita.problems.latency.problem import LatencyProblem as LatencyProblem
+    from partita.problems.makespan.problem import MakespanProblem as MakespanProblem
     from partita.problems.throughput.evaluation import Evaluation as Evaluation
     from partita.problems.throughput.generators.plain import plain_problem as plain_problem
     from partita.problems.throughput.generators.regal import regal_problem as regal_problem
@@ -65,7 +69,10 @@ _NAMES = {
     "partita.problems.hybrid.plan": "HybridPlan HybridStage",
     "partita.problems.hybrid.pricing": "hybrid_problem",
     "partita.problems.hybrid.problem": "HybridProblem",
+    "partita.problems.makespan.problem": "MakespanProblem",
     "partita.problems.importers": "read_problem",
+    "partita.problems.latency.plan": "LatencyPlan",
+    "partita.problems.latency.problem": "LatencyOperator LatencyProblem",
     "partita.problems.throughput.evaluation": "Evaluation",
     "partita.problems.throughput.generators.plain": "plain_problem",
     "partita.problems.throughput.generators.regal": "regal_problem",

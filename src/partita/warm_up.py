@@ -5,6 +5,7 @@ Compiled code is kept beside the package; running this again only loads it.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from partita.conductor.simulate import simulate
+from partita.errors import UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import read_settings, settings_of
@@ -45,7 +47,9 @@ def _run(problems: Sequence[Any]) -> None:
             if bound.supports(problem) is None:
                 bound.bound(problem, Monitor(_LIMIT_S))
     for problem, plan in plans[:1]:
-        simulate(problem, plan)
+        # Not all plans have time lines that are simulated.
+        with contextlib.suppress(UnsupportedError):
+            simulate(problem, plan)
 
 
 def main(arguments: list[str]) -> int:

@@ -18,6 +18,8 @@ __all__ = ["WHERE", "Family", "Samples", "samples_of"]
 WHERE = {
     "throughput": "problems.throughput.samples",
     "hybrid": "problems.hybrid.samples",
+    "latency": "problems.latency.samples",
+    "makespan": "problems.makespan.samples",
     "tasks": "toy.samples",
 }
 
@@ -54,7 +56,7 @@ class Samples:
     check
         Called with problem, plan and options: what a plan of this kind has to look like, beyond what is evaluated.
     infeasible
-        Problems without a plan.
+        Problems without a plan; empty where every problem has one.
     floors
         Problems with a value that every bound proves which takes them on.
     large

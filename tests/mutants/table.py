@@ -6,6 +6,8 @@ __all__ = ["MODULES"]
 
 _THROUGHPUT = "tests/problems/throughput"
 _HYBRID = "tests/problems/hybrid"
+_LATENCY = "tests/problems/latency"
+_MAKESPAN = "tests/problems/makespan"
 
 _EVALUATE = (
     f"{_THROUGHPUT}/test_evaluate.py",
@@ -20,6 +22,15 @@ MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.throughput.evaluate": _EVALUATE,
     "partita.problems.throughput.contiguity": _EVALUATE,
     "partita.problems.hybrid.evaluate": (f"{_HYBRID}/test_problem.py",),
+    "partita.problems.latency.evaluate": (f"{_LATENCY}/test_evaluate.py",),
+    "partita.problems.latency.plan": (f"{_LATENCY}/test_evaluate.py",),
+    "partita.problems.latency.files.dnn_partitioning": (f"{_LATENCY}/test_files.py",),
+    "partita.problems.latency.files.plans": (f"{_LATENCY}/test_files.py",),
+    "partita.problems.published": (
+        f"{_THROUGHPUT}/files/test_dnn_partitioning.py",
+        f"{_LATENCY}/test_files.py",
+    ),
+    "partita.problems.makespan.evaluate": (f"{_MAKESPAN}/test_evaluate.py",),
     "partita.run.incumbent": ("tests/run/test_incumbent_claims.py", "tests/run/test_incumbent.py"),
     "partita.problems.throughput.bounds.knowledge": (f"{_THROUGHPUT}/bounds/test_knowledge.py",),
     "partita.conductor.judge": ("tests/conductor/test_judge.py",),
@@ -34,5 +45,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.throughput.files.cost_graph": (f"{_THROUGHPUT}/files/test_cost_graph.py",),
     "partita.problems.hybrid.files.piper": (f"{_HYBRID}/files/test_piper.py",),
     "partita.problems.hybrid.files.plans": (f"{_HYBRID}/files/test_plans.py",),
+    "partita.problems.makespan.files.moirai": (f"{_MAKESPAN}/files/test_moirai.py",),
     "partita.problems.importers": ("tests/problems/test_importers.py",),
 }

@@ -11,7 +11,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from partita.mip.model import Callbacks, Floats, Model, ProgramResult, ProgramStatus
+from partita.mip.model import Callbacks, Floats, Program, ProgramResult, ProgramStatus
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ BACKENDS = {
     "cpsat": Backend("partita.mip.cpsat", "ortools", open_ranges=False),
     "scip": Backend("partita.mip.scip", "pyscipopt"),
 }
+
+#: For schedules (``partita.mip.schedule``), which are no linear programs.
+SCHEDULERS = {"cpsat-schedule": Backend("partita.mip.cpsat_schedule", "ortools")}
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class BackendAnswer:
 class Talk:
     """How a backend talks while it runs: ``stop`` and ``better`` as in ``Callbacks``, and what it reports."""
 
-    def __init__(self, program: Model, calls: Callbacks, margin: float) -> None:
+    def __init__(self, program: Program, calls: Callbacks, margin: float) -> None:
         self.program = program
         self.calls = calls
         self.margin = margin
@@ -124,7 +127,7 @@ class Talk:
         return ProgramResult(status, found.values, objective, bound)
 
 
-def run_backend(backend: Backend, program: Model, settings: Settings, calls: Callbacks) -> ProgramResult:
+def run_backend(backend: Backend, program: Program, settings: Settings, calls: Callbacks) -> ProgramResult:
     """Run a backend in this process."""
     module = importlib.import_module(backend.module)
     talk = Talk(program, calls, module.MARGIN)

@@ -16,8 +16,8 @@ import time
 from typing import IO, Any
 
 from partita.errors import SolverCrashError
-from partita.mip.backend import BACKENDS, Settings
-from partita.mip.model import UNKNOWN, Callbacks, Model, ProgramResult, ProgramStatus
+from partita.mip.backend import BACKENDS, SCHEDULERS, Settings
+from partita.mip.model import UNKNOWN, Callbacks, Program, ProgramResult, ProgramStatus
 from partita.mip.worker import packed, receive
 
 #: Seconds between two looks at the stop button, and seconds a child gets to answer after a stop or its time limit.
@@ -29,7 +29,7 @@ MOST_IDLE, MOST_LINES = 2, 20
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
 
 
-def run_in_child(backend: str, program: Model, settings: Settings, calls: Callbacks) -> ProgramResult:
+def run_in_child(backend: str, program: Program, settings: Settings, calls: Callbacks) -> ProgramResult:
     """``solve_program``, checked; see there."""
     child = _take(backend)
     try:
@@ -109,7 +109,7 @@ class _Child:
         for thread in self.threads:
             thread.join(GRACE_S)
 
-    def run(self, backend: str, program: Model, settings: Settings, calls: Callbacks) -> tuple[ProgramResult, bool]:
+    def run(self, backend: str, program: Program, settings: Settings, calls: Callbacks) -> tuple[ProgramResult, bool]:
         """Run a program: the result, and whether the child can take another one.
 
         Raises
@@ -121,7 +121,7 @@ class _Child:
         deadline = settings.ends + GRACE_S
         stopped = False
         self.jobs += 1
-        self.outbox.put(packed("job", self.jobs, BACKENDS[backend], program, settings))
+        self.outbox.put(packed("job", self.jobs, BACKENDS.get(backend) or SCHEDULERS[backend], program, settings))
         bound, known = -math.inf, math.inf
         while time.monotonic() < deadline:
             if not stopped and calls.stop():

@@ -6,11 +6,19 @@ import enum
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+
+
+class Program(Protocol):
+    """What is minimised: a point has a value."""
+
+    def value(self, values: Floats) -> float:
+        """The objective at a point."""
 
 
 @dataclass

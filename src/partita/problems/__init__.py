@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 PROBLEMS: dict[str, str] = {
     "throughput": "partita.problems.throughput.descriptor:THROUGHPUT",
     "hybrid": "partita.problems.hybrid.descriptor:HYBRID",
+    "latency": "partita.problems.latency.descriptor:LATENCY",
+    "makespan": "partita.problems.makespan.descriptor:MAKESPAN",
 }
 
 _LOADED: dict[str, AnyKind] = {}

@@ -57,7 +57,10 @@ IMPORTERS: tuple[Importer, ...] = (
     ),
     Importer(
         "dnn-partitioning",
-        {"throughput": "partita.problems.throughput.files.dnn_partitioning:read_throughput"},
+        {
+            "throughput": "partita.problems.throughput.files.dnn_partitioning:read_throughput",
+            "latency": "partita.problems.latency.files.dnn_partitioning:read_latency",
+        },
         keys=("maxFPGAs", "maxSizePerFPGA", "maxCPUs"),
         refusals={
             ("working_memory", "peak"): "gives transfer times instead of bytes of tensors, so peaks of memory mean "
@@ -69,7 +72,11 @@ IMPORTERS: tuple[Importer, ...] = (
         {"hybrid": "partita.problems.hybrid.files.piper:read_piper"},
         keys=("maxDevices", "maxMemoryPerDevice"),
     ),
-    Importer("moirai", {}, keys=("devices", "flows")),
+    Importer(
+        "moirai",
+        {"makespan": "partita.problems.makespan.files.moirai:read_moirai"},
+        keys=("devices", "flows"),
+    ),
 )
 
 

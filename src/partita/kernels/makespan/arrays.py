@@ -1,0 +1,95 @@
+"""A makespan problem as plain arrays, and the room that its list scheduler works in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+
+class MakespanArrays(NamedTuple):
+    """Operators 0, …, n − 1, devices 0, …, D − 1, flows 0, …, F − 1.
+
+    Attributes
+    ----------
+    time
+        (n, D) Time of every operator on every device; infinite where it cannot run.
+    memory, limit
+        (n,) What each operator holds; (D,) what each device has, infinite without a limit.
+    cost
+        (F, D, D) Time of every flow from the first device to the second; 0 on the diagonal.
+    in_ptr, in_op, in_flow
+        (n + 1,), (e,), (e,) For every operator those it waits for, with the number of the flow; −1 for none.
+    out_ptr, out_op
+        (n + 1,), (e,) For every operator those that wait for it.
+    group_ptr, group_ops
+        (g + 1,), (n,) Operators that stay together, each in one group.
+    group
+        (n,) The group of every operator.
+    tail
+        (n, D) A lower bound on what follows the end of an operator that ran on a device.
+    serial
+        (3,) Whether operators on one device, flows that leave one, and flows that enter one exclude each other.
+    """
+
+    time: Floats
+    memory: Floats
+    limit: Floats
+    cost: Floats
+    in_ptr: Ints
+    in_op: Ints
+    in_flow: Ints
+    out_ptr: Ints
+    out_op: Ints
+    group_ptr: Ints
+    group_ops: Ints
+    group: Ints
+    tail: Floats
+    serial: npt.NDArray[np.bool_]
+
+
+class Room(NamedTuple):
+    """Scratch of one thread, and the times of the schedule that was made last.
+
+    Attributes
+    ----------
+    start, end
+        (n,) Of operators.
+    flow_start, flow_end
+        (F,) Of flows; what does not cross devices starts and ends with its producer.
+    busy_start, busy_end, busy
+        (3·D, k) Ascending spans in which each device works, sends, receives, and (3·D,) how many there are.
+    slots
+        (n + 1,) For sorting.
+    """
+
+    start: Floats
+    end: Floats
+    flow_start: Floats
+    flow_end: Floats
+    busy_start: Floats
+    busy_end: Floats
+    busy: Ints
+    slots: Ints
+
+
+def new_room(arrays: MakespanArrays) -> Room:
+    """Room for one thread."""
+    n, devices = arrays.time.shape
+    flows = arrays.cost.shape[0]
+    wide = max(n, flows) + 1
+    return Room(
+        start=np.zeros(n),
+        end=np.zeros(n),
+        flow_start=np.zeros(flows),
+        flow_end=np.zeros(flows),
+        busy_start=np.zeros((3 * devices, wide)),
+        busy_end=np.zeros((3 * devices, wide)),
+        busy=np.zeros(3 * devices, dtype=np.int32),
+        slots=np.zeros(max(n, len(arrays.in_op)) + 1, dtype=np.int32),
+    )

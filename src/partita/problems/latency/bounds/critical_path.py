@@ -1,0 +1,49 @@
+"""The longest path with the best time of every operator, and the transfers that nobody gets around.
+
+Source: own. Along a path, an operator takes at least its time on the CPU or on an accelerator. Where the path goes from
+the CPU into a piece, or out of one to the CPU, the piece pays for the tensor. By induction along a topological order,
+the smaller of both choices of every predecessor is a lower bound on when an operator of either choice is done; staying
+on accelerators is taken to be free. Operators that no accelerator runs, or that fit into none, have one choice.
+"""
+
+from __future__ import annotations
+
+from partita.problems.kind import BoundMethod
+from partita.problems.latency.bounds.chain import MARGIN
+from partita.problems.latency.problem import LatencyProblem
+from partita.problems.latency.view import View
+from partita.run.monitor import Monitor
+from partita.run.result import Bound
+
+
+class CriticalPath(BoundMethod[LatencyProblem]):
+    """See the module."""
+
+    name = "critical-path"
+    summary = "longest path with best times, and transfers between accelerators and what cannot be there"
+
+    def bound(self, problem: LatencyProblem, monitor: Monitor) -> Bound:
+        return Bound(critical_path(View(problem)) * (1 - MARGIN), self.name, self.scope, monitor.elapsed_s)
+
+
+def critical_path(view: View) -> float:
+    """The bound."""
+    a, limit = view.arrays, float(view.arrays.limit[0])
+    infinite = float("inf")
+    on_cpu, on_piece = [0.0] * view.count, [0.0] * view.count
+    # A class is on one device: what one member cannot, none can.
+    barred = [
+        view.slots == 0 or any(a.acc[v] == infinite for v in row) or sum(float(a.mem[v]) for v in row) > limit
+        for row in view.classes
+    ]
+    latest = 0.0
+    for v in range(view.count):
+        ready = entered = 0.0
+        for u in view.before[v]:
+            moved = float(a.comm[u])
+            ready = max(ready, min(on_cpu[u], on_piece[u] + moved))
+            entered = max(entered, min(on_cpu[u] + moved, on_piece[u]))
+        on_cpu[v] = ready + float(a.cpu[v])
+        on_piece[v] = infinite if barred[a.class_of[v]] else entered + float(a.acc[v])
+        latest = max(latest, min(on_cpu[v], on_piece[v]))
+    return latest

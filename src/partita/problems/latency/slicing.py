@@ -1,0 +1,121 @@
+"""Starts of a search: topological orders cut into pieces that take least time together, within the memory limit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partita.dags import directed_graph
+from partita.kernels.latency.arrays import Floats, Ints
+from partita.kernels.latency.slicing import slice_order
+from partita.problems.latency.view import View, csr
+
+
+class Slicer:
+    """Cuts orders of a problem's colocation classes; classes that depend on each other both ways stay together.
+
+    For training, forward operators are cut, and backward ones follow their class; those without one go to the CPU.
+    """
+
+    def __init__(self, view: View) -> None:
+        import rustworkx
+
+        self.view = view
+        a = view.arrays
+        forward = [[v for v in row if a.part[v] == 0] for row in view.classes]
+        edges = {
+            (int(a.class_of[u]), int(a.class_of[v]))
+            for v in range(view.count)
+            for u in view.before[v]
+            if a.part[u] == 0 and a.part[v] == 0 and a.class_of[u] != a.class_of[v]
+        }
+        graph = directed_graph(len(forward), sorted(edges))
+        components = [sorted(one) for one in rustworkx.strongly_connected_components(graph)]
+        of = {number: i for i, one in enumerate(components) for number in one}
+        #: Operators of every group, in topological order, and the groups that each reads.
+        self.groups = [sorted(v for number in one for v in forward[number]) for one in components]
+        self.after: list[set[int]] = [set() for _ in components]
+        self.before: list[set[int]] = [set() for _ in components]
+        for x, y in edges:
+            if of[x] != of[y]:
+                self.after[of[x]].add(of[y])
+                self.before[of[y]].add(of[x])
+
+    def order(self, random: np.random.Generator) -> list[int]:
+        """An order of the groups, found from the last to the first: constants come right before their readers."""
+        waiting = [len(row) for row in self.after]
+        priority = random.random(len(waiting))
+        deep = random.random() < 0.75
+        ready = sorted((g for g, left in enumerate(waiting) if left == 0), key=lambda g: priority[g])
+        found: list[int] = []
+        while ready:
+            g = ready.pop() if deep else ready.pop(int(random.integers(len(ready))))
+            found.append(g)
+            opened = []
+            for b in self.before[g]:
+                waiting[b] -= 1
+                if waiting[b] == 0:
+                    opened.append(b)
+            # Constants are next, so that they stand beside their reader.
+            ready += sorted(opened, key=lambda b: (not self.before[b], priority[b]))
+        return found[::-1]
+
+    def cut(self, order: list[int]) -> Ints:
+        """The best placement along an order, by the sum of times."""
+        view, a = self.view, self.view.arrays
+        rows = [self.groups[g] for g in order]
+        ptr = np.zeros(len(rows) + 1, np.int32)
+        np.cumsum([len(row) for row in rows], out=ptr[1:])
+        flat = np.array([v for row in rows for v in row], np.int32)
+        slot = np.full(view.count, view.slots, np.int32)
+        if view.slots == 0:
+            return slot
+        cpu = np.array([sum(a.cpu[v] for v in row) for row in rows])
+        if view.passes == 1:
+            pieces = slice_order(a, flat, ptr, cpu, view.problem.accelerators)
+            for row, j in zip(rows, pieces.tolist(), strict=True):
+                if j >= 0:
+                    slot[row] = j * view.problem.pieces
+            return slot
+        numbers = self._training(rows, flat, ptr, cpu)
+        each = view.passes * view.problem.pieces
+        home = np.full(len(view.classes), -1)
+        for row, j in zip(rows, numbers, strict=True):
+            for v in row:
+                home[a.class_of[v]] = j
+        for v in range(view.count):
+            j = home[a.class_of[v]]
+            if j >= 0:
+                slot[v] = j * each + a.part[v] * view.problem.pieces
+        return slot
+
+    def _training(self, rows: list[list[int]], flat: Ints, ptr: Ints, cpu: Floats) -> list[int]:
+        """As ``slice_order`` on the forward part, every operator with the memory and the times of its whole class."""
+        view, a = self.view, self.view.arrays
+        keep = np.full(view.count, -1, np.int64)
+        keep[flat] = np.arange(len(flat))
+        mem, acc = np.zeros(view.count), np.zeros(view.count)
+        for group in view.classes:
+            first = next((v for v in group if a.part[v] == 0), None)
+            if first is not None:
+                mem[first] = sum(a.mem[v] for v in group)
+                acc[first] = sum(a.acc[v] for v in group)
+        pairs = [(u, v) for v in flat.tolist() for u in view.before[v] if keep[u] >= 0]
+        before: list[list[int]] = [[] for _ in flat]
+        after: list[list[int]] = [[] for _ in flat]
+        for u, v in pairs:
+            before[keep[v]].append(int(keep[u]))
+            after[keep[u]].append(int(keep[v]))
+        pred_ptr, preds = csr(before)
+        succ_ptr, succs = csr(after)
+        smaller = a._replace(
+            cpu=a.cpu[flat],
+            acc=acc[flat],
+            comm=a.comm[flat],
+            mem=mem[flat],
+            pred_ptr=pred_ptr,
+            preds=preds,
+            succ_ptr=succ_ptr,
+            succs=succs,
+        )
+        order = np.arange(len(flat), dtype=np.int32)
+        return [int(j) for j in slice_order(smaller, order, ptr, cpu, view.problem.accelerators)]

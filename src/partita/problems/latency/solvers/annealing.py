@@ -1,0 +1,34 @@
+"""Annealing as a solver of its own: good plans for problems of any size, and no proof."""
+
+from __future__ import annotations
+
+import math
+
+from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, Annealing
+from partita.problems.latency.plan import LatencyPlan
+from partita.problems.latency.problem import LatencyProblem
+from partita.problems.latency.protocol import Options, Outcome, Solver
+from partita.problems.latency.view import View
+from partita.run.background import run_in_background
+from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
+
+
+class LatencyAnnealing(Solver):
+    """See ``partita.problems.latency.annealing``."""
+
+    name = "placement-annealing"
+    summary = "annealing on placements from cuts of many orders; proves nothing"
+
+    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+        incumbent: Incumbent[LatencyPlan] = Incumbent()
+        search = Annealing(View(problem), incumbent, options.seed)
+        count = SMALL_ROUNDS if search.small else ROUNDS if monitor.time_limit_s is None else math.inf
+
+        def work() -> None:
+            search.begin()
+            search.rounds(count, lambda: incumbent.done)
+
+        run_in_background(incumbent, monitor, work)
+        monitor.statistics.counters["trials"] = search.trials
+        return Outcome(incumbent.answer)

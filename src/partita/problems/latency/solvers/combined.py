@@ -1,0 +1,94 @@
+"""The default: annealing for a plan, bounds for a proof, and an exact search where neither settles it."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, Annealing
+from partita.problems.latency.bounds.chain import ChainBound, chain_bound
+from partita.problems.latency.bounds.critical_path import CriticalPath, critical_path
+from partita.problems.latency.enumeration import best_placement, tiny
+from partita.problems.latency.plan import LatencyPlan
+from partita.problems.latency.problem import LatencyProblem
+from partita.problems.latency.protocol import Options, Outcome, Solver
+from partita.problems.latency.view import View
+from partita.run.background import run_in_background
+from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
+
+#: Rounds of annealing before bounds are asked.
+FIRST_ROUNDS = 3
+
+
+class Combined(Solver):
+    """A few rounds of annealing, then the bounds, then more rounds; tiny problems are settled by trying everything.
+
+    What the annealing finds, and each bound, is the same from the same seed; when they end, the search ends.
+    """
+
+    name = "combined"
+    summary = "annealing, the chain bound, and an exact search for what they leave open"
+
+    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+        incumbent: Incumbent[LatencyPlan] = Incumbent()
+        view = View(problem)
+        search = Annealing(view, incumbent, options.seed)
+
+        def done() -> bool:
+            return incumbent.done
+
+        def work() -> None:
+            search.begin()
+            if done():
+                return
+            incumbent.prove(critical_path(view), CriticalPath.name)
+            if tiny(view) and not done():
+                least = best_placement(view, lambda value, plan: incumbent.offer(value, plan, "enumeration"), done)
+                if least is not None:
+                    incumbent.prove(least, "enumeration")
+                return
+            search.rounds(FIRST_ROUNDS, done)
+            incumbent.prove(chain_bound(view, done), ChainBound.name)
+            if not done():
+                self._settle(view, search, options, incumbent, monitor)
+
+        run_in_background(incumbent, monitor, work)
+        monitor.statistics.counters["trials"] = search.trials
+        return Outcome(incumbent.answer, incumbent.bound)
+
+    def _settle(
+        self, view: View, search: Annealing, options: Options, incumbent: Incumbent[LatencyPlan], monitor: Monitor
+    ) -> None:
+        """Annealing for the rest of the time beside an exact search, if there is one for the problem."""
+        from partita.problems.latency.exact import exact_refusal, prove_exactly
+
+        count = SMALL_ROUNDS if search.small else ROUNDS if monitor.time_limit_s is None else math.inf
+        if exact_refusal(view.problem) is not None:
+            search.rounds(count, lambda: incumbent.done)
+            return
+        if options.threads < 2:
+            search.rounds(min(count, SMALL_ROUNDS), lambda: incumbent.done)
+            if not incumbent.done:
+                prove_exactly(view, incumbent, search.slot, seed=options.seed, threads=1, monitor=monitor)
+            return
+        failure: list[BaseException] = []
+
+        def anneal() -> None:
+            try:
+                search.rounds(count, lambda: incumbent.done)
+            except BaseException as error:
+                failure.append(error)
+                incumbent.end()
+
+        start = search.slot.copy()
+        other = threading.Thread(target=anneal, name="partita-annealing", daemon=True)
+        other.start()
+        try:
+            prove_exactly(view, incumbent, start, seed=options.seed, threads=options.threads - 1, monitor=monitor)
+        finally:
+            # It was solved, or the run is over.
+            incumbent.end()
+            other.join()
+        if failure:
+            raise failure[0]

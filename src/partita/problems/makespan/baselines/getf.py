@@ -1,0 +1,58 @@
+"""GETF: operators are given to groups of devices of like speed, then earliest task first inside the group."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from partita.problems.makespan.baselines.base import NO_ROOM, Baseline
+from partita.problems.makespan.greedy import Growing
+from partita.problems.makespan.instance import MakespanInstance
+from partita.problems.makespan.local_search import upward_ranks
+
+
+class Getf(Baseline):
+    """Source: Su et al., "Communication-Aware Scheduling of Precedence-Constrained Tasks on Related Machines" (2020).
+
+    Devices whose speeds (inverse mean times) are within a factor of two form a group. Simplified: the paper assigns
+    operators to groups by rounding a linear relaxation of the makespan; here each operator, longest first, goes to the
+    group where its time plus the group's work per device is least. Then, as there, of all operators and devices of
+    their groups the pair that can start first goes first.
+    """
+
+    name = "GETF"
+    summary = "groups of like devices by balanced work, then who can start first; greedy groups, ignores congestion"
+
+    def grow(self, instance: MakespanInstance) -> Growing | str:
+        time = instance.arrays.time
+        able = np.isfinite(time)
+        usual = np.array([time[able[:, d], d].mean() if able[:, d].any() else math.inf for d in range(time.shape[1])])
+        least = float(usual.min())
+        level = [
+            0 if mean <= 0 or least <= 0 else math.floor(math.log2(mean / least)) if math.isfinite(mean) else -1
+            for mean in usual.tolist()
+        ]
+        groups = [[d for d in range(len(level)) if level[d] == g] for g in sorted(set(level))]
+        work = [0.0] * len(groups)
+        chosen = [0] * instance.count
+        mean = [
+            [float(time[v, ds].mean()) if able[v, ds].all() else math.inf for ds in groups]
+            for v in range(instance.count)
+        ]
+        for v in sorted(range(instance.count), key=lambda v: -min(mean[v])):
+            g = min(range(len(groups)), key=lambda g: (work[g] / len(groups[g]) + mean[v][g], g))
+            chosen[v] = g
+            work[g] += mean[v][g] if math.isfinite(mean[v][g]) else 0.0
+        ranks = upward_ranks(instance)
+        growing = Growing(instance, insertion=False)
+        while not growing.done:
+            pairs = []
+            for v in growing.ready():
+                allowed = growing.allowed(v)
+                inside = [d for d in allowed if d in groups[chosen[v]]]
+                pairs += [(v, d) for d in inside or allowed]
+            if not pairs:
+                return NO_ROOM
+            growing.place(*min(pairs, key=lambda pair: (growing.start(*pair), -ranks[pair[0]], pair)))
+        return growing

@@ -1,0 +1,55 @@
+"""The makespan problem, as the rest of the package sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
+from partita.problems.makespan.options import Changes, Options, change
+from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.problem import MakespanProblem
+
+if TYPE_CHECKING:
+    from partita.problems.makespan.evaluate import MakespanEvaluation
+
+
+class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
+    """Operators on devices that differ, flows over links that differ: the last operator ends as early as possible."""
+
+    summary = "latency of one sample over unequal devices and links: every operator and every transfer is scheduled"
+    problem = MakespanProblem
+    plan = Schedule
+    options = Options
+    changes = Changes
+    solvers = lazy("partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS")
+    bounds = lazy("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
+    baselines = lazy("partita.problems.makespan.baselines:DEFAULT_BASELINES")
+    report = lazy("partita.problems.makespan.report.report:MakespanReport")
+    timeline = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
+    samples = lazy("partita.problems.makespan.samples:SAMPLES")
+    change = staticmethod(change)
+    evaluate = lazy("partita.problems.makespan.evaluate:evaluate")
+
+    def default_solver(self, problem: MakespanProblem, options: Any) -> str:
+        """With proof, where the MIP solvers are installed."""
+        exact, _, annealing = self.solvers
+        return str((annealing if exact.supports(problem, options) else exact).name)
+
+    def explain_infeasible(
+        self, problem: MakespanProblem, solver: Solver[MakespanProblem, Schedule, Options], options: Options
+    ) -> str:
+        from partita.problems.makespan.explain import explain_infeasible
+
+        return explain_infeasible(problem)
+
+    def unlimited(self, problem: MakespanProblem, evaluation: MakespanEvaluation) -> MakespanProblem | None:
+        """Without memory limits, if some device's memory is nearly full."""
+        limits = [device.memory for device in problem.devices]
+        nearly = (
+            limit is not None and held >= NEARLY_FULL * limit
+            for limit, held in zip(limits, evaluation.memory, strict=True)
+        )
+        return change(problem, Changes(memory=float("inf"))) if any(nearly) else None
+
+
+MAKESPAN = Makespan()

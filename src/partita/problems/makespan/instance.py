@@ -1,0 +1,156 @@
+"""A makespan problem as searches see it: arrays, an order, and what must pass before and after every operator."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from partita.kernels.makespan.arrays import Floats, Ints, MakespanArrays, Room, new_room
+from partita.problems.makespan.problem import MakespanProblem
+from partita.units import TOLERANCE, up_to
+
+
+@dataclass(frozen=True)
+class MakespanInstance:
+    """Operators are numbered as in the problem.
+
+    Attributes
+    ----------
+    problem, arrays
+        What it is, and as arrays.
+    order
+        Operators in topological order.
+    edges
+        Source, target and flow (−1 for none) of every edge, flows first.
+    head
+        (n, D) Lower bound on the end of every operator, if it runs on a device; infinite where it cannot.
+    """
+
+    problem: MakespanProblem
+    arrays: MakespanArrays
+    order: list[int]
+    edges: list[tuple[int, int, int]]
+    head: Floats
+
+    @property
+    def count(self) -> int:
+        """Operators."""
+        return len(self.problem.operators)
+
+    @property
+    def devices(self) -> int:
+        """Devices."""
+        return len(self.problem.devices)
+
+    @property
+    def before(self) -> list[list[tuple[int, int]]]:
+        """For every operator those it waits for, with the flow."""
+        return self._neighbours[0]
+
+    @property
+    def after(self) -> list[list[tuple[int, int]]]:
+        """For every operator those that wait for it, with the flow."""
+        return self._neighbours[1]
+
+    @cached_property
+    def _neighbours(self) -> tuple[list[list[tuple[int, int]]], list[list[tuple[int, int]]]]:
+        before: list[list[tuple[int, int]]] = [[] for _ in range(self.count)]
+        after: list[list[tuple[int, int]]] = [[] for _ in range(self.count)]
+        for u, v, f in self.edges:
+            before[v].append((u, f))
+            after[u].append((v, f))
+        return before, after
+
+    @cached_property
+    def choices(self) -> list[list[int]]:
+        """For every class of operators that run together the devices on which all of them can and fit."""
+        a = self.arrays
+        found = []
+        for members in self.problem.classes():
+            held = a.memory[members].sum()
+            able = np.isfinite(a.time[members]).all(axis=0) & (held <= a.limit)
+            found.append([int(d) for d in np.flatnonzero(able)])
+        return found
+
+    @property
+    def critical(self) -> float:
+        """The longest chain of operators and transfers, each operator on the device that is best for the chain.
+
+        In any schedule an operator v on device d ends no earlier than ``head[v, d]``: by induction along the order,
+        since for every edge u → v its producer is on some device c, ends no earlier than head[u, c], and the flow takes
+        its time from c to d after that; the least over c is below. The same holds backwards for ``tail``. Both are of
+        one device of v, so that the makespan is at least min over d of head + tail, for every v.
+        """
+        return float(np.min(self.head + self.arrays.tail, axis=1).max()) * (1 - 1e-12)
+
+    def room(self) -> Room:
+        """Scratch for one thread."""
+        return new_room(self.arrays)
+
+
+def build_instance(problem: MakespanProblem) -> MakespanInstance:
+    """The arrays of a problem."""
+    n, devices = len(problem.operators), len(problem.devices)
+    order = problem.order()
+    time = np.array([[math.inf if t is None else t for t in op.times] for op in problem.operators], dtype=np.float64)
+    cost = np.array([flow.times for flow in problem.flows], dtype=np.float64).reshape(-1, devices, devices)
+    links = problem.links()
+    edges = [(u, v, e if e < len(problem.flows) else -1) for e, (u, v) in enumerate(links)]
+    head, tail = labels(time, cost, order, edges)
+    in_ptr, in_edges = _rows(n, [v for _, v, _ in edges])
+    out_ptr, out_edges = _rows(n, [u for u, _, _ in edges])
+    classes = problem.classes()
+    group = np.zeros(n, dtype=np.int32)
+    for number, members in enumerate(classes):
+        group[members] = number
+    limit = np.array([math.inf if d.memory is None else d.memory for d in problem.devices], dtype=np.float64)
+    arrays = MakespanArrays(
+        time=time,
+        memory=np.array([op.memory for op in problem.operators], dtype=np.float64),
+        limit=up_to(limit),
+        cost=cost,
+        in_ptr=in_ptr,
+        in_op=np.array([edges[e][0] for e in in_edges], dtype=np.int32),
+        in_flow=np.array([edges[e][2] for e in in_edges], dtype=np.int32),
+        out_ptr=out_ptr,
+        out_op=np.array([edges[e][1] for e in out_edges], dtype=np.int32),
+        group_ptr=np.cumsum([0, *map(len, classes)]).astype(np.int32),
+        group_ops=np.array([v for members in classes for v in members], dtype=np.int32),
+        group=group,
+        # A little less, so that rounding never hides a schedule.
+        tail=tail * (1 - TOLERANCE),
+        serial=np.array([problem.serial_operators, problem.sender_congestion, problem.receiver_congestion]),
+    )
+    return MakespanInstance(problem, arrays, order, edges, head)
+
+
+def _rows(n: int, owners: list[int]) -> tuple[Ints, list[int]]:
+    """Edges by owner: where those of each begin, and their numbers."""
+    rows: list[list[int]] = [[] for _ in range(n)]
+    for e, owner in enumerate(owners):
+        rows[owner].append(e)
+    return np.cumsum([0, *map(len, rows)]).astype(np.int32), [e for row in rows for e in row]
+
+
+def labels(time: Floats, cost: Floats, order: list[int], edges: list[tuple[int, int, int]]) -> tuple[Floats, Floats]:
+    """Heads and tails; see ``MakespanInstance``."""
+    n, devices = time.shape
+    head, tail = np.zeros((n, devices)), np.zeros((n, devices))
+    into: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    out: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    for u, v, f in edges:
+        into[v].append((u, f))
+        out[u].append((v, f))
+    for v in order:
+        for u, f in into[v]:
+            arrives = head[u].min() if f < 0 else (head[u][:, None] + cost[f]).min(axis=0)
+            head[v] = np.maximum(head[v], arrives)
+        head[v] += time[v]
+    for u in reversed(order):
+        for v, f in out[u]:
+            rest = time[v] + tail[v]
+            tail[u] = np.maximum(tail[u], rest.min() if f < 0 else (cost[f] + rest[None, :]).min(axis=1))
+    return head, tail

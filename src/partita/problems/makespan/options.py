@@ -1,0 +1,57 @@
+"""What can be asked of a makespan plan, and what may be changed of a stated problem."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import msgspec
+
+from partita.problems.kind import SearchOptions
+from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.settings import setting
+
+
+class Options(SearchOptions, frozen=True, kw_only=True):
+    """What a search may use."""
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be changed of a stated problem."""
+
+    memory: Annotated[
+        float | None,
+        setting(
+            "Bytes (or what the file counts memory in) per device, or inf.", metavar="BYTES", least=0, group="problem"
+        ),
+    ] = None
+    ignore_sender_congestion: Annotated[
+        bool, setting("Flows that leave one device may overlap.", group="problem", stated=True)
+    ] = False
+    ignore_receiver_congestion: Annotated[
+        bool, setting("Flows that enter one device may overlap.", group="problem", stated=True)
+    ] = False
+    parallel_operators: Annotated[
+        bool, setting("Operators on one device may overlap.", group="problem", stated=True)
+    ] = False
+
+
+def change(problem: MakespanProblem, changes: Changes) -> MakespanProblem:
+    """The problem with the changes that are stated; an infinite memory removes the limits.
+
+    Raises
+    ------
+    InputError
+        If the problem cannot be changed so.
+    """
+    if changes.memory is not None:
+        limit = None if math.isinf(changes.memory) else changes.memory
+        devices = tuple(msgspec.structs.replace(device, memory=limit) for device in problem.devices)
+        problem = problem.replace(devices=devices)
+    switches = {
+        "sender_congestion": changes.ignore_sender_congestion,
+        "receiver_congestion": changes.ignore_receiver_congestion,
+        "serial_operators": changes.parallel_operators,
+    }
+    off = {name: False for name, asked in switches.items() if asked}
+    return problem.replace(**off) if off else problem

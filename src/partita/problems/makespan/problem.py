@@ -1,0 +1,225 @@
+"""The makespan problem: one sample over devices that differ, and links that differ between every two of them.
+
+Source: "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices" (2023), §III. Its flow
+nodes are the flows here; transfers have no latency term there, here they are whatever the matrices say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from partita.checks import check_fields, check_number
+from partita.dags import check_acyclic, topological_order
+from partita.errors import InputError
+from partita.problems.kind import Stated
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One device.
+
+    Attributes
+    ----------
+    name
+        For people.
+    memory
+        What it holds, in the problem's unit of memory; None for no limit.
+    """
+
+    name: str
+    memory: float | None = None
+
+
+class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One operator.
+
+    Attributes
+    ----------
+    id
+        Unique number; plans refer to it.
+    times
+        Time on each device, in the problem's unit; None where it cannot run.
+    name
+        For people.
+    memory
+        What it takes of its device, for the whole run.
+    colocation
+        Operators of one class run on one device; None for no class.
+    """
+
+    id: int
+    times: tuple[float | None, ...]
+    name: str = ""
+    memory: float = 0.0
+    colocation: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The operator in a message."""
+        return f"operator {self.id}" + (f" ({self.name})" if self.name else "")
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one operator hands to another.
+
+    Attributes
+    ----------
+    id
+        Number, unique among the flows; plans refer to it.
+    source, target
+        Ids of the producer and of the reader.
+    times
+        Transfer time from each device (row) to each (column), in the problem's unit; 0 on the diagonal.
+    """
+
+    id: int
+    source: int
+    target: int
+    times: tuple[tuple[float, ...], ...]
+
+
+class MakespanProblem(Stated, frozen=True, kw_only=True):
+    """Minimise the end of the last operator.
+
+    A plan gives every operator a device and a start, and every flow between two devices a start;
+    ``partita.problems.makespan.evaluate`` says what it must keep.
+
+    Attributes
+    ----------
+    devices, operators, flows
+        The machine and the model; the model is a directed acyclic graph.
+    precedence
+        Pairs of ids: the second operator starts after the first has ended, wherever they run.
+    sender_congestion
+        Whether two flows that leave the same device exclude each other.
+    receiver_congestion
+        Whether two flows that enter the same device exclude each other.
+    serial_operators
+        Whether two operators on one device exclude each other.
+    memory_unit
+        What memory is counted in, for people.
+
+    Raises
+    ------
+    InputError
+        If a value is negative or not finite, an id repeats or is unknown, a list has another length than there are
+        devices, an operator runs nowhere, or the graph has a cycle.
+    """
+
+    kind: ClassVar[str] = "makespan"
+    format: ClassVar[str] = "partita.makespan"
+
+    devices: tuple[Device, ...]
+    operators: tuple[Operator, ...]
+    flows: tuple[Flow, ...] = ()
+    precedence: tuple[tuple[int, int], ...] = ()
+    sender_congestion: bool = True
+    receiver_congestion: bool = True
+    serial_operators: bool = True
+    memory_unit: str = "bytes"
+
+    def __post_init__(self) -> None:
+        where = f"problem {self.name!r}"
+        if not self.devices:
+            raise InputError(f"{where} has no devices; a plan needs at least one")
+        if not self.operators:
+            raise InputError(f"{where} has no operators; a plan needs at least one")
+        for device in self.devices:
+            check_fields(f"{where}: device {device.name!r}", device, "memory")
+        known: set[int] = set()
+        for op in self.operators:
+            owner = f"{where}: {op.label}"
+            if op.id in known:
+                raise InputError(f"{where}: operator id {op.id} appears twice; ids must be unique")
+            known.add(op.id)
+            _check_length(f"{owner}: times", op.times, len(self.devices))
+            check_fields(owner, op, "memory")
+            for device, time in zip(self.devices, op.times, strict=True):
+                if time is not None:
+                    check_number(owner, f"time on device {device.name!r}", time)
+            if all(time is None for time in op.times):
+                raise InputError(f"{owner} has no time on any device; give at least one")
+        flow_ids: set[int] = set()
+        for flow in self.flows:
+            owner = f"{where}: flow {flow.id} ({flow.source} → {flow.target})"
+            if flow.id in flow_ids:
+                raise InputError(f"{where}: flow id {flow.id} appears twice; ids must be unique among flows")
+            flow_ids.add(flow.id)
+            _check_ends(owner, (flow.source, flow.target), known)
+            _check_transfers(owner, flow.times, self.devices)
+        for pair in self.precedence:
+            _check_ends(f"{where}: precedence {pair[0]} → {pair[1]}", pair, known)
+        check_acyclic(where, "operators", [op.id for op in self.operators], self.links())
+
+    def replace(self, **changes: Any) -> MakespanProblem:
+        """A copy with changes, validated again.
+
+        Raises
+        ------
+        InputError
+            If a changed value is invalid.
+        """
+        return msgspec.structs.replace(self, **changes)
+
+    def scale_communication(self, factor: float) -> MakespanProblem:
+        """A copy in which every transfer takes ``factor`` times as long.
+
+        Raises
+        ------
+        InputError
+            If the factor is negative or not finite.
+        """
+        if not 0 <= factor < math.inf:
+            raise InputError(f"the communication scale is {factor}; it must be finite and not negative")
+        if factor == 1.0:
+            return self
+        flows = tuple(
+            msgspec.structs.replace(flow, times=tuple(tuple(time * factor for time in row) for row in flow.times))
+            for flow in self.flows
+        )
+        return self.replace(flows=flows)
+
+    def links(self) -> list[tuple[int, int]]:
+        """The ends of every flow, then of every precedence, as places among the operators."""
+        place = {op.id: number for number, op in enumerate(self.operators)}
+        pairs = [(flow.source, flow.target) for flow in self.flows] + list(self.precedence)
+        return [(place[source], place[target]) for source, target in pairs]
+
+    def order(self) -> list[int]:
+        """Places of the operators in topological order, in the problem's own where that is free."""
+        return topological_order(len(self.operators), self.links())
+
+    def classes(self) -> list[list[int]]:
+        """Places of the operators that run together: every colocation class, every other operator alone."""
+        found: dict[tuple[bool, int], list[int]] = {}
+        for place, op in enumerate(self.operators):
+            key = (False, place) if op.colocation is None else (True, op.colocation)
+            found.setdefault(key, []).append(place)
+        return list(found.values())
+
+
+def _check_length(what: str, values: Sequence[Any], devices: int) -> None:
+    if len(values) != devices:
+        raise InputError(f"{what} has {len(values)} entries; it needs one for each of the {devices} devices")
+
+
+def _check_ends(owner: str, ends: tuple[int, int], known: set[int]) -> None:
+    for end in ends:
+        if end not in known:
+            raise InputError(f"{owner}: there is no operator with id {end}")
+    if ends[0] == ends[1]:
+        raise InputError(f"{owner} is a cycle of one operator; operators must form a DAG")
+
+
+def _check_transfers(owner: str, times: tuple[tuple[float, ...], ...], devices: Sequence[Device]) -> None:
+    _check_length(f"{owner}: times", times, len(devices))
+    for a, row in enumerate(times):
+        _check_length(f"{owner}: times from device {devices[a].name!r}", row, len(devices))
+        for b, time in enumerate(row):
+            field = f"time from device {devices[a].name!r} to {devices[b].name!r}"
+            check_number(owner, field, time)
+            if a == b and time != 0:
+                raise InputError(f"{owner}: {field} is {time}; it must be 0, nothing is moved")

@@ -1,0 +1,158 @@
+"""A makespan problem as a chain of independent blocks between separators.
+
+A *separator* is an operator that is comparable with every other one (each must end before it starts, or start after it
+ends) and that no flow bypasses. In any schedule all that comes before it, flows included, has ended when it starts, and
+nothing after it, flows included, starts before it ends. So for fixed devices of the separators the makespan is the sum
+of their times and of the makespans of the blocks between them, each of which is a problem of its own: what the devices
+and links do in one block is over before the next one begins.
+
+Two things can couple blocks: memory, which is summed over all of them, and classes that run together. Blocks keep both
+inside, so the sum stays a lower bound, and a joined schedule is one if the evaluator says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from partita.problems.makespan.instance import MakespanInstance, build_instance
+from partita.problems.makespan.problem import Flow, MakespanProblem, Operator
+
+
+@dataclass(frozen=True)
+class Block:
+    """What runs between two separators.
+
+    Attributes
+    ----------
+    instance
+        The whole problem.
+    members
+        Operators inside, in topological order.
+    entry, exit
+        The separators; −1 before the first and after the last one.
+    """
+
+    instance: MakespanInstance
+    members: tuple[int, ...]
+    entry: int
+    exit: int
+
+    @cached_property
+    def edges(self) -> list[tuple[int, int, int]]:
+        """Those with both ends among members, entry and exit; what leads past a separator says nothing more."""
+        inside = {*self.members, self.entry, self.exit} - {-1}
+        return [edge for edge in self.instance.edges if edge[0] in inside and edge[1] in inside]
+
+    @property
+    def operators(self) -> list[int]:
+        """Entry, members and exit, as far as they exist: the order of the block's problem."""
+        return [v for v in (self.entry, *self.members, self.exit) if v >= 0]
+
+    @cached_property
+    def key(self) -> bytes:
+        """Equal for blocks whose problems are equal but for ids and names."""
+        problem = self.instance.problem
+        place = {v: number for number, v in enumerate(self.operators)}
+        classes: dict[int, int] = {}
+        rows = [
+            (
+                None if v in (self.entry, self.exit) else problem.operators[v].times,
+                problem.operators[v].memory,
+                None
+                if problem.operators[v].colocation is None
+                else classes.setdefault(problem.operators[v].colocation or 0, len(classes)),
+            )
+            for v in self.operators
+        ]
+        edges = [(place[u], place[v], None if f < 0 else problem.flows[f].times) for u, v, f in self.edges]
+        return msgspec.json.encode((self.entry >= 0, self.exit >= 0, rows, edges))
+
+    def problem(self, source: int, target: int) -> MakespanProblem:
+        """The block with its separators on two devices; they take no time here."""
+        whole = self.instance.problem
+        homes = {self.entry: source, self.exit: target}
+
+        def times(v: int) -> tuple[float | None, ...]:
+            if v not in homes:
+                return whole.operators[v].times
+            return tuple(0.0 if d == homes[v] else None for d in range(self.instance.devices))
+
+        operators: list[Operator] = [
+            msgspec.structs.replace(whole.operators[v], times=times(v)) for v in self.operators
+        ]
+        flows: list[Flow] = [whole.flows[f] for _, _, f in self.edges if f >= 0]
+        ids = [op.id for op in whole.operators]
+        pairs = [(ids[u], ids[v]) for u, v, f in self.edges if f < 0]
+        return whole.replace(operators=tuple(operators), flows=tuple(flows), precedence=tuple(pairs), notes=())
+
+    def at(self, source: int, target: int) -> MakespanInstance:
+        """The same as arrays."""
+        return build_instance(self.problem(source, target))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Separators in order, and the blocks between them.
+
+    Attributes
+    ----------
+    instance
+        The problem.
+    separators
+        Operators.
+    blocks
+        One more than there are separators; the first and the last one may be empty.
+    """
+
+    instance: MakespanInstance
+    separators: tuple[int, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def helps(self) -> bool:
+        """Whether it splits anything: at least two blocks that are not empty, those between separators counting."""
+        outer = bool(self.blocks[0].members) + bool(self.blocks[-1].members)
+        return len(self.separators) - 1 + outer >= 2
+
+
+def chain_of(instance: MakespanInstance) -> Chain:
+    """All separators of a problem."""
+    n = instance.count
+    before, after = _reach(instance)
+    comparable = [v for v in instance.order if before[v].bit_count() + after[v].bit_count() == n - 1]
+    ordinal = {v: place for place, v in enumerate(comparable)}
+    #: Separators before each operator.
+    above = [sum(1 for s in comparable if before[v] >> s & 1) for v in range(n)]
+    bypassed: set[int] = set()
+    for u, v, f in instance.edges:
+        if f >= 0:
+            bypassed.update(range(above[u] + (u in ordinal), above[v]))
+    separators = [s for place, s in enumerate(comparable) if place not in bypassed]
+    members: list[list[int]] = [[] for _ in range(len(separators) + 1)]
+    for v in instance.order:
+        if v not in separators:
+            members[sum(1 for s in separators if before[v] >> s & 1)].append(v)
+    ends = [-1, *separators, -1]
+    blocks = [Block(instance, tuple(row), ends[k], ends[k + 1]) for k, row in enumerate(members)]
+    return Chain(instance, tuple(separators), tuple(blocks))
+
+
+def _reach(instance: MakespanInstance) -> tuple[list[int], list[int]]:
+    """Ancestors and descendants of every operator, as bits."""
+    before, after = [0] * instance.count, [0] * instance.count
+
+    def union(sets: list[int], neighbours: Iterable[tuple[int, int]]) -> int:
+        found = 0
+        for u, _ in neighbours:
+            found |= sets[u] | 1 << u
+        return found
+
+    for v in instance.order:
+        before[v] = union(before, instance.before[v])
+    for v in reversed(instance.order):
+        after[v] = union(after, instance.after[v])
+    return before, after

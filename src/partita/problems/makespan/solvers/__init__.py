@@ -1,0 +1,10 @@
+"""Ways to make schedules, the default first."""
+
+from __future__ import annotations
+
+from partita.problems.makespan.solvers.annealing import Annealing
+from partita.problems.makespan.solvers.exact import MakespanExact
+from partita.problems.makespan.solvers.program import MakespanProgram
+from partita.problems.makespan.solvers.protocol import Solver
+
+DEFAULT_MAKESPAN_SOLVERS: tuple[Solver, ...] = (MakespanExact(), MakespanProgram(), Annealing())

@@ -1,0 +1,121 @@
+"""CP-SAT on a whole makespan problem, or on a block of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from partita.kernels.makespan.arrays import Floats
+from partita.mip.model import Callbacks, ProgramStatus
+from partita.mip.schedule import schedule_refusal, solve_schedule
+from partita.problems.makespan.bounds.simple import simple_bound
+from partita.problems.makespan.evaluate import evaluate
+from partita.problems.makespan.instance import MakespanInstance, build_instance
+from partita.problems.makespan.local_search import search
+from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.solvers.outcome import outcome_of
+from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
+from partita.problems.makespan.timetable import timetable
+from partita.run.background import run_in_background
+from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
+
+#: Up to this many operators one thread is enough, and the same run gives the same answer.
+FEW = 14
+#: Rounds of annealing before.
+_ROUNDS = 12
+
+
+def prove_by_program(
+    instance: MakespanInstance,
+    best: Incumbent[Schedule],
+    stop: Callable[[], bool],
+    *,
+    time_s: float | None,
+    options: Options,
+    horizon: float | None = None,
+) -> bool:
+    """Run CP-SAT until done: better schedules and bounds go to ``best``; whether it has come to an end.
+
+    Parameters
+    ----------
+    instance, best
+        The problem and what is known; its schedule is where CP-SAT starts.
+    stop
+        Polled often; true ends the run.
+    time_s
+        Wall time; None for no limit.
+    options
+        Seed and threads.
+    horizon
+        Only schedules that end by then are wanted, None for those no worse than the best; the bound is then proven up
+        to it.
+    """
+    value, plan, _ = best.snapshot()
+    known = plan is not None and (horizon is None or value <= horizon)
+    limit = value if known else horizon
+    table = timetable(instance, limit)
+
+    def found(point: Floats, _: float) -> None:
+        # Rounding may make it one that fails, which is then none.
+        made = table.schedule(point)
+        worth = evaluate(instance.problem, made)
+        if worth.feasible:
+            best.offer(worth.objective, made, "CP-SAT")
+
+    def bounded(bound: float) -> None:
+        proven = table.bound(bound)
+        if limit is not None:
+            proven = min(proven, limit)
+        if proven > 0 and math.isfinite(proven):
+            best.prove(proven, "CP-SAT")
+
+    answer = solve_schedule(
+        table.model,
+        time_limit_s=time_s,
+        threads=1 if instance.count <= FEW else options.threads,
+        seed=options.seed,
+        warm_start=table.point(plan) if known and plan is not None else None,
+        callbacks=Callbacks(stop=stop, on_incumbent=found, on_bound=bounded),
+    )
+    if answer.status is ProgramStatus.INFEASIBLE:
+        if limit is None:
+            best.refute("CP-SAT")
+        else:
+            # None ends by the limit.
+            best.prove(limit, "CP-SAT")
+        return True
+    if answer.values is not None:
+        found(answer.values, answer.objective)
+    bounded(answer.bound)
+    return answer.status is ProgramStatus.OPTIMAL
+
+
+class MakespanProgram(Solver):
+    """The whole problem as one model, started from a short annealing."""
+
+    name = "cp-sat"
+    summary = "CP-SAT on optional intervals of all operators and flows, after a short annealing"
+
+    def supports(self, problem: MakespanProblem, options: Options) -> str | None:
+        return schedule_refusal()
+
+    def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
+        best: Incumbent[Schedule] = Incumbent()
+
+        def work() -> None:
+            instance = build_instance(problem)
+            value = simple_bound(instance)
+            if math.isinf(value):
+                best.refute("devices of classes")
+                return
+            best.prove(value, "simple bounds")
+            search(instance, best, seed=options.seed, rounds=_ROUNDS)
+            if not best.done:
+                left = monitor.remaining_s
+                time_s = None if math.isinf(left) else left
+                prove_by_program(instance, best, lambda: best.done, time_s=time_s, options=options)
+
+        run_in_background(best, monitor, work)
+        return outcome_of(best)

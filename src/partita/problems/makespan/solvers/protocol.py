@@ -1,0 +1,11 @@
+"""The words of ``partita.problems.kind`` for makespan problems."""
+
+from __future__ import annotations
+
+from partita.problems import kind
+from partita.problems.makespan.options import Options as Options
+from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.problem import MakespanProblem
+
+Outcome = kind.Outcome[Schedule]
+Solver = kind.Solver[MakespanProblem, Schedule, Options]

@@ -1,0 +1,198 @@
+"""The dnn-partitioning instance and split formats, whatever problem a file is read as.
+
+Source: the workloads published with Tarnawski et al., NeurIPS 2020 (device-placement). Times are milliseconds, sizes
+bytes, an edge's cost is the transfer time of its source's output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from partita.documents.document import decode
+from partita.errors import FormatError, InputError
+
+#: Edges out of one node must agree on their cost up to this relative difference.
+COST_TOLERANCE = 1e-6
+
+
+class PublishedNode(msgspec.Struct):
+    """One operator of a workload; ``flag`` reads what may be written as 0 and 1."""
+
+    id: int
+    supportedOnFpga: bool | int
+    cpuLatency: float
+    fpgaLatency: float
+    isBackwardNode: bool | int
+    colorClass: int | None = None
+    size: float = 0.0
+    layerId: int | None = None
+    name: str = ""
+
+    def flag(self, path: str | Path, field: str) -> bool:
+        """A field that is true or false, written so or as a number.
+
+        Raises
+        ------
+        FormatError
+            If it is another number.
+        """
+        value = getattr(self, field)
+        if value not in (0, 1):
+            raise FormatError(f"{path}: node {self.id}: {field} is {value}; it must be true, false, 0 or 1")
+        return bool(value)
+
+
+class PublishedEdge(msgspec.Struct):
+    """A tensor on its way from one operator to another."""
+
+    sourceId: int
+    destId: int
+    cost: float
+    size: Any = None
+
+
+class PublishedDocument(msgspec.Struct):
+    """A workload."""
+
+    maxSizePerFPGA: float
+    maxFPGAs: int
+    maxCPUs: int
+    nodes: list[PublishedNode]
+    edges: list[PublishedEdge]
+
+
+class PublishedDevice(msgspec.Struct):
+    """One device of a split."""
+
+    nodes: list[int]
+    load: float | None = None
+
+
+class PublishedSplit(msgspec.Struct):
+    """A split."""
+
+    fpgas: list[PublishedDevice]
+    cpus: list[PublishedDevice] = []
+    maxLoad: float | None = None
+
+
+def read_document(
+    data: bytes, path: str | Path, scale_communication: float
+) -> tuple[PublishedDocument, dict[int, tuple[float, set[int]]]]:
+    """A workload, and by producer the transfer time of its output (not scaled) and who reads it.
+
+    Raises
+    ------
+    FormatError
+        If the file is malformed: an id repeats or is unknown, an edge is a cycle of one node, a cost is negative or not
+        finite, or edges out of one node disagree.
+    InputError
+        If the scale is negative or not finite.
+    """
+    document = decode(data, PublishedDocument, path)
+    if not (math.isfinite(scale_communication) and scale_communication >= 0):
+        raise InputError(f"the communication scale is {scale_communication}; it must be finite and not negative")
+    ids: set[int] = set()
+    for node in document.nodes:
+        if node.id in ids:
+            raise FormatError(f"{path}: node id {node.id} appears twice; ids must be unique")
+        ids.add(node.id)
+        for field in ("supportedOnFpga", "isBackwardNode"):
+            node.flag(path, field)
+    tensors: dict[int, tuple[float, set[int]]] = {}
+    for place, edge in enumerate(document.edges):
+        owner = f"{path}: edge {place} ({edge.sourceId} → {edge.destId})"
+        for end in (edge.sourceId, edge.destId):
+            if end not in ids:
+                raise FormatError(f"{owner} names node {end}, which does not exist")
+        if edge.sourceId == edge.destId:
+            raise FormatError(f"{owner} is a cycle of one node; operators must form a DAG")
+        _check(owner, "cost", edge.cost)
+        known, readers = tensors.setdefault(edge.sourceId, (edge.cost, set()))
+        if abs(known - edge.cost) > COST_TOLERANCE * max(known, edge.cost):
+            raise FormatError(
+                f"{owner}: cost {edge.cost} differs from {known} of another edge out of node {edge.sourceId}; "
+                "all edges out of a node carry the same tensor"
+            )
+        readers.add(edge.destId)
+    _check(path, "maxSizePerFPGA", document.maxSizePerFPGA)
+    return document, tensors
+
+
+def _check(owner: str | Path, field: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise FormatError(f"{owner}: {field} is {value}; it must be finite and not negative")
+
+
+def communication_note(compute: float, transfer: float) -> tuple[str, ...]:
+    """What a reader should know where all transfers together take next to no time beside all accelerator times."""
+    if 0 < transfer < 1e-3 * compute:
+        return (
+            f"all transfers together take {transfer / compute:.2%} of the compute time; if the file gives them in "
+            "seconds beside milliseconds, use --scale-communication 1000",
+        )
+    return ()
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """What a split has to know of an operator: its class (None for its own), and whether it is of the backward part."""
+
+    colocation: int | None
+    backward: bool
+
+
+def read_rows(
+    data: bytes,
+    path: str | Path,
+    operators: dict[int, Placed],
+    name: str,
+    check: Callable[[bool, int], object],
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The operators of every accelerator and every CPU of a split that has any, in the order of the file.
+
+    A backward operator that is missing goes with its colocation class, as the published program does. ``name`` is the
+    problem's, ``check`` is called with whether they are accelerators and how many there are, and raises what it wants.
+
+    Raises
+    ------
+    InputError
+        If a node is unknown or placed twice.
+    """
+    split = decode(data, PublishedSplit, path)
+    row_of: dict[int, list[int]] = {}
+    found: tuple[list[list[int]], list[list[int]]] = ([], [])
+    for accelerator, devices, rows in ((True, split.fpgas, found[0]), (False, split.cpus, found[1])):
+        held = [device for device in devices if device.nodes]
+        if not held:
+            continue
+        check(accelerator, len(held))
+        for device in held:
+            row = list(device.nodes)
+            rows.append(row)
+            for identity in device.nodes:
+                if identity not in operators:
+                    raise InputError(f"{path}: node {identity} does not exist in problem {name!r}")
+                if identity in row_of:
+                    raise InputError(f"{path}: node {identity} is placed twice")
+                row_of[identity] = row
+    home = {operators[v].colocation: row for v, row in row_of.items() if operators[v].colocation is not None}
+    for identity, op in operators.items():
+        if identity not in row_of and op.backward and op.colocation in home:
+            home[op.colocation].append(identity)
+    return found
+
+
+def split_rows(
+    total: float | None, rows: dict[str, tuple[Sequence[tuple[float, Iterable[int]]], int]]
+) -> dict[str, Any]:
+    """A split in the published format: by key (``fpgas``, ``cpus``) loads and operators, filled up to a number."""
+    result: dict[str, Any] = {"maxLoad": total}
+    for key, (held, count) in rows.items():
+        found = [{"load": load, "nodes": list(ids)} for load, ids in held]
+        result[key] = found + [{"load": 0.0, "nodes": []} for _ in range(count - len(found))]
+    return result

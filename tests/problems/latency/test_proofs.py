@@ -1,0 +1,162 @@
+"""Solvers and bounds beside brute force, on a fixed number of random small problems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import partita as pt
+from partita.problems.latency.bounds import DEFAULT_BOUNDS
+from partita.problems.latency.bounds.relaxation import chain_of, spine_of
+from partita.problems.latency.bounds.side_tensors import side_times
+from partita.problems.latency.problem import LatencyOperator, LatencyProblem
+from partita.problems.latency.solvers import DEFAULT_SOLVERS
+from partita.problems.latency.view import View
+from partita.run.monitor import Monitor
+from partita.run.result import Status
+from problems.latency.brute_force import best_latency, judge
+from problems.latency.random_problems import random_problem
+
+
+@pytest.mark.parametrize("bound", DEFAULT_BOUNDS, ids=lambda bound: bound.name)
+def test_bounds_are_never_above_the_optimum(bound: Any) -> None:
+    """And often reach it."""
+    counts: Counter[str] = Counter()
+    for seed in range(500):
+        training = seed % 5 == 0
+        problem = random_problem(seed, most=5 if training else 6, training=training, pieces=1 if training else None)
+        best = best_latency(problem)
+        value = bound.bound(problem, Monitor(10.0)).value
+        assert value <= best + 1e-9, seed
+        counts["checked"] += 1
+        counts["tight"] += value >= best - 1e-6
+    assert counts["checked"] == 500
+    assert counts["tight"] >= 200
+
+
+def rows(seed: int) -> LatencyProblem:
+    """Two operators in parallel between separators, memory for a few, transfers dear, some classes: chains bind."""
+    import random
+
+    rng = random.Random(seed)
+    n = 7
+    edges = {(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5), (5, 6)}
+    if rng.random() < 0.5:
+        edges |= {(3, 5)}
+    if rng.random() < 0.3:
+        edges |= {(7, rng.randint(0, 2)), (7, rng.randint(4, 6))}
+        n = 8
+    operators = tuple(
+        LatencyOperator(
+            id=v,
+            cpu_time=float(rng.choice([5, 10, 40])),
+            accelerator_time=float(rng.randint(0, 4)),
+            transfer_time=float(rng.randint(0, 12)),
+            memory_bytes=float(rng.randint(1, 4)),
+            colocation=rng.choice([None, None, 0]),
+        )
+        for v in range(n)
+    )
+    return LatencyProblem(
+        name=f"rows {seed}",
+        accelerators=rng.randint(2, 3),
+        memory_bytes=float(rng.randint(6, 11)),
+        operators=operators,
+        edges=tuple(sorted(edges)),
+    )
+
+
+def test_chains_see_what_memory_forces() -> None:
+    """Where memory cuts a row, the chain is far above the critical path, and still no bound is above the optimum."""
+    above = tight = 0
+    path, chain = DEFAULT_BOUNDS
+    for seed in range(60):
+        problem = rows(seed)
+        best = best_latency(problem)
+        weak, strong = (bound.bound(problem, Monitor(10.0)).value for bound in (path, chain))
+        assert max(weak, strong) <= best + 1e-9, seed
+        above += strong > weak * 1.2
+        tight += strong >= best * (1 - 1e-6)
+    assert above >= 25
+    assert tight >= 20
+
+
+def test_readers_that_are_apart_pay_for_a_constant() -> None:
+    """Two readers at the ends of a row that does not fit into one piece, and a constant that both read."""
+    ops = [
+        LatencyOperator(id=v, cpu_time=99.0, accelerator_time=1.0, transfer_time=1.0, memory_bytes=2.0)
+        for v in range(4)
+    ]
+    constant = LatencyOperator(id=9, cpu_time=0.0, accelerator_time=0.0, transfer_time=5.0)
+    problem = LatencyProblem(
+        name="tied",
+        accelerators=2,
+        memory_bytes=4.0,
+        operators=(*ops, constant),
+        edges=((0, 1), (1, 2), (2, 3), (9, 0), (9, 3)),
+    )
+    view = View(problem)
+    weight = view.arrays.acc + 1.0
+    chain = chain_of(view, [v for v in spine_of(view, weight) if problem.operators[view.place[v]].id != 9], 1)
+    extra = side_times(view, chain)
+    assert sorted(extra.tolist()) == [0.0, 0.0, 0.0, 5.0, 5.0]
+    assert best_latency(problem) == 4.0 + 2.0 + 2 * 5.0
+
+
+@pytest.mark.parametrize("solver", DEFAULT_SOLVERS, ids=lambda solver: solver.name)
+def test_solvers_beside_brute_force(solver: Any) -> None:
+    """Proofs are right, plans are what they say, and the default proves every problem."""
+    counts: Counter[str] = Counter()
+    for seed in range(1000, 1220):
+        training = seed % 4 == 0
+        problem = random_problem(seed, most=4 if training else 5, training=training, pieces=1 if training else None)
+        if solver.supports(problem, pt.problems.find_kind("latency").options()) is not None:
+            continue
+        best = best_latency(problem)
+        result = pt.solve(problem, solver=solver.name, time_limit_s=30.0)
+        value, fine = judge(problem, result.plan)
+        assert fine
+        assert result.objective == pytest.approx(value)
+        assert result.objective >= best - 1e-9
+        assert result.bound is None or result.bound.value <= best + 1e-6
+        counts["solved"] += 1
+        counts["best"] += result.objective <= best + 1e-9
+        counts["proved"] += result.status is Status.OPTIMAL
+    assert counts["solved"] >= (200 if solver.name != "latency-cpsat" else 90)
+    assert counts["best"] >= 0.9 * counts["solved"]
+    if solver.name != "placement-annealing":
+        assert counts["proved"] == counts["solved"]
+
+
+def test_more_pieces_are_never_worse() -> None:
+    better = 0
+    for seed in range(2000, 2060):
+        one = random_problem(seed, most=5, pieces=1)
+        single, double = (pt.solve(one.replace(pieces=q), time_limit_s=30.0) for q in (1, 2))
+        assert double.objective <= single.objective + 1e-9
+        assert double.status is single.status is Status.OPTIMAL
+        better += double.objective < single.objective - 1e-9
+    assert better >= 1
+
+
+def test_the_same_problem_in_another_unit() -> None:
+    """A plan and a proof do not depend on the unit."""
+    problem = rows(3)
+    scaled = problem.replace(
+        operators=tuple(
+            LatencyOperator(
+                id=op.id,
+                cpu_time=op.cpu_time * 1e-9,
+                accelerator_time=op.accelerator_time * 1e-9,
+                transfer_time=op.transfer_time * 1e-9,
+                memory_bytes=op.memory_bytes,
+                colocation=op.colocation,
+            )
+            for op in problem.operators
+        )
+    )
+    first, second = pt.solve(problem, time_limit_s=30.0), pt.solve(scaled, time_limit_s=30.0)
+    assert first.status is second.status is Status.OPTIMAL
+    assert second.objective == pytest.approx(first.objective * 1e-9)

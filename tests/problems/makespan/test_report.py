@@ -1,0 +1,68 @@
+"""What people read of a schedule: devices, a Gantt chart, the critical path."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from rich.console import Console
+
+import partita as pt
+from partita.problems import kind_of
+from partita.problems.makespan.evaluate import evaluate
+from partita.problems.makespan.report.timeline import schedule_timeline
+from partita.simulator.critical import critical_path, critical_summary
+from problems.makespan.strategies import makespan_problems
+from problems.makespan.test_evaluate import PLAN, PROBLEM, changed
+from strategies import examples
+
+
+def shown(*tables: object) -> str:
+    console = Console(width=120, record=True, file=io.StringIO())
+    for table in tables:
+        console.print(table)
+    return console.export_text()
+
+
+def test_sentences() -> None:
+    """The path waits for devices and links, too: 1 holds the device of 2, flow 12 the way of flow 13."""
+    said = kind_of(PROBLEM).report.sentences(PROBLEM, PLAN, evaluate(PROBLEM, PLAN))
+    assert said == [
+        "the critical path takes 10 s: 7 s of operators, 3 s of transfers, 0 s of waiting",
+        "it is operator 0 → flow 10, a → b → operator 1 → operator 2 (two) → flow 13, b → a → operator 3",
+    ]
+
+
+def test_waiting_is_said() -> None:
+    later = changed({3: {"start": 9.5, "end": 10.5}})
+    said = kind_of(PROBLEM).report.sentences(PROBLEM, later, evaluate(PROBLEM, later))
+    assert said[0] == "the critical path takes 10.5 s: 7 s of operators, 3 s of transfers, 500 ms of waiting"
+
+
+def test_tables() -> None:
+    text = shown(*kind_of(PROBLEM).report.tables(PROBLEM, PLAN, evaluate(PROBLEM, PLAN)))
+    assert "3.00 B" in text or "3 B (75%)" in text
+    rows = [line for line in text.splitlines() if "|" in line]
+    assert [line.split("|")[0].strip() for line in rows] == ["a", "out", "b", "out"]
+    assert "o operator" in text
+    assert "= transfer" in text
+
+
+@pytest.mark.parametrize("limits", [False, True])
+def test_critical_paths_end_with_the_makespan(limits: bool) -> None:
+    """And of schedules that are as early as they can be they are without waiting."""
+
+    @examples(30)
+    @given(makespan_problems(limits=limits))
+    def run(problem: object) -> None:
+        result = pt.solve(problem, solver="annealing", explain=False)
+        if result.plan is None:
+            return
+        timeline = schedule_timeline(problem, result.plan)
+        path = critical_path(timeline)
+        spent = critical_summary(timeline, path)
+        assert spent.finish == pytest.approx(result.objective)
+        assert spent.waiting == pytest.approx(0.0, abs=1e-9)
+
+    run()
