@@ -236,5 +236,5 @@ def test_zero1_is_planned(partita: Callable[..., Any], small: Path) -> None:
 
 def test_recipes_are_listed_with_the_baselines(partita: Callable[..., Any]) -> None:
     rows = partita("baselines", "--json").document["baselines"]
-    assert {row["problem"] for row in rows} == {"throughput", "hybrid", "latency"}
+    assert {row["problem"] for row in rows} == {"throughput", "hybrid", "latency", "makespan"}
     assert any(row["name"] == "Megatron's recipe" and row["problem"] == "hybrid" for row in rows)

@@ -159,7 +159,9 @@ def test_listings(partita: Callable[..., Run], verb: str) -> None:
 
 
 def test_every_bound_by_name(partita: Callable[..., Run], chain: Path) -> None:
-    for row in partita("bounds", "--json").document["bounds"]:
+    rows = [row for row in partita("bounds", "--json").document["bounds"] if row["problem"] == "throughput"]
+    assert len(rows) > 5
+    for row in rows:
         run = partita("bound", chain, "--method", row["name"], "--json")
         assert run.code == 0, run
         assert run.document["bound"] <= 6.0 + 1e-9

@@ -121,7 +121,8 @@ class _Child:
         deadline = settings.ends + GRACE_S
         stopped = False
         self.jobs += 1
-        self.outbox.put(packed("job", self.jobs, BACKENDS.get(backend) or SCHEDULERS[backend], program, settings))
+        listed = SCHEDULERS[backend] if backend in SCHEDULERS else BACKENDS[backend]
+        self.outbox.put(packed("job", self.jobs, listed, program, settings))
         bound, known = -math.inf, math.inf
         while time.monotonic() < deadline:
             if not stopped and calls.stop():
