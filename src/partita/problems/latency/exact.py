@@ -178,10 +178,17 @@ class Program:
         return self.view.plan(slot)
 
 
+#: Operators up to which one thread is enough.
+SMALL = 14
+
+
 def prove_exactly(
     view: View, incumbent: Incumbent[LatencyPlan], slot: Ints, *, seed: int, threads: int, monitor: Monitor
 ) -> None:
-    """Run the program until it is solved, told to stop, or out of time; ``incumbent`` learns what comes of it."""
+    """Run the program until it is solved, told to stop, or out of time; ``incumbent`` learns what comes of it.
+
+    Small problems take one thread: which of several is first to find one of several best plans is not always the same.
+    """
     horizon = incumbent.value
     program = Program(view, horizon * (1 + 1e-6))
 
@@ -199,7 +206,7 @@ def prove_exactly(
         program.model,
         NAME,
         time_limit_s=None if math.isinf(limit) else limit,
-        threads=threads,
+        threads=threads if len(view.problem.operators) > SMALL else 1,
         seed=seed,
         warm_start=program.values(slot) if math.isfinite(horizon) else None,
         callbacks=Callbacks(stop=lambda: incumbent.done, on_incumbent=found, on_bound=proven),
