@@ -8,12 +8,12 @@ unit, and the right sides grow by what the rounding of those may add.
 from __future__ import annotations
 
 import math
-import threading
 from typing import Any
 
 import numpy as np
 
 from partita.mip.backend import BackendAnswer, Settings, Talk
+from partita.mip.cpsat_run import run_cpsat
 from partita.mip.model import Floats, Model
 
 #: Rounding to integers is accounted for: the bound holds as it is.
@@ -21,53 +21,13 @@ MARGIN = 0.0
 
 #: Largest coefficient of a scaled row, and steps of a continuous variable's range.
 RESOLUTION = 2**27
-#: Seconds between two looks at the stop button.
-POLL_S = 0.05
 
 
 def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
     """Variables have finite bounds; solutions may break rows by the rounding."""
     from ortools.sat.python import cp_model
 
-    scaled = _Scaled(cp_model, program)
-    solver = cp_model.CpSolver()
-    parameters = solver.parameters
-    parameters.num_workers = settings.threads
-    parameters.random_seed = settings.seed % 2**31
-    parameters.relative_gap_limit = settings.gap
-    if settings.warm_start is not None:
-        scaled.hint(settings.warm_start)
-
-    class Watch(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
-        def on_solution_callback(self) -> None:
-            talk.incumbent(scaled.values(self.value))
-
-    solver.best_bound_callback = lambda bound: talk.bound(scaled.bound(bound))
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(POLL_S):
-            if talk.stop():
-                solver.stop_search()
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    if (left_s := settings.left_s) is not None:
-        parameters.max_time_in_seconds = left_s
-    try:
-        status = solver.solve(scaled.program, Watch())
-    finally:
-        done.set()
-        watcher.join()
-    if status == cp_model.MODEL_INVALID:
-        raise ValueError(f"CP-SAT does not take the program: {scaled.program.validate()}")
-    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    return BackendAnswer(
-        scaled.values(solver.value) if found else None,
-        scaled.bound(solver.best_objective_bound),
-        status == cp_model.OPTIMAL,
-        status == cp_model.INFEASIBLE,
-    )
+    return run_cpsat(_Scaled(cp_model, program), settings, talk, relative_gap_limit=settings.gap)
 
 
 class _Scaled:

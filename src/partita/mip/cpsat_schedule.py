@@ -6,13 +6,12 @@ site of the producer, those of one column to that of the reader), which is tight
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 
 from partita.mip.backend import BackendAnswer, Settings, Talk
-from partita.mip.cpsat import POLL_S
+from partita.mip.cpsat_run import run_cpsat
 from partita.mip.model import Floats
 from partita.mip.schedule import ScheduleModel
 
@@ -26,44 +25,7 @@ def solve(program: ScheduleModel, settings: Settings, talk: Talk) -> BackendAnsw
 
     if (program.time < 0).all(axis=1).any():
         return BackendAnswer(infeasible=True)
-    made = _Intervals(cp_model, program)
-    solver = cp_model.CpSolver()
-    parameters = solver.parameters
-    parameters.num_workers = settings.threads
-    parameters.random_seed = settings.seed % 2**31
-    if settings.warm_start is not None:
-        made.hint(settings.warm_start)
-
-    class Watch(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
-        def on_solution_callback(self) -> None:
-            talk.incumbent(made.values(self.value))
-
-    solver.best_bound_callback = talk.bound
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(POLL_S):
-            if talk.stop():
-                solver.stop_search()
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    if (left_s := settings.left_s) is not None:
-        parameters.max_time_in_seconds = left_s
-    try:
-        status = solver.solve(made.program, Watch())
-    finally:
-        done.set()
-        watcher.join()
-    if status == cp_model.MODEL_INVALID:
-        raise ValueError(f"CP-SAT does not take the schedule: {made.program.validate()}")
-    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    return BackendAnswer(
-        made.values(solver.value) if found else None,
-        solver.best_objective_bound,
-        status == cp_model.OPTIMAL,
-        status == cp_model.INFEASIBLE,
-    )
+    return run_cpsat(_Intervals(cp_model, program), settings, talk)
 
 
 class _Intervals:
@@ -164,3 +126,7 @@ class _Intervals:
         site = [next(d for d, x in at.items() if value(x)) for at in self.at]
         flows = [value(self.moved[f][0]) if f in self.moved else 0 for f in range(len(self.model.cost))]
         return np.array([*site, *(value(s) for s in self.start), *flows, value(self.finish)], dtype=np.float64)
+
+    def bound(self, value: float) -> float:
+        """Times are whole numbers already."""
+        return value

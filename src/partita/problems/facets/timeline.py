@@ -8,9 +8,9 @@ from typing import Any, Generic, Literal
 
 import msgspec
 
-from partita.errors import UnsupportedError
+from partita.errors import InputError, UnsupportedError
 from partita.problems.facets import E, Facet, L, P
-from partita.simulator.program import Contention, Program
+from partita.simulator.program import Contention, Order, Place, Program, Step
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,6 +39,35 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     contention: Contention = "dedicated"
     weight_sync: Literal["after", "behind"] = "after"
     interval: float = 0.0
+
+
+def refuse_schedules(name: str, why: str, request: Request) -> None:
+    """Plans of one sample have no schedule but their own.
+
+    Raises
+    ------
+    InputError
+        If another one, chunks or several microbatches are asked for; ``why`` is what the message says of the plans.
+    """
+    if request.schedule is not None or request.chunks is not None or request.microbatches not in (None, 1):
+        raise InputError(f"problem {name!r}: {why}; leave --schedule, --chunks and --microbatches out")
+
+
+def one_sample(
+    name: str, unit: str, places: list[Place], steps: list[Step], edges: list[tuple[int, int]], orders: list[Order]
+) -> Program:
+    """The program of a plan that one sample passes once."""
+    return Program(
+        name=name,
+        unit=unit,
+        places=places,
+        steps=steps,
+        edges=edges,
+        orders=orders,
+        microbatches=1,
+        schedule="as planned",
+        settles=False,
+    )
 
 
 class TimeLine(Facet, Generic[P, L, E]):

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from partita.errors import InputError
-from partita.problems.facets.timeline import Request, TimeLine
+from partita.problems.facets.timeline import Request, TimeLine, one_sample, refuse_schedules
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan, complete, homes
 from partita.problems.latency.problem import LatencyProblem
@@ -21,11 +20,7 @@ class LatencyTimeLine(TimeLine[LatencyProblem, LatencyPlan, LatencyEvaluation]):
     def program(
         self, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation, request: Request
     ) -> Program:
-        if request.schedule is not None or request.chunks is not None or request.microbatches not in (None, 1):
-            raise InputError(
-                f"problem {problem.name!r}: a latency plan runs one sample; leave --schedule, --chunks and "
-                "--microbatches out"
-            )
+        refuse_schedules(problem.name, "a latency plan runs one sample", request)
         plan = complete(problem, plan)
         home = homes(problem, plan)
         places: list[Place] = []
@@ -62,17 +57,7 @@ class LatencyTimeLine(TimeLine[LatencyProblem, LatencyPlan, LatencyEvaluation]):
             of[op.id] = len(steps)
             steps.append(Step(len(places) - 1, -1, "F", OPERATOR, op.cpu_time, name=op.label))
         edges = sorted({(of[a], of[b]) for a, b in problem.edges} - {(s, s) for s in range(len(steps))})
-        return Program(
-            name=problem.name,
-            unit=problem.unit,
-            places=places,
-            steps=steps,
-            edges=edges,
-            orders=orders,
-            microbatches=1,
-            schedule="as planned",
-            settles=False,
-        )
+        return one_sample(problem.name, problem.unit, places, steps, edges, orders)
 
     def expected(
         self, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation, program: Program

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from partita.errors import InputError
-from partita.problems.facets.timeline import Request, TimeLine
+from partita.problems.facets.timeline import Request, TimeLine, one_sample, refuse_schedules
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
@@ -25,11 +24,7 @@ class MakespanTimeLine(TimeLine[MakespanProblem, Schedule, MakespanEvaluation]):
     def program(
         self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation, request: Request
     ) -> Program:
-        if request.schedule is not None or request.chunks is not None or request.microbatches not in (None, 1):
-            raise InputError(
-                f"problem {problem.name!r}: a makespan plan is itself the schedule of one sample; leave --schedule, "
-                "--chunks and --microbatches out"
-            )
+        refuse_schedules(problem.name, "a makespan plan is itself the schedule of one sample", request)
         names = device_names(problem)
         count = len(names)
         places = [
@@ -75,17 +70,7 @@ class MakespanTimeLine(TimeLine[MakespanProblem, Schedule, MakespanEvaluation]):
             )
             row = np.array([number for _, _, number in mine], dtype=np.int64)
             orders.append(Order(device, 0, row, np.zeros(len(row), dtype=np.int64)))
-        return Program(
-            name=problem.name,
-            unit=problem.unit,
-            places=places,
-            steps=steps,
-            edges=sorted(set(edges)),
-            orders=orders,
-            microbatches=1,
-            schedule="as planned",
-            settles=False,
-        )
+        return one_sample(problem.name, problem.unit, places, steps, sorted(set(edges)), orders)
 
     def expected(
         self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation, program: Program
