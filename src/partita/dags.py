@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from partita.errors import InputError
@@ -70,6 +70,15 @@ def row_of_blocks(blocks: Sequence[str], before: Sequence[Iterable[int]]) -> tup
         else:
             places.append(len(number) + 1 if floor >= len(number) and not needed[v] else floor)
     return places, list(number)
+
+
+def check_ends(owner: str, what: str, ends: tuple[int, int], known: Container[int]) -> None:
+    """Refuse an edge, named ``owner``, with an end that is no id of a ``what`` (``operator``), or with equal ends."""
+    for end in ends:
+        if end not in known:
+            raise InputError(f"{owner}: there is no {what} with id {end}")
+    if ends[0] == ends[1]:
+        raise InputError(f"{owner} is a cycle of one {what}; {what}s must form a directed acyclic graph")
 
 
 def check_acyclic(where: str, what: str, ids: Sequence[int], edges: Iterable[tuple[int, int]]) -> None:

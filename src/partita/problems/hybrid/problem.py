@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from partita.checks import check_at_least, check_fields, check_number, check_positive
-from partita.dags import check_acyclic, topological_order
+from partita.dags import check_acyclic, check_ends, topological_order
 from partita.errors import InputError
 from partita.problems.kind import Stated
 from partita.units import leq
@@ -196,11 +196,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         after: dict[int, set[int]] = {layer.id: set() for layer in self.layers}
         for edge in self.edges:
             owner = f"{where}: edge {edge.source} → {edge.target}"
-            for end in (edge.source, edge.target):
-                if end not in before:
-                    raise InputError(f"{owner}: there is no layer with id {end}")
-            if edge.source == edge.target:
-                raise InputError(f"{owner} is a cycle of one layer; layers must form a directed acyclic graph")
+            check_ends(owner, "layer", (edge.source, edge.target), before)
             if edge.target in after[edge.source]:
                 raise InputError(f"{owner} appears twice; give one edge with the bytes of both")
             check_fields(owner, edge, "bytes")

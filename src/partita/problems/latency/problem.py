@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from partita.checks import check_at_least, check_fields
-from partita.dags import check_acyclic, topological_order
+from partita.dags import check_acyclic, check_ends, topological_order
 from partita.errors import InputError
 from partita.problems.kind import Stated
 from partita.problems.settings import setting
@@ -108,11 +108,7 @@ class LatencyProblem(Stated, frozen=True, kw_only=True):
         seen: set[tuple[int, int]] = set()
         for source, target in self.edges:
             owner = f"{where}: edge {source} → {target}"
-            for end in (source, target):
-                if end not in known:
-                    raise InputError(f"{owner}: there is no operator with id {end}")
-            if source == target:
-                raise InputError(f"{owner} is a cycle of one operator; operators must form a DAG")
+            check_ends(owner, "operator", (source, target), known)
             if (source, target) in seen:
                 raise InputError(f"{owner} appears twice; give it once")
             seen.add((source, target))

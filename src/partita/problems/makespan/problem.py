@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from partita.checks import check_fields, check_number
-from partita.dags import check_acyclic, topological_order
+from partita.dags import check_acyclic, check_ends, topological_order
 from partita.errors import InputError
 from partita.problems.kind import Stated
 
@@ -148,10 +148,10 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
             if flow.id in flow_ids:
                 raise InputError(f"{where}: flow id {flow.id} appears twice; ids must be unique among flows")
             flow_ids.add(flow.id)
-            _check_ends(owner, (flow.source, flow.target), known)
+            check_ends(owner, "operator", (flow.source, flow.target), known)
             _check_transfers(owner, flow.times, self.devices)
         for pair in self.precedence:
-            _check_ends(f"{where}: precedence {pair[0]} → {pair[1]}", pair, known)
+            check_ends(f"{where}: precedence {pair[0]} → {pair[1]}", "operator", pair, known)
         check_acyclic(where, "operators", [op.id for op in self.operators], self.links())
 
     def replace(self, **changes: Any) -> MakespanProblem:
@@ -204,14 +204,6 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
 def _check_length(what: str, values: Sequence[Any], devices: int) -> None:
     if len(values) != devices:
         raise InputError(f"{what} has {len(values)} entries; it needs one for each of the {devices} devices")
-
-
-def _check_ends(owner: str, ends: tuple[int, int], known: set[int]) -> None:
-    for end in ends:
-        if end not in known:
-            raise InputError(f"{owner}: there is no operator with id {end}")
-    if ends[0] == ends[1]:
-        raise InputError(f"{owner} is a cycle of one operator; operators must form a DAG")
 
 
 def _check_transfers(owner: str, times: tuple[tuple[float, ...], ...], devices: Sequence[Device]) -> None:
