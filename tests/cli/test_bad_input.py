@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,6 +177,10 @@ USAGE = [
     (("plan", "hf:gpt2", "--cluster", "3xZ9000"), "Z9000"),
     (("plan", "model.onnx", "--cluster", "2xL4"), "ONNX"),
     (("plan", "{missing}", "--cluster", "2xL4"), "missing"),
+    (("plan", "hf:gpt2", "--cluster", "8x8xL4"), "8x(8xL4)"),
+    (("plan", "hf:openai/gpt2", "--cluster", "2xL4"), "download it first"),
+    (("plan", "hf:gpt2", "--cluster", "2xL4", "--set", "n_layer=-1"), "'n_layer' of the configuration of 'gpt2' is -1"),
+    (("plan", "hf:gpt2", "--cluster", "2xL4", "--optimizer", "sgd"), "add --training"),
     (("compare", "hf:gpt2"), "--cluster"),
     (("invent",), "invent"),
 ]
@@ -204,3 +210,37 @@ def test_malformed_split(
     path = tmp_path / "split.json"
     path.write_text(json.dumps(split))
     _is_one_message(partita("evaluate", chain, path, "--json"), expected)
+
+
+@pytest.mark.parametrize("flag", ["--batch-size", "--sequence-length"])
+def test_options_of_tracing_are_refused_for_graphs(partita: Callable[..., Run], tmp_path: Path, flag: str) -> None:
+    from partita.documents.stated import write_graph
+    from partita.graph import Graph, Operator
+
+    path = tmp_path / "g.json"
+    write_graph(
+        path,
+        Graph(
+            name="g",
+            operators=(Operator(name="a", target="t", dtype="float32", flops=1, bytes_read=1, bytes_written=1),),
+        ),
+    )
+    _is_one_message(
+        partita("plan", path, "--cluster", "2xL4", flag, "3"), f"a traced graph, which {flag} cannot change"
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+@pytest.mark.parametrize("arguments", [("devices",), ("solve", "{chain}", "--json")])
+def test_a_full_standard_output(chain: Path, arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "partita", *(argument.format(chain=chain) for argument in arguments)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert run.returncode == 2
+    assert run.stderr.splitlines()[-1] == "partita: standard output cannot be written: No space left on device"

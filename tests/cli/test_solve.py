@@ -222,7 +222,8 @@ main(sys.argv[1:])
 """
 
 
-def test_interrupt_saves_the_best_plan(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_saves_the_best_plan(tmp_path: Path, sent: signal.Signals) -> None:
     problem, output = _wide(tmp_path / "wide.json"), tmp_path / "r.json"
     process = subprocess.Popen(
         [sys.executable, "-c", TELLING, "solve", str(problem), "--time-limit", "120", "--output", str(output)],
@@ -232,7 +233,7 @@ def test_interrupt_saves_the_best_plan(tmp_path: Path) -> None:
     )
     assert process.stderr is not None
     assert process.stderr.readline() == "a plan and a bound\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err

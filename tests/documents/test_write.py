@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,62 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         write_atomic(tmp_path / "file" / "x.json", b"")
     with pytest.raises(InputError, match="is a folder"):
         write_atomic(tmp_path, b"")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="about links, pipes and devices as POSIX has them")
+class TestOtherThanPlainFiles:
+    """What a path leads to is written; what stands there is not replaced by a plain file."""
+
+    def test_a_link_stays_a_link(self, tmp_path: Path) -> None:
+        (tmp_path / "kept").mkdir()
+        target = tmp_path / "kept" / "real.json"
+        target.write_bytes(b"old")
+        for name, leads_to in (("one.json", "kept/real.json"), ("two.json", "one.json")):
+            (tmp_path / name).symlink_to(leads_to)
+            write_atomic(tmp_path / name, name.encode())
+            assert (tmp_path / name).is_symlink()
+            assert target.read_bytes() == name.encode()
+        assert sorted(os.listdir(tmp_path)) == ["kept", "one.json", "two.json"]
+        assert os.listdir(tmp_path / "kept") == ["real.json"]
+
+    def test_a_link_to_nothing_makes_its_target(self, tmp_path: Path) -> None:
+        (tmp_path / "link.json").symlink_to("made.json")
+        write_atomic(tmp_path / "link.json", b"{}")
+        assert (tmp_path / "link.json").is_symlink()
+        assert (tmp_path / "made.json").read_bytes() == b"{}"
+
+    def test_links_in_a_circle_are_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "a").symlink_to("b")
+        (tmp_path / "b").symlink_to("a")
+        with pytest.raises(InputError, match="cannot be written"):
+            write_atomic(tmp_path / "a", b"")
+        assert (tmp_path / "a").is_symlink()
+
+    def test_devices_stay(self) -> None:
+        before = os.stat("/dev/null")
+        write_atomic("/dev/null", b"{}")
+        assert os.stat("/dev/null").st_rdev == before.st_rdev
+        assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+    def test_a_full_device_says_so(self) -> None:
+        with pytest.raises(InputError, match="/dev/full cannot be written: No space left on device"):
+            write_atomic("/dev/full", b"{}")
+
+    def test_a_pipe_gets_the_data(self, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        received: list[bytes] = []
+        reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
+        reader.start()
+        write_atomic(pipe, b"through")
+        reader.join(timeout=30)
+        assert received == [b"through"]
+        assert pipe.is_fifo()
+
+
+def test_a_file_system_without_nameless_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "O_TMPFILE", None, raising=False)
+    write_atomic(tmp_path / "a.json", b"{}")
+    assert (tmp_path / "a.json").read_bytes() == b"{}"
+    assert os.listdir(tmp_path) == ["a.json"]

@@ -3,6 +3,7 @@
 # ruff: noqa: E402 -- the imports follow the check that torch is there
 from __future__ import annotations
 
+import sys
 import textwrap
 
 import pytest
@@ -115,7 +116,7 @@ def test_neighbours_can_be_imported(tmp_path) -> None:
         ("lonely", r"returns Net; it must return \(module, args\) or \(module, args, kwargs\)"),
         ("reversed_", r"returns a tuple of 1 first; it must return"),
         ("odd_args", r"returns args as int; it must return"),
-        ("needy", r"needs width; set it or give it a default"),
+        ("needy", r"needs width; give --set width=VALUE, or a default in the file"),
         ("", r"names no callable; write path/to/file\.py:callable"),
     ],
 )
@@ -144,13 +145,45 @@ def test_files_that_are_not_there_or_broken(tmp_path) -> None:
 
 
 def test_a_callable_that_raises(file) -> None:
-    with pytest.raises(TraceError, match="fails: ValueError: no luck today") as caught:
+    with pytest.raises(TraceError, match=r"fails: ValueError: no luck today \(nets\.py, line 36\)$") as caught:
         load_model(f"{file}:fails")
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("status", ["0", "'not today'"])
+def test_a_file_that_ends_the_program(tmp_path, status: str) -> None:
+    path = tmp_path / "ends.py"
+    path.write_text(
+        f"def build():\n    raise SystemExit({status})\n\nif {status} == 0:\n    raise SystemExit({status})\n"
+    )
+    with pytest.raises(InputError, match=r"fails: SystemExit: .*\(ends\.py, line \d\)"):
+        load_model(f"{path}:build")
+
+
+def test_a_file_reads_no_arguments_of_partita(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "arguments.py"
+    path.write_text(
+        "import argparse, torch\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--width', type=int, default=6)\n"
+        "given = parser.parse_args()\n"
+        "def build():\n    return torch.nn.Linear(given.width, 2), (torch.zeros(1, given.width),)\n"
+    )
+    monkeypatch.setattr("sys.argv", ["partita", "plan", "--cluster", "2xL4"])
+    assert load_model(f"{path}:build").parameter_count == 14
+    assert sys.argv == ["partita", "plan", "--cluster", "2xL4"]
+
+
+def test_the_callables_own_batch_size_is_kept(tmp_path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import torch\ndef build(batch_size=5):\n    return torch.nn.Linear(6, 2), (torch.zeros(batch_size, 6),)\n"
+    )
+    assert load_model(f"{path}:build").tensors[0].shape == (5, 6)
+    assert load_model(f"{path}:build", batch_size=1).tensors[0].shape == (1, 6)
+
+
 def test_a_callable_that_needs_data(file) -> None:
-    with pytest.raises(TraceError, match="runs without data, so values cannot be read"):
+    with pytest.raises(TraceError, match=r"nets\.py, line \d+\); it is built without data, so values cannot be read"):
         load_model(f"{file}:peeks")
 
 

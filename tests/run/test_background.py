@@ -107,6 +107,20 @@ def test_an_interrupted_part_stops_the_whole_run() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_what_is_ignored_stays_ignored() -> None:
+    """As under nohup."""
+    from partita.run.interrupt import interruptible
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    run = Monitor()
+    try:
+        with interruptible(run):
+            signal.raise_signal(signal.SIGTERM)
+        assert not run.interrupted
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_other_handlers_are_put_back() -> None:
     from partita.run.interrupt import interruptible
 

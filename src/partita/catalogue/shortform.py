@@ -114,6 +114,8 @@ def _counted(text: str, item: str) -> tuple[int, str]:
         if re.match(r"-\d|[x×*]", item, re.IGNORECASE):
             raise InputError(f"cluster {text!r}: {item!r} does not begin with a count of at least 1")
         return 1, item
+    if re.match(r"\d+[x×*]", match[2], re.IGNORECASE):
+        raise InputError(f"cluster {text!r}: {item!r} has two counts; {match[1]} machines are {match[1]}x({match[2]})")
     return _count(text, item, match[1]), match[2]
 
 

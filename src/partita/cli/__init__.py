@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import sys
 import traceback
 from pkgutil import resolve_name
@@ -61,6 +64,17 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
+def _of_stdout(error: OSError) -> bool:
+    """Whether what went wrong is that stdout has no room, or cannot be written at all."""
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
+
+
+def _give_up_stdout() -> None:
+    """What is still in its buffer cannot be written at the end of the process either."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line and exit: 0 done, 1 infeasible, 2 bad input, 130 interrupted."""
     try:
@@ -81,6 +95,11 @@ def main(arguments: list[str] | None = None) -> Any:
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
+    except OSError as error:
+        if not _of_stdout(error):
+            raise
+        code = _fail(f"standard output cannot be written: {error.strerror}", EXIT_USAGE)
+        _give_up_stdout()
     if arguments is None:
         from partita.cli.common import end_stdout
 

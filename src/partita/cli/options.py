@@ -71,7 +71,7 @@ _size = click.IntRange(min=1)
 
 #: What the model is and how it runs.
 model_options = together(
-    option("model", "--batch-size", type=_size, default=1, show_default=True, help="Samples per microbatch."),
+    option("model", "--batch-size", type=_size, help="Samples per microbatch; 1, or a callable's own default."),
     option("model", "--sequence-length", type=_size, help="Tokens per sample."),
     option("model", "--dtype", metavar="NAME", help="Number format, for example float16."),
     option(

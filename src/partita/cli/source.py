@@ -22,6 +22,7 @@ from partita.cli.options import take_reading
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
+from partita.problems.settings import flags_of
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
@@ -48,6 +49,19 @@ def _refuse_model_options(what: str) -> None:
         of_models = getattr(parameter, "group", "") in ("model", "machine", "training") and not name.startswith(PREFIX)
         if of_models and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise InputError(f"{what} is a file, which states its own problem; leave {parameter.opts[0]} out")
+
+
+def _refuse_tracing_options(path: str) -> None:
+    """Refuse options that say how to trace a model on the command line of one that is traced already."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        tracing = getattr(parameter, "group", "") == "model" and not name.startswith(PREFIX)
+        if tracing and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise InputError(
+                f"{path} is a traced graph, which {parameter.opts[0]} cannot change; leave it out, or trace the model "
+                "again"
+            )
 
 
 @dataclass(frozen=True)
@@ -184,6 +198,10 @@ def read_model(
         own = declarations.pop(kind.model.objective)
         others = {f"--objective {name}": structures for name, structures in declarations.items()}
         settings = read_flags(given, own, f"a plan with objective {kind.model.objective}", others=others)
+        if not training:
+            of_training = [flag for flag, entry in flags_of(own).items() if entry.training and flag in given]
+            if of_training:
+                raise InputError(f"{of_training[0]} is about training; add --training, or leave it out")
         check_solver(kind, solver)
         return kind, notes, settings
 
@@ -205,6 +223,7 @@ def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tra
     if not text.startswith("hf:") and text.endswith(".json"):
         from partita.documents.stated import read_graph
 
+        _refuse_tracing_options(text)
         graph = read_graph(text)
         if training and not graph.training:
             raise InputError(f"{text} was traced without its backward part; trace it again with training")

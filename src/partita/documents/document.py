@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -113,23 +113,68 @@ def sha256(value: Any) -> str:
 
 
 def write_atomic(path: str | Path, data: bytes) -> None:
-    """Write a file so that a crash leaves the old content or the new."""
+    """Write a file so that a crash leaves the old content or the new.
+
+    The file that a symbolic link points to is replaced, not the link; pipes and device nodes are written straight to.
+
+    Raises
+    ------
+    InputError
+        If the place cannot be written.
+    """
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
+    try:
+        place = path.resolve()
+        if place.exists() and not place.is_file():
+            with path.open("wb") as stream:
+                stream.write(data)
+            return
+        _replace(place, data)
+    except (OSError, RuntimeError) as error:
+        # A loop of symbolic links is a RuntimeError of older Pythons.
+        raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write beside the file, then put it in its place."""
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        # Opened like this it gets the rights of an ordinary file, and is nobody else's.
-        with temporary.open("xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+        if not _write_nameless(temporary, data):
+            # Opened like this it gets the rights of an ordinary file, and is nobody else's.
+            with temporary.open("xb") as stream:
+                _write_through(stream, data)
         os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def _write_nameless(temporary: Path, data: bytes) -> bool:
+    """Write a file that gets its name at the end, so that not even a kill leaves a part of it; whether it could."""
+    nameless = getattr(os, "O_TMPFILE", None)
+    if nameless is None:
+        return False
+    try:
+        number = os.open(temporary.parent, nameless | os.O_WRONLY, 0o666)
+    except OSError:
+        # Not every file system can.
+        return False
+    with os.fdopen(number, "wb") as stream:
+        _write_through(stream, data)
+        try:
+            # Only with a folder stated does Python ask to follow the link to the file; the path is absolute anyway.
+            os.link(f"/proc/self/fd/{number}", temporary, src_dir_fd=number, follow_symlinks=True)
+        except OSError:
+            return False
+    return True
+
+
+def _write_through(stream: BinaryIO, data: bytes) -> None:
+    stream.write(data)
+    stream.flush()
+    os.fsync(stream.fileno())
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -84,7 +84,10 @@ def _configuration(name: str, fields: Mapping[str, str]) -> Any:
     if path.is_file():
         given, kind = _read(path)
     elif name.endswith(".json") or "/" in name:
-        raise InputError(f"there is no configuration file {name!r}; hf: takes a model type or a local JSON file")
+        raise InputError(
+            f"there is no configuration file {name!r}; hf: takes a model type, or a local JSON file such as the "
+            "config.json of a model hub (download it first: nothing is fetched here)"
+        )
     known = set(CONFIG_MAPPING_NAMES)
     if kind not in known:
         kind = next((k for k in (kind.replace("-", "_"), kind.replace("_", "-")) if k in known), kind)
@@ -153,6 +156,9 @@ def _check_type(kind: str, field: str, before: Any, value: Any) -> None:
             f"field {field!r} of the configuration of {kind!r} is {before!r} by default; "
             f"{value!r} is not of its type {type(before).__name__}"
         )
+    counts = type(before) is int and before > 0 and not field.endswith(("_id", "_index"))
+    if counts and isinstance(value, int) and value < 0:
+        raise InputError(f"field {field!r} of the configuration of {kind!r} is {value}; it cannot be negative")
 
 
 def model_class(config: Any, task: str | None) -> tuple[str, Any]:

@@ -28,7 +28,7 @@ def make_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) ->
     accepted = set(inspect.signature(model.forward).parameters)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     length = _length(model, text, asked.sequence_length)
-    batch_size, training = asked.batch_size, asked.training
+    batch_size, training = asked.samples, asked.training
     inputs: dict[str, Any] = {}
 
     def integers(*shape: int) -> Any:

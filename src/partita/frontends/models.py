@@ -13,7 +13,7 @@ from partita.graph import Graph
 def load_model(
     spec: str,
     *,
-    batch_size: int = 1,
+    batch_size: int | None = None,
     sequence_length: int | None = None,
     dtype: str | None = None,
     set_fields: Mapping[str, str] | None = None,
@@ -30,7 +30,7 @@ def load_model(
         ``(module, args, kwargs)``. A callable that has parameters named ``batch_size``, ``sequence_length`` or
         ``training`` is given them.
     batch_size
-        Samples in one microbatch.
+        Samples in one microbatch; 1, or what the callable does by itself, unless stated.
     sequence_length
         Tokens per sample; by default 1024, or the model's maximum if that is less.
     dtype
@@ -57,7 +57,7 @@ def load_model(
     TraceError
         If the model cannot be built or traced.
     """
-    check_at_least("batch size", batch_size)
+    check_at_least("batch size", 1 if batch_size is None else batch_size)
     check_at_least("sequence length", 1 if sequence_length is None else sequence_length)
     forms = "'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'"
     if not spec.startswith("hf:") and ".py:" not in spec and not spec.endswith(".py"):

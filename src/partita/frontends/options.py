@@ -26,12 +26,17 @@ _DTYPES = {
 class Asked:
     """What a model is to be traced for, as :func:`partita.frontends.models.load_model` takes it."""
 
-    batch_size: int
+    batch_size: int | None
     sequence_length: int | None
     dtype: str | None
     fields: Mapping[str, str]
     task: str | None
     training: bool
+
+    @property
+    def samples(self) -> int:
+        """Samples in a microbatch: one unless asked for more."""
+        return 1 if self.batch_size is None else self.batch_size
 
 
 def parse_dtype(text: str) -> Any:
@@ -53,7 +58,7 @@ def parse_value(text: str) -> Any:
         return {"true": True, "false": False, "none": None}.get(lowered, text)
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """An error's type and the beginning of its message."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 

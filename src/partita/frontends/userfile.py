@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, TraceError
+from partita.frontends.blame import reads_values, where
 from partita.frontends.options import Asked, nearest, one_line, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
@@ -22,7 +23,7 @@ def load_file(spec: str, asked: Asked) -> Graph:
     if not path_text or not attribute.isidentifier():
         raise InputError(f"model {spec!r} names no callable; write path/to/file.py:callable")
     path = Path(path_text)
-    with _importable(path.parent):
+    with _importable(path):
         build = _find(path, attribute)
         given = _arguments(build, spec, asked)
         module, args, kwargs = _build(build, spec, given)
@@ -30,13 +31,15 @@ def load_file(spec: str, asked: Asked) -> Graph:
 
 
 @contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Let the file import its neighbours, as running it would."""
-    entry = str(folder.resolve())
+def _importable(path: Path) -> Iterator[None]:
+    """Let the file import its neighbours, and find its own name and no arguments, as running it would."""
+    entry, arguments = str(path.parent.resolve()), sys.argv
     sys.path.insert(0, entry)
+    sys.argv = [str(path)]
     try:
         yield
     finally:
+        sys.argv = arguments
         if entry in sys.path:
             sys.path.remove(entry)
 
@@ -50,8 +53,8 @@ def _find(path: Path, attribute: str) -> Callable[..., Any]:
     module = importlib.util.module_from_spec(loaded)
     try:
         loaded.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(f"importing {str(path)!r} fails: {one_line(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise InputError(f"importing {str(path)!r} fails: {one_line(error)}{where(error, path)}") from error
     found = getattr(module, attribute, None)
     if not callable(found):
         names = [n for n, v in vars(module).items() if inspect.isfunction(v) and not n.startswith("_")]
@@ -65,7 +68,7 @@ def _arguments(build: Callable[..., Any], spec: str, asked: Asked) -> dict[str, 
     anything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     given: dict[str, Any] = {}
     # Whatever was asked for needs a parameter, but for training, which a module may take as it comes.
-    for name, unasked in (("batch_size", 1), ("sequence_length", None), ("training", asked.training)):
+    for name, unasked in (("batch_size", None), ("sequence_length", None), ("training", asked.training)):
         value = getattr(asked, name)
         if name in parameters:
             if value is not None:
@@ -82,7 +85,8 @@ def _arguments(build: Callable[..., Any], spec: str, asked: Asked) -> dict[str, 
         if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and name not in given
     ]
     if missing:
-        raise InputError(f"{spec!r} needs {', '.join(missing)}; set it or give it a default")
+        hint = " ".join(f"--set {name}=VALUE" for name in missing)
+        raise InputError(f"{spec!r} needs {', '.join(missing)}; give {hint}, or a default in the file")
     return given
 
 
@@ -94,14 +98,14 @@ def _build(build: Callable[..., Any], spec: str, given: dict[str, Any]) -> tuple
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
             result = build(**given)
-    except Exception as first:
+    except (Exception, SystemExit) as first:
         try:
             with torch.device("meta"):
                 result = build(**given)
-        except Exception:
-            raise TraceError(
-                f"building {spec!r} fails: {one_line(first)}; it runs without data, so values cannot be read"
-            ) from first
+        except (Exception, SystemExit):
+            unread = "; it is built without data, so values cannot be read" if reads_values(first) else ""
+            path = Path(spec.rpartition(":")[0])
+            raise TraceError(f"building {spec!r} fails: {one_line(first)}{where(first, path)}{unread}") from first
     form = "(module, args) or (module, args, kwargs)"
     if not isinstance(result, tuple) or len(result) not in (2, 3):
         raise InputError(f"{spec!r} returns {_describe(result)}; it must return {form}")

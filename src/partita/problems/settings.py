@@ -44,6 +44,8 @@ class Setting:
         For lists of numbers: whether ranges such as ``8:64`` may be written.
     stated
         Whether it is for stated problems only: of a model, the cluster or the pricing says the same.
+    training
+        Whether it says nothing of inference.
     inverted
         For flags that switch something off: ``--no-x`` sets ``x`` to false.
     name, type, default
@@ -59,6 +61,7 @@ class Setting:
     most: float | None = None
     counts: bool = False
     stated: bool = False
+    training: bool = False
     inverted: bool = False
     name: str = ""
     type: Any = None

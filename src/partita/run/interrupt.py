@@ -1,4 +1,4 @@
-"""Ctrl-C as a request to stop with the best answer so far."""
+"""Ctrl-C, and a request to terminate, as requests to stop with the best answer so far."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from collections.abc import Iterator
 
 from partita.run.monitor import Monitor
 
+#: What a terminal sends on Ctrl-C, and what ``timeout``, batch systems and containers send first.
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 @contextlib.contextmanager
 def interruptible(monitor: Monitor) -> Iterator[None]:
-    """Turn the first Ctrl-C into a request to stop with the best plan; a second one raises KeyboardInterrupt.
+    """Turn the first of ``SIGNALS`` into a request to stop with the best plan; a second one raises KeyboardInterrupt.
 
     Asked to stop is the whole run that ``monitor`` may be a part of.
     """
-    # A handler that is not Python could not be put back.
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     run = monitor
@@ -29,13 +31,16 @@ def interruptible(monitor: Monitor) -> Iterator[None]:
             raise KeyboardInterrupt
         run.interrupt()
 
-    try:
-        previous = signal.signal(signal.SIGINT, handler)
-    except ValueError:
-        # Another interpreter holds the main thread (embedded Python): leave its handling alone.
+    with contextlib.ExitStack() as after:
+        for number in SIGNALS:
+            previous = signal.getsignal(number)
+            # A handler that is not Python could not be put back; what is ignored (as by nohup) stays ignored.
+            if previous is None or previous is signal.SIG_IGN:
+                continue
+            try:
+                signal.signal(number, handler)
+            except ValueError:
+                # Another interpreter holds the main thread (embedded Python): leave its handling alone.
+                break
+            after.callback(signal.signal, number, previous)
         yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -52,8 +52,10 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         The problem's; the model's and the cluster's unless stated.
     """
 
-    optimizer: Annotated[str, setting("Training: its state.", metavar="NAME", group="training")] = "adam"
-    optimizer_dtype: Annotated[str, setting("Of its state.", metavar="NAME", group="training")] = "float32"
+    optimizer: Annotated[str, setting("Training: its state.", metavar="NAME", group="training", training=True)] = "adam"
+    optimizer_dtype: Annotated[str, setting("Of its state.", metavar="NAME", group="training", training=True)] = (
+        "float32"
+    )
     costs: Annotated[Any, setting("Measured times.", metavar="TABLE", group="model")] = None
     master_weights: bool | None = None
     name: str | None = None
