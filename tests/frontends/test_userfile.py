@@ -39,7 +39,7 @@ SOURCE = """
         return Net(200_000, 4), (torch.zeros(1, 4, dtype=torch.long),), {}
 
     def peeks():
-        width = int(torch.full((300,), 8.0).sum().item())
+        width = int(torch.full((2**30,), 8.0).sum().item())
         return Net(width), (torch.zeros(1, 4, dtype=torch.long),)
 
     def floats():

@@ -25,7 +25,7 @@ from partita.frontends.flops import FRESH, GATHERS, OVERWRITES, SCATTERS, count_
 from partita.frontends.geometry import make_geometry
 from partita.frontends.records import Call, Capture, Layout, Read, Stored, Value
 
-_MAX_KNOWN = 256
+MAX_KNOWN = 256
 _CPU = torch.device("cpu")
 _RANDOM = torch.Tag.nondeterministic_seeded
 
@@ -120,6 +120,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if target is None:
             if func.namespace == "prim":
                 return func(*args, **kwargs)
+            if func.namespace == "quantized":
+                raise NotImplementedError(f"{func} works on packed weights, which cannot be read; trace it unconverted")
             target = self._targets[func] = _Target(func)
         if target.composite:
             with self:
@@ -214,13 +216,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def _remember(self, func: Any, target: _Target, args: Any, kwargs: Any, fresh: list[Any]) -> None:
         """Keep the actual content of small constants, so that Python may branch on them."""
         for tensor in fresh:
-            if tensor.numel() > _MAX_KNOWN or getattr(tensor, "constant", None) is not None:
+            if tensor.numel() > MAX_KNOWN or getattr(tensor, "constant", None) is not None:
                 continue
             with torch._C._DisableTorchDispatch(), torch.no_grad():
                 if target.packet == "aten.rand" and tensor.dim() == 0:
                     # Layer drop compares such a draw with a small probability: keep every layer.
                     tensor.constant = torch.full(tensor.shape, 1 - 2**-8, dtype=tensor.dtype)
-                elif target.packet in _FACTORIES:
+                elif target.packet in FACTORIES:
                     kwargs = {**kwargs, "device": "cpu"}
                     tensor.constant = func(*args, **kwargs)
 
@@ -238,7 +240,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
 
 _FUSED: Any = SimpleNamespace(overwrites=False, scatters=False, gathers=False)
-_FACTORIES = {f"aten.{name}" for name in ("arange", "full", "linspace", "logspace", "ones", "scalar_tensor", "zeros")}
+FACTORIES = {f"aten.{name}" for name in ("arange", "full", "linspace", "logspace", "ones", "scalar_tensor", "zeros")}
 
 
 def _tensors(tree: Any) -> list[Any]:

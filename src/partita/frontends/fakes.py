@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 
+from partita.errors import TraceError
 from partita.frontends.capture import Recorder, dtype_name
 from partita.frontends.records import Stored
 
@@ -20,6 +22,18 @@ def _format(tensor: Any, dtype: Any) -> Any:
 def _stored(name: str, fake: Any, kind: str, trainable: bool = False) -> Stored:
     size = fake.numel() * fake.element_size()
     return Stored(name, tuple(fake.shape), dtype_name(fake.dtype), size, kind, trainable)
+
+
+def _check_plain(what: str, tensor: Any) -> None:
+    """Refuse arrays that are not one block of numbers: their arithmetic and bytes would be another's."""
+    if tensor.layout != torch.strided:
+        form = str(tensor.layout).removeprefix("torch.")
+        raise TraceError(f"{what} is a {form} tensor, whose work depends on its data; pass a dense one")
+    if is_traceable_wrapper_subclass(tensor):
+        raise TraceError(
+            f"{what} is a {type(tensor).__name__}, a tensor made of others, which is not read; trace the module before "
+            "it is converted, and give measured times of the converted operators"
+        )
 
 
 @contextmanager
@@ -37,6 +51,7 @@ def fake_state(
     undo: list[tuple[dict[str, Any], str, Any]] = []
 
     def stand_in(tensor: Any, name: str, kind: str) -> Any:
+        _check_plain(f"{kind} {name!r}", tensor)
         # Equal for tensors that are the same array.
         key = tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
         if key in made:
@@ -93,6 +108,7 @@ def fake_arguments(args: Any, kwargs: Any, recorder: Recorder, dtype: Any = None
         if id(leaf) not in made:
             keys = [str(getattr(entry, "idx", getattr(entry, "key", entry))) for entry in path]
             name = ".".join(keys[1:]) if keys[0] == "1" else ".".join(["input" + keys[1], *keys[2:]])
+            _check_plain(f"input {name!r}", leaf)
             with recorder.fake:
                 fake = torch.empty(leaf.shape, dtype=_format(leaf, dtype), device="cpu")
             recorder.store(fake, _stored(name, fake, "input"))

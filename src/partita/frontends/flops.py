@@ -75,6 +75,7 @@ _EXTRA: dict[str, Any] = {
     "aten._grouped_mm": _grouped_mm,
     "transformers.grouped_mm_fallback": _grouped_mm,
     "transformers.grouped_mm_fallback_backward": lambda x, w, *_: 2 * _product(x.shape, w.shape[-1]),
+    "aten._int_mm": lambda a, b: _product(a.shape, b.shape[-1]),
     "aten.mv": lambda a, b: 2 * a.shape[0] * a.shape[1],
     "aten.addmv": lambda c, a, b: 2 * a.shape[0] * a.shape[1],
 }

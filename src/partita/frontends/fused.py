@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -33,6 +34,8 @@ class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if func is functional.scaled_dot_product_attention:
             return _attention(self.recorder, *args, **kwargs)
+        if getattr(func, "__name__", "") == "flex_attention" and isinstance(func, HigherOrderOperator):
+            return _flexible_attention(self.recorder, *args, **kwargs)
         if func is functional.dropout or func is torch.dropout:
             return _dropout(func, *args, **kwargs)
         if func is functional.multi_head_attention_forward:
@@ -48,6 +51,17 @@ class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         finally:
             functional.scaled_dot_product_attention, functional.dropout = originals
+
+
+def _flexible_attention(
+    recorder: Recorder, query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, *rest: Any, **details: Any
+) -> tuple[Any, Any, Any]:
+    """The result with the log-sum-exp and the largest scores; all blocks are counted, whatever the mask leaves out."""
+    out = _attention(recorder, query, key, value)
+    recorder.paused = True
+    stats = query.new_empty(query.shape[:-1], dtype=torch.float32)
+    recorder.paused = False
+    return out, stats, stats
 
 
 def _dropout(

@@ -6,7 +6,7 @@ import logging
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -24,6 +24,15 @@ from partita.frontends.capture import Recorder
 from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
 from partita.frontends.records import Capture, Stored
+from partita.frontends.recurrent import Recurrences
+from partita.frontends.surroundings import (
+    OnePlace,
+    attention_anywhere,
+    mixed_precision,
+    no_branches,
+    plain_checkpoints,
+    plain_conversions,
+)
 
 _LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating outputs stands in for one."
 
@@ -44,7 +53,7 @@ def run_module(
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
         with _module_tracking(recorder, names, stack):
             try:
-                with _plain_torch(), torch.set_grad_enabled(training), fake, recorder, FusedCalls(recorder):
+                with _caught(recorder, fake), torch.set_grad_enabled(training):
                     out = module(*fake_args, **fake_kwargs)
             except Exception as error:
                 where = names.get(id(stack[-1]), "") if stack else ""
@@ -61,14 +70,14 @@ def _run_backward(recorder: Recorder, fake: Any, out: Any, parameters: list[tupl
     wanted = [(stored, tensor) for stored, tensor in parameters if stored.trainable]
     if not wanted:
         raise TraceError("training needs a parameter that requires a gradient, but the model has none")
-    with _plain_torch(), torch.enable_grad(), fake, recorder, FusedCalls(recorder):
+    with _caught(recorder, fake), torch.enable_grad():
         loss, note = _loss(out)
         if not loss.requires_grad:
             raise TraceError("the loss does not depend on any trainable parameter, so there is no backward to trace")
         recorder.capture.outputs = [recorder.read(loss)]
         recorder.backward = True
         try:
-            gradients = torch.autograd.grad(loss, [tensor for _, tensor in wanted], allow_unused=True)
+            gradients = _gradients(loss, tuple(tensor for _, tensor in wanted))
         except Exception as error:
             where = recorder.module
             raise TraceError(_explain(where, recorder.capture.modules.get(where, ""), error, "backward of ")) from error
@@ -77,6 +86,16 @@ def _run_backward(recorder: Recorder, fake: Any, out: Any, parameters: list[tupl
                 recorder.capture.gradients.append((stored, recorder.read(gradient)))
     if note:
         recorder.capture.notes.append(note)
+
+
+def _gradients(loss: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What ``torch.autograd.grad`` returns, None for what is unused.
+
+    That function is handled by the modes that catch calls, so they would be off while checkpointed parts run again.
+    """
+    run = torch.autograd.Variable._execution_engine.run_backward
+    start = torch.ones_like(loss, memory_format=torch.preserve_format)
+    return tuple(run((loss,), (start,), False, False, tensors, allow_unreachable=True, accumulate_grad=False))
 
 
 def _loss(out: Any) -> tuple[Any, str | None]:
@@ -138,7 +157,9 @@ def _settings(module: Any, recorder: Recorder, training: bool) -> Iterator[None]
                 after.callback(setattr, configuration, "use_cache", True)
                 configuration.use_cache = False
         if module.training != training:
-            module.train(training)
+            with suppress(NotImplementedError):
+                # An exported program stays in the mode that it was exported in.
+                module.train(training)
         if original is not None:
             after.callback(setattr, masking, "find_packed_sequence_indices", original)
             masking.find_packed_sequence_indices = find_packed_sequence_indices
@@ -146,14 +167,32 @@ def _settings(module: Any, recorder: Recorder, training: bool) -> Iterator[None]
 
 
 @contextmanager
-def _plain_torch() -> Iterator[None]:
-    """Undo what the caller may have switched on around the trace: inference mode, a default device, compilation."""
+def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
+    """Run on fake tensors, with every call written down, and torch as it is on the machine that the model is for.
+
+    What the caller may have switched on around the trace is off: inference mode, a default device, compilation.
+    """
+
+    def note(text: str) -> None:
+        if text not in recorder.capture.notes:
+            recorder.capture.notes.append(text)
+
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
         if "torch._dynamo" in sys.modules:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
+        for surrounding in (
+            mixed_precision(),
+            no_branches(note),
+            plain_checkpoints(),
+            plain_conversions(True),
+            attention_anywhere(),
+        ):
+            stack.enter_context(surrounding)
+        for mode in (fake, recorder, FusedCalls(recorder), Recurrences(recorder), OnePlace()):
+            stack.enter_context(mode)
         yield
 
 

@@ -91,21 +91,17 @@ def _arguments(build: Callable[..., Any], spec: str, asked: Asked) -> dict[str, 
 
 
 def _build(build: Callable[..., Any], spec: str, given: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Call the callable without allocating weights: under fake tensors, else on the meta device."""
+    """What the callable returns, checked."""
     import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from partita.frontends.building import build_without_weights
 
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
-            result = build(**given)
-    except (Exception, SystemExit) as first:
-        try:
-            with torch.device("meta"):
-                result = build(**given)
-        except (Exception, SystemExit):
-            unread = "; it is built without data, so values cannot be read" if reads_values(first) else ""
-            path = Path(spec.rpartition(":")[0])
-            raise TraceError(f"building {spec!r} fails: {one_line(first)}{where(first, path)}{unread}") from first
+        result = build_without_weights(lambda: build(**given))
+    except (Exception, SystemExit) as error:
+        unread = "; it is built without data, so values cannot be read" if reads_values(error) else ""
+        path = Path(spec.rpartition(":")[0])
+        raise TraceError(f"building {spec!r} fails: {one_line(error)}{where(error, path)}{unread}") from error
     form = "(module, args) or (module, args, kwargs)"
     if not isinstance(result, tuple) or len(result) not in (2, 3):
         raise InputError(f"{spec!r} returns {_describe(result)}; it must return {form}")

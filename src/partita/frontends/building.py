@@ -1,0 +1,97 @@
+"""Calling a user's callable for its module and arguments, without allocating weights wherever that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from partita.frontends.capture import FACTORIES, MAX_KNOWN
+from partita.frontends.surroundings import OnePlace, plain_conversions
+
+#: Bytes of tensors that a callable may make for real, if it reads values and so cannot do without.
+_MOST_BYTES = 2**31
+
+
+class _Known(TorchDispatchMode):  # type: ignore[misc]
+    """On fake tensors: small rows of numbers that code may read, such as drop rates by layer, keep their values."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if str(func._overloadpacket) in FACTORIES and isinstance(out, torch.Tensor) and out.numel() <= MAX_KNOWN:
+            with torch._C._DisableTorchDispatch(), torch.no_grad():
+                out.constant = func(*args, **{**kwargs, "device": "cpu"})
+        return out
+
+
+class _Limited(TorchDispatchMode):  # type: ignore[misc]
+    """On real tensors: a limit on what is allocated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if str(func._overloadpacket) in _ALLOCATES and args:
+            size = 4
+            for side in args[0] if isinstance(args[0], (list, tuple)) else ():
+                size *= int(side)
+            if size > _MOST_BYTES:
+                raise MemoryError(f"a tensor of {size} bytes")
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
+                storage = tensor.untyped_storage()
+                self.made[storage._cdata] = storage.nbytes()
+        if sum(self.made.values()) > _MOST_BYTES:
+            raise MemoryError("more tensors than are made for real")
+        return out
+
+
+_ALLOCATES = frozenset(f"aten.{name}" for name in ("empty", "full", "ones", "rand", "randn", "zeros"))
+
+
+@contextmanager
+def _fake() -> Iterator[None]:
+    with FakeTensorMode(allow_non_fake_inputs=True), _Known():
+        yield
+
+
+@contextmanager
+def _meta() -> Iterator[None]:
+    with torch.device("meta"):
+        yield
+
+
+@contextmanager
+def _real() -> Iterator[None]:
+    with _Limited():
+        yield
+
+
+def build_without_weights(build: Callable[[], Any]) -> Any:
+    """What a callable returns, called on fake tensors; if that fails on meta ones, or on real ones if they are small.
+
+    Raises
+    ------
+    Exception
+        What the first call raises, if the others fail, too.
+    """
+    first: BaseException | None = None
+    for way in (_fake, _meta, _real):
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(way())
+                stack.enter_context(plain_conversions(False))
+                stack.enter_context(OnePlace())
+                return build()
+        except (Exception, SystemExit) as error:
+            first = first or error
+    assert first is not None
+    raise first

@@ -1,0 +1,240 @@
+"""What a model's code asks of the machine around it, answered as on a machine that has it.
+
+A trace runs on the CPU without data. Devices that code names are one place here; mixed precision of another device
+is switched on with that device's rules; checkpointed parts are recomputed with the calls kept whole; a branch on data
+is taken as the first one.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_CPU = torch.device("cpu")
+
+#: What GPUs' mixed precision computes in float32 beyond what the CPU's does; the list of torch.amp's documentation.
+_IN_FLOAT32 = frozenset(
+    [
+        "acos",
+        "asin",
+        "binary_cross_entropy_with_logits",
+        "cosh",
+        "cosine_embedding_loss",
+        "cdist",
+        "cosine_similarity",
+        "cross_entropy",
+        "cumprod",
+        "cumsum",
+        "dist",
+        "erfinv",
+        "exp",
+        "expm1",
+        "group_norm",
+        "hinge_embedding_loss",
+        "kl_div",
+        "l1_loss",
+        "layer_norm",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "log_softmax",
+        "margin_ranking_loss",
+        "mse_loss",
+        "multilabel_margin_loss",
+        "multi_margin_loss",
+        "nll_loss",
+        "norm",
+        "normalize",
+        "pdist",
+        "poisson_nll_loss",
+        "pow",
+        "prod",
+        "reciprocal",
+        "rsqrt",
+        "sinh",
+        "smooth_l1_loss",
+        "soft_margin_loss",
+        "softmax",
+        "softmin",
+        "softplus",
+        "sum",
+        "renorm",
+        "tan",
+        "triplet_margin_loss",
+    ]
+)
+
+BRANCH_NOTE = "torch.cond branches on data: the trace follows its first branch, and the plan holds for inputs that do."
+
+
+class OnePlace(TorchFunctionMode):  # type: ignore[misc]
+    """Moves between devices that code asks for stay where they are; float32 where a GPU's mixed precision has it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if func in _MOVES:
+            return args[0]
+        if func is torch.Tensor.to:
+            args, kwargs = _without_device(args, kwargs)
+            if len(args) == 1 and not set(kwargs) - {"non_blocking"}:
+                return args[0]
+        elif kwargs.get("device") is not None and _elsewhere(kwargs["device"]):
+            kwargs = {**kwargs, "device": _CPU}
+        if name in _IN_FLOAT32 and _Mixed.depth and torch.is_autocast_enabled("cpu"):
+            args, kwargs = torch.utils._pytree.tree_map(_widened, (args, kwargs))
+        return func(*args, **kwargs)
+
+
+_MOVES = frozenset(
+    getattr(torch.Tensor, name) for name in ("cuda", "xpu", "ipu", "hpu", "mtia") if hasattr(torch.Tensor, name)
+)
+
+
+def _elsewhere(device: Any) -> bool:
+    """Whether a device is named, and is no real or imaginary CPU."""
+    try:
+        return torch.device(device).type not in ("cpu", "meta")
+    except (RuntimeError, TypeError):
+        return False
+
+
+def _without_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of ``Tensor.to`` without the device, where it is not the CPU."""
+    rest = dict(kwargs)
+    if _elsewhere(rest.get("device")):
+        del rest["device"]
+    named = len(args) > 1 and isinstance(args[1], (str, int, torch.device)) and not isinstance(args[1], bool)
+    if not named or not _elsewhere(args[1]):
+        return args, rest
+    # What follows a device are the number format and two flags.
+    dtype = args[2] if len(args) > 2 else rest.pop("dtype", None)
+    return (args[0],) if dtype is None else (args[0], dtype, *args[3:]), rest
+
+
+def _widened(value: Any) -> Any:
+    narrow = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+    return value.float() if narrow else value
+
+
+class _Mixed:
+    """How many regions of a GPU's mixed precision a trace is in."""
+
+    depth = 0
+
+
+@contextmanager
+def mixed_precision() -> Iterator[None]:
+    """Within, ``torch.autocast`` for a device that is not here works, in the number format it has there."""
+    cls = torch.amp.autocast_mode.autocast
+    start, enter, leave = cls.__init__, cls.__enter__, cls.__exit__
+
+    @functools.wraps(start)
+    def made(self: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> None:
+        self._partita_elsewhere = enabled and _elsewhere(device_type)
+        if _elsewhere(device_type):
+            dtype = torch.get_autocast_dtype(device_type) if dtype is None else dtype
+            device_type = "cpu"
+        start(self, device_type, dtype, enabled, cache_enabled)
+
+    @functools.wraps(enter)
+    def entered(self: Any) -> Any:
+        _Mixed.depth += getattr(self, "_partita_elsewhere", False)
+        return enter(self)
+
+    @functools.wraps(leave)
+    def left(self: Any, *error: Any) -> Any:
+        _Mixed.depth -= getattr(self, "_partita_elsewhere", False)
+        return leave(self, *error)
+
+    with ExitStack() as after:
+        for name, function in (("__init__", made), ("__enter__", entered), ("__exit__", left)):
+            _replace(after, cls, name, function)
+        after.callback(setattr, _Mixed, "depth", _Mixed.depth)
+        _Mixed.depth = 0
+        yield
+
+
+@contextmanager
+def no_branches(note: Callable[[str], None]) -> Iterator[None]:
+    """Within, ``torch.cond`` takes its first branch, whatever the condition, and a note is made of it."""
+
+    def first(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+        if isinstance(pred, bool):
+            return (true_fn if pred else false_fn)(*operands)
+        note(BRANCH_NOTE)
+        return true_fn(*operands)
+
+    with ExitStack() as after:
+        _replace(after, torch, "cond", first)
+        _replace(after, importlib.import_module("torch._higher_order_ops.cond"), "cond", first)
+        yield
+
+
+@contextmanager
+def plain_checkpoints() -> Iterator[None]:
+    """Within, reentrant checkpoints, which run a backward pass inside another, are of the other kind."""
+    from torch.utils import checkpoint
+
+    def apply(function: Any, preserve: bool, *args: Any) -> Any:
+        return checkpoint.checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)
+
+    with ExitStack() as after:
+        _replace(after, checkpoint.CheckpointFunction, "apply", staticmethod(apply))
+        yield
+
+
+@contextmanager
+def plain_conversions(differentiable: bool) -> Iterator[None]:
+    """Within, ``module.to``, ``module.half`` and their like replace a module's arrays, fake ones too.
+
+    Where it is ``differentiable``, gradients reach the parameters as they were before.
+    """
+
+    def convert(self: Any, fn: Any, recurse: bool = True) -> Any:
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        for table in (self._parameters, self._buffers):
+            for name, tensor in table.items():
+                if tensor is None:
+                    continue
+                with torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
+                    changed = fn(tensor)
+                if isinstance(tensor, torch.nn.Parameter) and changed is not tensor and not changed.requires_grad:
+                    changed = torch.nn.Parameter(changed, requires_grad=tensor.requires_grad)
+                table[name] = changed
+        return self
+
+    with ExitStack() as after:
+        _replace(after, torch.nn.Module, "_apply", convert)
+        yield
+
+
+@contextmanager
+def attention_anywhere() -> Iterator[None]:
+    """Within, flexible attention does not ask for a GPU; the call itself is caught like other attention."""
+    module: Any = sys.modules.get("torch.nn.attention.flex_attention")
+    with ExitStack() as after:
+        if module is not None and hasattr(module, "_validate_device"):
+            _replace(after, module, "_validate_device", lambda query, key, value: None)
+        if module is not None and hasattr(module, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"):
+            _replace(after, module, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+        yield
+
+
+def _replace(after: ExitStack, owner: Any, name: str, value: Any) -> None:
+    """Put something in the place of an attribute, and what was there back afterwards."""
+    own = vars(owner)
+    if name in own:
+        after.callback(setattr, owner, name, own[name])
+    else:
+        after.callback(delattr, owner, name)
+    setattr(owner, name, value)
