@@ -65,6 +65,10 @@ class ThroughputPricing(Pricing, frozen=True, kw_only=True):
         Literal["copy", "together"],
         setting("Tied parameters: a copy on each device that reads them, or their readers on one device."),
     ] = "copy"
+    cuts: Annotated[
+        Literal["operator", "module", "layer"],
+        setting("Where stages may begin: between operators, modules of a layer, or layers."),
+    ] = "operator"
     hierarchy: Annotated[bool, setting("Machines are groups: fast links inside, the network between.")] = False
     working_memory: Annotated[
         WorkingMemory,

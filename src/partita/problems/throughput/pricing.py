@@ -6,7 +6,7 @@ docs/cost-model.md says what every number means and what is left out.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal
+from typing import Literal, get_args
 
 import rustworkx
 
@@ -16,6 +16,7 @@ from partita.costs.gradients import partial_gradients
 from partita.costs.optimizer import check_optimizer, optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
+from partita.costs.units import Cuts, cut_units
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
 from partita.errors import InputError
 from partita.graph import Graph
@@ -45,6 +46,7 @@ def price(
     master_weights: bool | None = None,
     recompute: bool = False,
     tied: Literal["copy", "together"] = "copy",
+    cuts: Cuts = "operator",
     costs: CostSource | None = None,
     name: str | None = None,
     hierarchy: bool = False,
@@ -74,6 +76,9 @@ def price(
     tied
         ``copy``: a parameter that operators on several devices read is stored on each. ``together``: all operators that
         read a tied parameter (one with several names) share a device, which is exact but often forces large stages.
+    cuts
+        Where stages may begin: between any two operators, between the modules that layers are made of (``module``), or
+        between whole layers (``layer``).
     costs
         Where operator times come from; the roofline unless stated.
     name
@@ -98,6 +103,8 @@ def price(
     check_optimizer(optimizer, optimizer_dtype)
     if tied not in ("copy", "together"):
         raise InputError(f"tied is {tied!r}; it must be copy or together")
+    if cuts not in get_args(Cuts):
+        raise InputError(f"cuts is {cuts!r}; it must be one of {', '.join(get_args(Cuts))}")
     check_at_least("microbatches", microbatches)
     if recompute and not training:
         raise InputError("recompute needs a graph with a backward part; trace the model for training, or leave it out")
@@ -106,7 +113,7 @@ def price(
     paths = [cluster.slowest_path(group, inside=hierarchy) for group in groups]
     kinds = tuple(_kind(cluster, group, path) for group, path in zip(groups, paths, strict=True))
 
-    roots = colocation_roots(graph)
+    roots = _merged(colocation_roots(graph), cut_units(graph, cuts))
     if tied == "together":
         roots = _tie(graph, roots)
     saved = saved_readers(graph) if training else {}
@@ -192,13 +199,24 @@ def _tensors(graph: Graph, roots: list[int]) -> tuple[Tensor, ...]:
     )
 
 
+def _merged(roots: list[int], units: list[int]) -> list[int]:
+    """Roots after merging the classes of all operators of each unit."""
+    return _joined(roots, [(roots[v], roots[unit]) for v, unit in enumerate(units) if v != unit])
+
+
 def _tie(graph: Graph, roots: list[int]) -> list[int]:
     """Roots after merging the classes of all users of each tied parameter."""
+    tied = [p for p in graph.parameters if p.aliases]
+    return _joined(roots, [(roots[p.users[0]], roots[user]) for p in tied for user in p.users])
+
+
+def _joined(roots: list[int], pairs: list[tuple[int, int]]) -> list[int]:
+    """Roots after merging the classes of some pairs of them."""
+    if not pairs:
+        return roots
     shared: rustworkx.PyGraph[None, None] = rustworkx.PyGraph()
     shared.add_nodes_from([None] * len(roots))
-    for parameter in graph.parameters:
-        if parameter.aliases:
-            shared.add_edges_from_no_data([(roots[parameter.users[0]], roots[user]) for user in parameter.users])
+    shared.add_edges_from_no_data(pairs)
     first = {v: min(members) for members in rustworkx.connected_components(shared) for v in members}
     return [first[root] for root in roots]
 

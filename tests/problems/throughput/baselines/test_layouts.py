@@ -12,6 +12,7 @@ from partita.problems.throughput.baselines.deepspeed import (
     partition_uniform,
 )
 from partita.problems.throughput.baselines.greedy_topological import GreedyTopological
+from partita.problems.throughput.baselines.layer_cuts import LayerCuts
 from partita.problems.throughput.baselines.megatron import Megatron
 from partita.problems.throughput.baselines.single_device import SingleDevice
 from partita.problems.throughput.baselines.torchtitan import TorchTitan
@@ -137,3 +138,31 @@ def test_greedy_fills_up_to_the_share() -> None:
 def test_single_device_takes_all() -> None:
     """One stage."""
     assert sizes(SingleDevice(), transformer(4, 3)) == [11]
+
+
+def test_layer_cuts_are_the_best_between_layers() -> None:
+    """Against every way to cut the row of layers, with transfers that make some layers' ends dear."""
+    from itertools import combinations, pairwise
+
+    from partita.problems.throughput.evaluate import evaluate
+    from partita.problems.throughput.plan import Plan, Stage
+
+    problem = transformer(5, 3)
+    sizes_of = [3.0, 0.2, 2.5, 0.1, 0.4, 0.3, 2.0, 0.2, 0.1, 1.0, 0.5, 0.6, 0.7]
+    tensors = tuple(Tensor(producer=i, consumers=(i + 1,), size=size) for i, size in enumerate(sizes_of[:12]))
+    problem = problem.replace(tensors=tensors)
+    # Embedding and the first block are one layer of the row, the ends behind the last block another.
+    starts = [3, 5, 7, 9]
+    loads = {}
+    for count in range(3):
+        for cuts in combinations(starts, count):
+            edges = [0, *cuts, 13]
+            stages = tuple(
+                Stage(device=f"gpu:{i}", kind="gpu", operators=tuple(range(a, b)))
+                for i, (a, b) in enumerate(pairwise(edges))
+            )
+            loads[cuts] = evaluate(problem, Plan(stages=stages)).objective
+    plan = LayerCuts().solve(problem, Options(), Monitor()).plan
+    assert plan is not None
+    assert evaluate(problem, plan).objective == pytest.approx(min(loads.values()))
+    assert min(loads.values()) < max(loads.values())

@@ -7,6 +7,7 @@ from partita.problems.throughput.baselines.equal_layers import EqualLayers
 from partita.problems.throughput.baselines.equal_parameters import EqualParameters
 from partita.problems.throughput.baselines.equal_time import EqualTime
 from partita.problems.throughput.baselines.greedy_topological import GreedyTopological
+from partita.problems.throughput.baselines.layer_cuts import LayerCuts
 from partita.problems.throughput.baselines.local_search import LocalSearch
 from partita.problems.throughput.baselines.megatron import Megatron
 from partita.problems.throughput.baselines.memory_greedy import MemoryGreedy
@@ -23,6 +24,7 @@ DEFAULT_BASELINES: tuple[Solver, ...] = (
     EqualLayers(),
     EqualParameters(),
     EqualTime(),
+    LayerCuts(),
     MemoryGreedy(),
     GreedyTopological(),
     DeepSpeed(),

@@ -1,0 +1,86 @@
+"""Units that stages may not cut through."""
+
+from __future__ import annotations
+
+import pytest
+
+from partita.cluster import Cluster
+from partita.costs.units import cut_units
+from partita.errors import InputError
+from partita.graph import Graph, Operator, Tensor
+from partita.problems.throughput.pricing import price
+from partita.run.result import Status
+
+MODULES = [
+    "wte",
+    *(
+        f"h.{i}{part}"
+        for i in range(3)
+        for part in (".ln", ".attn.q", ".attn.k", ".attn", "", ".mlp.up", ".mlp.down", "")
+    ),
+    "ln_f",
+    "head",
+]
+
+
+def row(modules: list[str] = MODULES) -> Graph:
+    """Operators in a row, each reading the one before; a residual runs from each block's source to its additions."""
+    operators = tuple(
+        Operator(
+            name=f"op{v}", target="t", module=module, dtype="float16", flops=10**9, bytes_read=10, bytes_written=10
+        )
+        for v, module in enumerate(modules)
+    )
+    tensors = tuple(
+        Tensor(name=f"t{v}", producer=v, consumers=(v + 1,), shape=(5,), dtype="float16", bytes=10)
+        for v in range(len(modules) - 1)
+    )
+    return Graph(name="row", operators=operators, tensors=tensors)
+
+
+def test_layers() -> None:
+    units = cut_units(row(), "layer")
+    assert units[0] == 0
+    assert [units[1 + 8 * block : 9 + 8 * block] for block in range(3)] == [[1 + 8 * block] * 8 for block in range(3)]
+    assert units[25:] == [25, 25]
+
+
+def test_modules_of_layers() -> None:
+    units = cut_units(row(), "module")
+    for block in range(3):
+        first = 1 + 8 * block
+        # Norm; attention with what it calls; its addition alone; the products of the MLP; the other addition.
+        assert units[first : first + 8] == [
+            first,
+            first + 1,
+            first + 1,
+            first + 1,
+            first + 4,
+            first + 5,
+            first + 5,
+            first + 7,
+        ]
+    assert units[0] == 0
+    assert units[25:] == [25, 26]
+
+
+def test_operators_are_units_of_their_own() -> None:
+    assert cut_units(row(), "operator") == list(range(27))
+
+
+def test_freedom_never_costs() -> None:
+    import partita as pt
+
+    cluster = Cluster.from_spec("4xL4")
+    found = {}
+    for cuts in ("operator", "module", "layer"):
+        result = pt.solve(price(row(), cluster, cuts=cuts), solver="exact", time_limit_s=60)
+        assert result.status is Status.OPTIMAL
+        found[cuts] = result.objective
+    assert found["operator"] <= found["module"] <= found["layer"]
+    assert found["operator"] < found["layer"]
+
+
+def test_unknown_cuts() -> None:
+    with pytest.raises(InputError, match="cuts is 'row'; it must be one of operator, module, layer"):
+        price(row(), Cluster.from_spec("2xL4"), cuts="row")  # type: ignore[arg-type]
