@@ -77,6 +77,9 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         model, may have none.
     shape, dtype, bytes
         Its dimensions, number format and size of its data.
+    stored
+        Name of the buffer or weight that it is a new version of, written in place: it takes no memory beside that, and
+        whoever reads it shares the producer's device. None for a tensor of its own.
     """
 
     name: str
@@ -85,6 +88,7 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shape: tuple[int, ...] = ()
     dtype: str = "float32"
     bytes: int = 0
+    stored: str | None = None
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -83,5 +83,12 @@ model_options = together(
         help="Change the configuration of an hf: model.",
     ),
     option("model", "--task", metavar="NAME", help="The head of an hf: model, for example causal-lm."),
+    option(
+        "model",
+        "--decode",
+        type=_size,
+        metavar="TOKENS",
+        help="One step of an hf: decoder: one token after so many in its key-value cache.",
+    ),
     option("training", "--training", is_flag=True, help="Forward and backward, with gradients and optimizer."),
 )

@@ -24,12 +24,14 @@ def command() -> click.Command:
     @output_options
     @path_option("--problem-output", metavar="P.json", help="Write the priced problem.")
     @path_option("--graph-output", metavar="G.json", help="Write the traced graph.")
+    @path_option("--gantt", metavar="OUT.png|svg|html", help="Draw the time line of one batch of the plan.")
     def plan(
         model: str,
         cluster: str | None,
         objective: str | None,
         problem_output: str | None,
         graph_output: str | None,
+        gantt: str | None,
         **parameters: Any,
     ) -> int:
         """Split MODEL over CLUSTER.
@@ -45,7 +47,11 @@ def command() -> click.Command:
         from partita.tables.results import comparison_table, summary_lines
         from partita.tables.text import paragraphs
 
-        output = Output.take(parameters, problem_output, graph_output)
+        output = Output.take(parameters, problem_output, graph_output, gantt)
+        if gantt is not None:
+            from partita.simulator.gantt_plot import check_picture
+
+            check_picture(gantt)
         search = Search.take(parameters)
         found = read_model(model, cluster, objective, parameters, solver=search.solver)
         if graph_output is not None:
@@ -59,6 +65,11 @@ def command() -> click.Command:
         if problem_output is not None:
             write_problem(problem_output, answer.problem)
         document, result = answer_document(answer, found.notes), answer.result
+        if gantt is not None and result.plan is not None:
+            from partita.conductor.simulate import simulate_plan
+            from partita.simulator.gantt_plot import write_gantt
+
+            write_gantt(gantt, simulate_plan(result.problem, result.plan, result.evaluation).simulation.timeline)
         output.document(document, result.problem)
         output.show(report.answer_tables(answer))
         output.show([comparison_table(report, result, answer.baselines), paragraphs("Notes", document["notes"])])

@@ -53,7 +53,7 @@ def command() -> click.Command:
     @simulation_options
     @option("schedule", "--microbatches", type=click.IntRange(min=1), metavar="N", help="Microbatches of the batch.")
     @path_option("--trace", metavar="TRACE.json", help="Write the time line for Perfetto or chrome://tracing.")
-    @path_option("--gantt", metavar="OUT.png|svg", help="Draw the time line.")
+    @path_option("--gantt", metavar="OUT.png|svg|html", help="Draw the time line.")
     @json_option
     def simulate(
         result: str, problem_file: str | None, trace: str | None, gantt: str | None, as_json: bool, **settings: Any

@@ -53,6 +53,9 @@ def lives(
     gradients = parameter_gradients(graph)
     result = []
     for place, tensor in enumerate(graph.tensors):
+        if tensor.stored is not None:
+            # Its memory is that of the array.
+            continue
         if tensor.name in gradients:
             if accumulates and tensor.producer is not None:
                 result.append((tensor.producer, tensor.producer, tensor.bytes))

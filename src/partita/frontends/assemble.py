@@ -75,6 +75,32 @@ class _Builder:
         self.steps = self._order(live)
         self.place = {id(step): index for index, step in enumerate(self.steps)}
         self.names: list[str] = []
+        self.together = {} if capture.gradients else self._together()
+
+    def _together(self) -> dict[int, int]:
+        """Operators that touch an array that is written in place, with the first one that shares its device with them.
+
+        The array is on one device, and so is whatever reads or writes it.
+        """
+        written = {id(value.home) for call in self.capture.calls for value in call.writes if value.home is not None}
+        first: dict[int, int] = {}
+        home: dict[int, int] = {}
+
+        def root(place: int) -> int:
+            while place in home:
+                place = home[place]
+            return place
+
+        for place, step in enumerate(self.steps):
+            reads = step.reads if isinstance(step, Call) else [step]
+            for read in reads:
+                stored = read.value.home or read.value.stored
+                if stored is None or id(stored) not in written:
+                    continue
+                a, b = sorted((root(place), root(first.setdefault(id(stored), place))))
+                if a != b:
+                    home[b] = a
+        return {place: root(place) for place in home}
 
     def _order(self, live: list[Call]) -> list[Call | Piece]:
         """Live calls with the free slices, each just before its first reader."""
@@ -99,7 +125,7 @@ class _Builder:
         return steps
 
     def graph(self, name: str, training: bool) -> Graph:
-        operators = tuple(self._operator(step) for step in self.steps)
+        operators = tuple(self._operator(place, step) for place, step in enumerate(self.steps))
         self.names = [op.name for op in operators]
         parameters = self._parameters()
         notes = list(self.capture.notes)
@@ -128,7 +154,7 @@ class _Builder:
                 self.taken.add(name)
                 return name
 
-    def _operator(self, step: Call | Piece) -> Operator:
+    def _operator(self, place: int, step: Call | Piece) -> Operator:
         if isinstance(step, Call):
             call: Call | None = step
         else:
@@ -139,7 +165,7 @@ class _Builder:
         common: dict[str, Any] = {
             "module": "" if home is None else home.module,
             "phase": "forward" if partner is None else "backward",
-            "colocation": None if partner is None else self.place[id(partner)],
+            "colocation": self.together.get(place) if partner is None else self.place[id(partner)],
         }
         if isinstance(step, Piece):
             target, dtype = "partita.slice.default", step.layout.dtype
@@ -198,6 +224,7 @@ class _Builder:
                         shape=piece.layout.shape,
                         dtype=piece.layout.dtype,
                         bytes=piece.bytes,
+                        stored=None if value.home is None or piece.slice else value.home.name,
                     )
                 )
         return tuple(sorted(tensors, key=lambda t: -1 if t.producer is None else t.producer))

@@ -205,6 +205,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         value = self._write(tensor, call)
         if before is not None:
             value.layout = before.layout
+            stored = before.home or before.stored
+            value.home = None if stored is None or stored.kind == "input" else stored
 
     def _mark_node(self, origin: Call | Value) -> None:
         """Forward, remember which call the newest autograd node stands for."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, TraceError
-from partita.frontends.hf_inputs import make_inputs
+from partita.frontends.hf_inputs import decoding_inputs, make_inputs
 from partita.frontends.options import Asked, nearest, one_line, parse_dtype, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
@@ -45,7 +45,7 @@ def load_transformers(name: str, asked: Asked) -> Graph:
     """Trace a transformers model.
 
     Attention runs as one fused call ("sdpa") unless the model caps its scores, which no fused call does. Key-value
-    caches are off.
+    caches are off but for a step of decoding, which has a full one.
     """
     from transformers.utils import logging
 
@@ -59,8 +59,12 @@ def load_transformers(name: str, asked: Asked) -> Graph:
 
         def attempt(number_format: Any) -> Graph:
             model = _build(cls, config, number_format, name)
-            kwargs = make_inputs(model, config, task, number_format, asked)
             title = Path(name).stem if name.endswith(".json") else name
+            if asked.decode is None:
+                kwargs = make_inputs(model, config, task, number_format, asked)
+            else:
+                kwargs = decoding_inputs(model, config, task, number_format, asked)
+                title += f", one token after {asked.decode}"
             return trace(model, (), kwargs, training=asked.training, name=title)
 
         try:

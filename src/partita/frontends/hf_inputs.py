@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from typing import Any
 
@@ -64,6 +65,24 @@ def make_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) ->
     if "use_cache" in accepted:
         inputs["use_cache"] = False
     return inputs
+
+
+def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
+    """Keyword arguments of one step of decoding: a token of each sample, and the cache of those before."""
+    from partita.frontends.hf_cache import resident_cache
+
+    assert asked.decode is not None
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    accepted = inspect.signature(model.forward).parameters
+    if getattr(config, "is_encoder_decoder", False) or "past_key_values" not in accepted:
+        raise InputError(
+            f"task {task!r} of model type {config.model_type!r} does not decode token by token; "
+            "decoding is for decoders, such as causal-lm of gpt2 or llama"
+        )
+    # Whether the model has so many positions.
+    _length(model, text, asked.decode + 1)
+    inputs = make_inputs(model, config, task, dtype, dataclasses.replace(asked, sequence_length=1))
+    return {**inputs, "past_key_values": resident_cache(model, inputs, asked.decode)}
 
 
 def _labels(task: str, length: int, integers: Any) -> Any:

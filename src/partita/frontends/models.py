@@ -19,6 +19,7 @@ def load_model(
     set_fields: Mapping[str, str] | None = None,
     task: str | None = None,
     training: bool = False,
+    decode: int | None = None,
 ) -> Graph:
     """Trace the model that ``spec`` names.
 
@@ -43,6 +44,9 @@ def load_model(
         The head of an ``hf:`` model, for example ``causal-lm``; by default one that suits the type.
     training
         Whether to trace forward and backward.
+    decode
+        For an ``hf:`` decoder: one step that makes one token after so many, whose keys and values are in a cache. The
+        cache is buffers of the attention modules, written in place; None for a run over ``sequence_length`` tokens.
 
     Returns
     -------
@@ -63,7 +67,9 @@ def load_model(
     if not spec.startswith("hf:") and ".py:" not in spec and not spec.endswith(".py"):
         raise InputError(f"model {spec!r} is not of a form that can be traced; write {forms}")
     require("torch", "torch")
-    asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training)
+    asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode)
+    if decode is not None:
+        _check_decode(spec, asked)
     if spec.startswith("hf:"):
         require("transformers", "torch")
         from partita.frontends.hf import load_transformers
@@ -74,3 +80,16 @@ def load_model(
     from partita.frontends.userfile import load_file
 
     return load_file(spec, asked)
+
+
+def _check_decode(spec: str, asked: Asked) -> None:
+    """Refuse what a step of decoding does not go with."""
+    check_at_least("tokens before a step of decoding", asked.decode or 0)
+    if not spec.startswith("hf:"):
+        raise InputError(f"decoding one token is for hf: models; let the callable of {spec} build that step")
+    if asked.training:
+        raise InputError("a model is trained on whole sequences, not on steps of decoding; leave one of both out")
+    if asked.sequence_length is not None:
+        raise InputError(
+            f"a step of decoding makes one token, here after {asked.decode}; leave the sequence length out"
+        )

@@ -32,6 +32,7 @@ class Asked:
     fields: Mapping[str, str]
     task: str | None
     training: bool
+    decode: int | None = None
 
     @property
     def samples(self) -> int:

@@ -44,6 +44,8 @@ class Value:
     layout: Layout
     order: int = 0
     """Place among the outputs of its call."""
+    home: Stored | None = None
+    """The weight or buffer that it is a version of, written in place; None for its first content and all else."""
 
     @property
     def constant(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import io
 import math
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Endings of files that can be written.
-ENDINGS = (".png", ".svg")
+ENDINGS = (".png", ".svg", ".html")
 
 _DPI = 150
 _WIDTH = 12.0
@@ -203,7 +204,9 @@ def check_picture(path: str | Path) -> None:
 
 
 def write_gantt(path: str | Path, timeline: Timeline, *, memory: bool = True) -> None:
-    """Draw a time line into a PNG or SVG file, by its ending, atomically; equal time lines give equal bytes.
+    """Draw a time line into a PNG, SVG or HTML file, by its ending, atomically; equal time lines give equal bytes.
+
+    HTML is a page that holds the SVG.
 
     Parameters
     ----------
@@ -217,7 +220,7 @@ def write_gantt(path: str | Path, timeline: Timeline, *, memory: bool = True) ->
     Raises
     ------
     InputError
-        If the ending is neither ``.png`` nor ``.svg``, or the file cannot be written.
+        If the ending is none of these, or the file cannot be written.
     MissingExtraError
         If matplotlib is not installed.
     """
@@ -225,10 +228,17 @@ def write_gantt(path: str | Path, timeline: Timeline, *, memory: bool = True) ->
     from matplotlib import rc_context
 
     ending = Path(path).suffix.lower()
+    form = "png" if ending == ".png" else "svg"
     buffer = io.BytesIO()
     # The names of parts of an SVG are random unless they are salted, for which there is no argument; as text, labels
     # can be searched.
     with rc_context({"svg.hashsalt": "partita", "svg.fonttype": "none"}):
-        metadata = {"Date": None} if ending == ".svg" else None
-        _figure(timeline, memory).savefig(buffer, format=ending[1:], dpi=_DPI, metadata=metadata)
-    write_atomic(path, buffer.getvalue())
+        metadata = {"Date": None} if form == "svg" else None
+        _figure(timeline, memory).savefig(buffer, format=form, dpi=_DPI, metadata=metadata)
+    drawn = buffer.getvalue()
+    if ending == ".html":
+        # An SVG inside a page has no declaration of its own.
+        title, inside = html.escape(timeline.name), drawn[drawn.index(b"<svg") :].decode()
+        head = f"<head><meta charset='utf-8'><title>{title}</title></head>"
+        drawn = f"<!doctype html>\n<html>{head}\n<body>\n{inside}</body></html>\n".encode()
+    write_atomic(path, drawn)

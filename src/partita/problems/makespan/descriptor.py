@@ -21,10 +21,12 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
     plan = Schedule
     options = Options
     changes = Changes
+    model = lazy("partita.problems.makespan.from_model:MakespanFromModel")
     solvers = lazy("partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS")
     bounds = lazy("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
     baselines = lazy("partita.problems.makespan.baselines:DEFAULT_BASELINES")
     report = lazy("partita.problems.makespan.report.report:MakespanReport")
+    sweep = lazy("partita.problems.makespan.sweep:MakespanSweep")
     timeline = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
     samples = lazy("partita.problems.makespan.samples:SAMPLES")
     change = staticmethod(change)

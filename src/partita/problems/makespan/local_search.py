@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from partita.kernels.makespan.arrays import Floats, Ints
+from partita.problems.makespan.contiguous import contiguous_split
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.greedy import Growing, earliest_finish
 from partita.problems.makespan.instance import MakespanInstance
@@ -56,13 +57,19 @@ def mean_transfers(instance: MakespanInstance) -> list[float]:
 
 
 def first_states(instance: MakespanInstance) -> list[State]:
-    """Where to start: earliest finish times with memory and without, each device alone; those that can run."""
+    """Where to start: earliest finish times with memory and without, pieces of an order, each device alone.
+
+    Those that can run.
+    """
     ranks = upward_ranks(instance)
     found: list[State] = []
     for memory in (True, False):
         growing = Growing(instance, memory=memory)
         if earliest_finish(growing, ranks):
             found.append((np.array(growing.device, dtype=np.int32), np.array(growing.order, dtype=np.int32)))
+    cut = contiguous_split(instance)
+    if cut is not None:
+        found.append((np.array(cut.device, dtype=np.int32), np.array(cut.order, dtype=np.int32)))
     order = found[0][1] if found else np.array(instance.order, dtype=np.int32)
     for d in range(instance.devices):
         if np.isfinite(instance.arrays.time[:, d]).all():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
+from partita.problems.facets.model import Pricing
 from partita.problems.kind import SearchOptions
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.settings import setting
@@ -14,6 +15,15 @@ from partita.problems.settings import setting
 
 class Options(SearchOptions, frozen=True, kw_only=True):
     """What a search may use."""
+
+
+class MakespanPricing(Pricing, frozen=True, kw_only=True):
+    """How a model on a cluster becomes a problem; ``pricing.price`` says what each means."""
+
+    tied: Annotated[
+        Literal["copy", "together"],
+        setting("Tied parameters: a copy on each device that reads them, or their readers on one device."),
+    ] = "copy"
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

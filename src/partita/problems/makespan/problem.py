@@ -48,6 +48,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         What it takes of its device, for the whole run.
     colocation
         Operators of one class run on one device; None for no class.
+    module
+        The part of a model that it belongs to, for people.
     """
 
     id: int
@@ -55,11 +57,13 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name: str = ""
     memory: float = 0.0
     colocation: int | None = None
+    module: str = ""
 
     @property
     def label(self) -> str:
         """The operator in a message."""
-        return f"operator {self.id}" + (f" ({self.name})" if self.name else "")
+        names = " of ".join(name for name in (self.name, self.module) if name)
+        return f"operator {self.id}" + (f" ({names})" if names else "")
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -181,6 +185,11 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
             for flow in self.flows
         )
         return self.replace(flows=flows)
+
+    def flow_labels(self) -> dict[int, str]:
+        """Every flow in a message, by id: its number, and the name of its producer if that has one."""
+        names = {op.id: f" ({op.name})" if op.name else "" for op in self.operators}
+        return {flow.id: f"flow {flow.id}{names[flow.source]}" for flow in self.flows}
 
     def links(self) -> list[tuple[int, int]]:
         """The ends of every flow, then of every precedence, as places among the operators."""

@@ -45,6 +45,7 @@ class MakespanTimeLine(TimeLine[MakespanProblem, Schedule, MakespanEvaluation]):
             for at in (plan.operators[op.id],)
         ]
         edges = [(place_of[a], place_of[b]) for a, b in problem.precedence]
+        labels = problem.flow_labels()
         leaving: dict[int, list[tuple[float, float, int]]] = {}
         entering: dict[int, list[tuple[float, float, int]]] = {}
         for flow in problem.flows:
@@ -53,7 +54,7 @@ class MakespanTimeLine(TimeLine[MakespanProblem, Schedule, MakespanEvaluation]):
             if sent is None:
                 edges.append((source, target))
                 continue
-            label = f"flow {flow.id}, {names[sent.source]} → {names[sent.target]}"
+            label = f"{labels[flow.id]}, {names[sent.source]} → {names[sent.target]}"
             time = flow.times[sent.source][sent.target]
             edges += [(source, len(steps)), (len(steps), target)]
             leaving.setdefault(sent.source, []).append((sent.start, sent.end, len(steps)))

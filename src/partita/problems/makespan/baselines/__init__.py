@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from partita.problems.makespan.baselines.contiguous import Contiguous
 from partita.problems.makespan.baselines.cpop import Cpop
 from partita.problems.makespan.baselines.etf import MemoryEtf
 from partita.problems.makespan.baselines.getf import Getf
@@ -15,6 +16,7 @@ from partita.problems.makespan.solvers.protocol import Solver
 DEFAULT_BASELINES: tuple[Solver, ...] = (
     SingleDevice(),
     Fastest(),
+    Contiguous(),
     MemoryTopo(),
     MemoryEtf(),
     MemorySct(),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from partita.problems.facets.report import Report
+from partita.problems.facets.report import Report, model_sentence
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.report.path import path_parts, path_table
 from partita.problems.makespan.report.timeline import schedule_timeline
 from partita.run.result import Result
 from partita.simulator.critical import critical_path, critical_summary
 from partita.simulator.gantt_text import gantt_lines
-from partita.simulator.timeline import OPERATOR, SORTS, TRANSFER
+from partita.simulator.timeline import OPERATOR, SORTS, TRANSFER, Timeline
+from partita.tables.modules import PartModules, part_modules, shortened
 from partita.tables.text import new_table
 from partita.units import format_bytes, format_time
 
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from partita.problems.facets.model import Answer
+
+#: How much longer a simpler plan may take to be worth a word.
+_NEARLY = 0.05
 #: Names of a critical path that are written out, at its start and its end together.
 _NAMES = 8
 
@@ -56,13 +62,7 @@ class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
     def tables(
         self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation
     ) -> Sequence[RenderableType]:
-        from rich.text import Text
-
-        gantt = "\n".join(gantt_lines(schedule_timeline(problem, plan), streams=True))
-        return [
-            _devices(problem, plan, evaluation),
-            Text(gantt + "\n", no_wrap=True),
-        ]
+        return [_devices(problem, plan, evaluation), _gantt(schedule_timeline(problem, plan))]
 
     def figures(self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation) -> Mapping[str, str]:
         used = len({placed.device for placed in plan.operators.values()})
@@ -90,12 +90,107 @@ class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
             }
         }
 
+    def answer_document(self, answer: Answer[MakespanProblem], document: dict[str, Any]) -> None:
+        """What each device runs, and the critical path in parts."""
+        problem, result = answer.problem, answer.result
+        if result.plan is None or result.evaluation is None:
+            return
+        modules, cluster = _modules(answer), answer.cluster
+        parts = _part_modules(problem, result.plan, modules)
+        document["plan"]["devices"] = [
+            {
+                "name": device.name,
+                "kind": "accelerator" if cluster.devices[spec].accelerator else "cpu",
+                "operators": [v for v in modules if result.plan.operators[v].device == place],
+                "modules": list(own.complete),
+                "partial_modules": list(own.partial),
+                "busy": result.evaluation.busy[place],
+                "memory_bytes": result.evaluation.memory[place],
+            }
+            for place, (device, spec, own) in enumerate(
+                zip(problem.devices, cluster.device_names(), parts, strict=True)
+            )
+        ]
+        timeline = schedule_timeline(problem, result.plan)
+        document["critical_path"]["parts"] = [
+            part.document() for part in path_parts(problem, result.plan, timeline, modules)
+        ]
 
-def _devices(problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation) -> Table:
-    """One row per device: operators, how long it works, sends and receives, and what it holds."""
+    def answer_tables(self, answer: Answer[MakespanProblem]) -> Sequence[RenderableType]:
+        """The model, what each device runs, the Gantt chart, and the critical path."""
+        problem, result = answer.problem, answer.result
+        shown: list[RenderableType] = [model_sentence(answer.graph)]
+        if result.plan is not None and result.evaluation is not None:
+            modules, timeline = _modules(answer), schedule_timeline(problem, result.plan)
+            parts = _part_modules(problem, result.plan, modules)
+            shown += [
+                _devices(problem, result.plan, result.evaluation, modules, parts),
+                _gantt(timeline),
+                path_table(problem, path_parts(problem, result.plan, timeline, modules)),
+            ]
+            simpler = _simpler(answer)
+            if simpler is not None:
+                shown.append(simpler + "\n")
+        return shown
+
+
+def _simpler(answer: Answer[MakespanProblem]) -> str | None:
+    """A baseline that takes little longer and moves far less, in words: times are estimates."""
+    result = answer.result
+    if result.plan is None or result.objective is None or not result.plan.flows:
+        return None
+    moved = len(result.plan.flows)
+    near = [
+        (len(row.plan.flows), row.evaluation.objective, row.name)
+        for row in answer.baselines
+        if row.evaluation is not None
+        and row.evaluation.feasible
+        and row.evaluation.objective <= (1 + _NEARLY) * result.objective
+        and 2 * len(row.plan.flows) <= moved
+    ]
+    if not near:
+        return None
+    flows, time, name = min(near)
+    more = time / result.objective - 1
+    return f"Simpler: {name} takes {more:.1%} longer and moves {flows} tensors instead of {moved}."
+
+
+def _modules(answer: Answer[MakespanProblem]) -> dict[int, str]:
+    """The module of every operator of the model that is scheduled, by id."""
+    operators = answer.graph.operators
+    return {op.id: operators[op.id].module for op in answer.problem.operators if op.id < len(operators)}
+
+
+def _part_modules(problem: MakespanProblem, plan: Schedule, modules: Mapping[int, str]) -> list[PartModules]:
+    """What every device runs, in modules."""
+    return part_modules(((plan.operators[v].device, module) for v, module in modules.items()), len(problem.devices))
+
+
+def _gantt(timeline: Timeline) -> RenderableType:
+    from rich.text import Text
+
+    return Text("\n".join(gantt_lines(timeline, streams=True)) + "\n", no_wrap=True)
+
+
+def _devices(
+    problem: MakespanProblem,
+    plan: Schedule,
+    evaluation: MakespanEvaluation,
+    counted: Collection[int] | None = None,
+    modules: Sequence[PartModules] = (),
+) -> Table:
+    """One row per device: operators, how long it works, sends and receives, what it holds, and modules if given.
+
+    Operators are counted, and of a model's plan only those that the model has.
+    """
     table = new_table("Devices", ("#", "operators", "busy", "of makespan", "sends", "receives", "memory"), "device")
+    if modules:
+        table.columns[-1].no_wrap, table.columns[-1].ratio = True, None
+        table.add_column("modules", overflow="fold", ratio=1)
     for place, device in enumerate(problem.devices):
-        count = sum(placed.device == place for placed in plan.operators.values())
+        count = sum(
+            placed.device == place and (counted is None or v in counted) for v, placed in plan.operators.items()
+        )
         sends = sum(sent.end - sent.start for sent in plan.flows.values() if sent.source == place)
         receives = sum(sent.end - sent.start for sent in plan.flows.values() if sent.target == place)
         share = evaluation.busy[place] / evaluation.objective if evaluation.objective > 0 else 0.0
@@ -104,5 +199,6 @@ def _devices(problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvalu
             held += f" ({evaluation.memory[place] / device.memory:.0%})"
         times = (format_time(time, problem.unit) for time in (evaluation.busy[place], sends, receives))
         busy, out, into = times
-        table.add_row(str(place), str(count), busy, f"{share:.0%}", out, into, held, device.name)
+        names = [", ".join(shortened(modules[place]))] if modules else []
+        table.add_row(str(place), str(count), busy, f"{share:.0%}", out, into, held, device.name, *names)
     return table

@@ -63,9 +63,10 @@ def schedule_timeline(problem: MakespanProblem, plan: Schedule) -> Timeline:
         )
         for number, op in enumerate(problem.operators)
     ]
+    labels = problem.flow_labels()
     for identity, number in moved.items():
         sent = plan.flows[identity]
-        label = f"flow {identity}, {names[sent.source]} → {names[sent.target]}"
+        label = f"{labels[identity]}, {names[sent.source]} → {names[sent.target]}"
         waits, read = tuple(sorted(before[number])), tuple(sorted(reads[number]))
         spans.append(Span(2 * sent.source + 1, TRANSFER, sent.start, sent.end, label, waits, read))
     return fixed_timeline(problem.name, problem.unit, names, lanes, spans)

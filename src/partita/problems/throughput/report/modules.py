@@ -1,100 +1,14 @@
-"""A stage in terms of the model's modules."""
+"""Stages in terms of the model's modules."""
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.tables.text import module_ranges
+from partita.tables.modules import PartModules, part_modules
 
 
-@dataclass(frozen=True)
-class StageModules:
-    """Modules of one stage in execution order.
-
-    Attributes
-    ----------
-    complete
-        Outermost modules all of whose forward operators are on the stage.
-    partial
-        Innermost modules that the stage shares with another one.
-    """
-
-    complete: tuple[str, ...]
-    partial: tuple[str, ...]
-
-
-def stage_modules(problem: ThroughputProblem, plan: Plan) -> list[StageModules]:
+def stage_modules(problem: ThroughputProblem, plan: Plan) -> list[PartModules]:
     """Modules of every stage; empty where the problem has no module names."""
     stage_of = {identity: number for number, stage in enumerate(plan.stages) for identity in stage.operators}
-    forward = [(stage_of[op.id], op.module, _paths(op.module)) for op in problem.operators if not op.backward]
-    holders: dict[str, set[int]] = {}
-    for stage, _, paths in forward:
-        for path in paths:
-            holders.setdefault(path, set()).add(stage)
-    # Names in the order in which they come up, each once.
-    complete: list[dict[str, None]] = [{} for _ in plan.stages]
-    partial: list[dict[str, None]] = [{} for _ in plan.stages]
-    for stage, module, paths in forward if holders else ():
-        outermost = next((path for path in paths if len(holders[path]) == 1), None)
-        if outermost is None:
-            partial[stage][module or "(root)"] = None
-        else:
-            complete[stage][outermost] = None
-    return [StageModules(tuple(whole), tuple(shared)) for whole, shared in zip(complete, partial, strict=True)]
-
-
-def _paths(module: str) -> list[str]:
-    """A module and those around it, the outermost first."""
-    return list(itertools.accumulate(module.split("."), "{}.{}".format)) if module else []
-
-
-_TAIL = re.compile(r"^(.*?)(\d+)$")
-
-
-def shortened(entry: StageModules) -> list[str]:
-    """A stage's modules for a table: runs of numbered siblings, and one entry for each layer cut through.
-
-    A layer that the stage shares is shown with the first and last of its modules here: ``h.12 (attn … mlp.c_fc)``.
-    """
-    parts: dict[str, list[str]] = {}
-    for name in entry.complete:
-        layer = _cut_layer(name)
-        if layer is not None:
-            parts.setdefault(layer, []).append(name.removeprefix(layer + "."))
-    for name in entry.partial:
-        layer = _layer(name)
-        if layer is not None:
-            parts.setdefault(layer, [])
-    whole = [name for name in entry.complete if _cut_layer(name) is None and _layer(name) not in parts]
-    inside = [
-        f"{layer} ({names[0] if len(names) == 1 else f'{names[0]} … {names[-1]}'})" if names else f"part of {layer}"
-        for layer, names in parts.items()
-    ]
-    first = [text for text, layer in zip(inside, parts, strict=True) if _before(layer, whole)]
-    return [*first, *module_ranges(whole), *(text for text in inside if text not in first)]
-
-
-_LAYER = re.compile(r"^(.*?\.)?\d+(?=\.|$)")
-
-
-def _layer(name: str) -> str | None:
-    match = _LAYER.match(name)
-    return match[0] if match else None
-
-
-def _cut_layer(name: str) -> str | None:
-    """The numbered layer that holds a complete module without being complete itself."""
-    layer = _layer(name)
-    return layer if layer is not None and layer != name else None
-
-
-def _before(layer: str, whole: Sequence[str]) -> bool:
-    """Whether a cut layer comes before the stage's complete numbered siblings."""
-    match = _TAIL.match(layer)
-    numbers = [m for m in map(_TAIL.match, whole) if m and match and m[1] == match[1]]
-    return bool(match and numbers and int(match[2]) < int(numbers[0][2]))
+    forward = ((stage_of[op.id], op.module) for op in problem.operators if not op.backward)
+    return part_modules(forward, len(plan.stages))

@@ -8,13 +8,13 @@ from rich.table import Table
 
 from partita.problems.throughput.evaluation import Evaluation, Memory
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.report.modules import StageModules, shortened
+from partita.tables.modules import PartModules, shortened
 from partita.tables.text import new_table
 from partita.units import format_bytes, format_time
 
 
 def stage_table(
-    problem: ThroughputProblem, evaluation: Evaluation, counts: Sequence[int], modules: Sequence[StageModules]
+    problem: ThroughputProblem, evaluation: Evaluation, counts: Sequence[int], modules: Sequence[PartModules]
 ) -> Table:
     """One row per stage: device, modules, operators, compute, communication, load."""
     unit = problem.unit

@@ -1,0 +1,46 @@
+"""From a model on a cluster to a makespan problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from partita.problems.facets.model import FromModel, Priced
+from partita.problems.makespan.options import MakespanPricing
+from partita.problems.makespan.problem import MakespanProblem
+
+if TYPE_CHECKING:
+    from partita.cluster import Cluster
+    from partita.graph import Graph
+
+#: Transfer times are kept for every pair of devices and size of tensor.
+MOST_DEVICES = 64
+
+
+class MakespanFromModel(FromModel[MakespanProblem]):
+    """Inference on any devices, one sample (or batch) at a time."""
+
+    objective = "latency"
+    pricing = MakespanPricing
+
+    def refusal(self, cluster: Cluster) -> str | None:
+        count = cluster.device_count
+        if count <= MOST_DEVICES:
+            return None
+        return f"has {count} devices, and every transfer is scheduled for at most {MOST_DEVICES}"
+
+    def suits(self, training: bool) -> bool:
+        return not training
+
+    def price(
+        self,
+        graph: Graph,
+        cluster: Cluster,
+        settings: MakespanPricing,
+        change: Callable[[MakespanProblem], MakespanProblem] | None = None,
+    ) -> Sequence[Priced[MakespanProblem]]:
+        from partita.costs.table import cost_source
+        from partita.problems.makespan.pricing import price
+
+        problem = price(graph, cluster, tied=settings.tied, costs=cost_source(settings.costs), name=settings.name)
+        return [Priced(problem if change is None else change(problem), graph, cluster, settings)]

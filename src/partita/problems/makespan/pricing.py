@@ -1,0 +1,249 @@
+"""Price: a graph and a cluster become a makespan problem: one sample of inference on the cluster's links.
+
+docs/makespan.md, "From a model", says what every number means and what is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import rustworkx
+
+from partita.cluster import Cluster
+from partita.costs.live import live_bytes
+from partita.costs.roofline import Roofline
+from partita.costs.source import CostSource
+from partita.errors import InputError
+from partita.graph import Graph
+from partita.problems.makespan.handing import Handing, hand_over
+from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.transfers import Transfers
+from partita.units import format_bytes
+
+#: Whether readers of one weight in different modules hold a copy each, or share a device.
+Tied = Literal["copy", "together"]
+
+
+def price(
+    graph: Graph,
+    cluster: Cluster,
+    *,
+    tied: Tied = "copy",
+    costs: CostSource | None = None,
+    name: str | None = None,
+) -> MakespanProblem:
+    """The makespan problem of a graph on a cluster, in seconds and bytes.
+
+    Parameters
+    ----------
+    graph
+        The model, traced for inference.
+    cluster
+        The devices; every one of them, CPUs included, is a device of the problem, in the cluster's order.
+    tied
+        A weight that several modules read: ``copy`` counts it for each of them, ``together`` puts all its readers on
+        one device. Readers in one module share a device in any case.
+    costs
+        Where operator times come from; the roofline unless stated.
+    name
+        The problem's name; the graph's and cluster's names unless stated.
+
+    Raises
+    ------
+    InputError
+        If the graph has a backward part, nothing in it computes, a device states no rate for a number format that the
+        graph computes in, an operator runs nowhere, or no device has room for the activations.
+    """
+    if graph.training:
+        raise InputError(
+            f"{graph.name} was traced with its backward part; the latency of one sample is about inference: trace it "
+            "without training, or plan it for throughput"
+        )
+    if tied not in ("copy", "together"):
+        raise InputError(f"tied is {tied!r}; it must be copy or together")
+    source: CostSource = Roofline() if costs is None else costs
+    homes = _homes(graph)
+    kept = [v for v, home in enumerate(homes) if home == v]
+    if not kept:
+        raise InputError(f"{graph.name} only takes slices of its inputs; there is nothing to schedule")
+    held = live_bytes(graph) + max(op.workspace_bytes for op in graph.operators)
+    names = cluster.device_names()
+    rooms = [cluster.devices[device].usable_bytes - held for device in names]
+    if max(rooms) < 0:
+        raise InputError(
+            f"up to {format_bytes(held)} of activations of {graph.name} can be held at once, more than any device of "
+            f"{cluster.name} has; take a smaller batch or a shorter sequence"
+        )
+    times = _times(graph, cluster, source, homes, [room >= 0 for room in rooms])
+    classes = _classes(graph, homes, tied)
+    memory, shared = _memory(graph, classes)
+    handing = hand_over(graph, homes, classes)
+    sizes = Counter(classes[v] for v in kept)
+    operators = [
+        Operator(
+            id=v,
+            times=times[v],
+            name=graph.operators[v].name,
+            module=graph.operators[v].module,
+            memory=float(memory[v]),
+            colocation=classes[v] if sizes[classes[v]] > 1 else None,
+        )
+        for v in kept
+    ]
+    idle = tuple(0.0 if room >= 0 else None for room in rooms)
+    operators += [Operator(id=relay, times=idle, name=f"copy of {what}") for relay, what in handing.relays]
+    transfers = Transfers(cluster)
+    flows = tuple(
+        Flow(id=number, source=u, target=v, times=transfers.times(size))
+        for number, (u, v, size) in enumerate(handing.flows)
+    )
+    notes = [
+        *graph.notes,
+        *source.notes(),
+        *transfers.notes(),
+        *_memory_notes(graph, held, shared, [n for n, room in zip(names, rooms, strict=True) if room < 0]),
+        *_handing_notes(handing, len(homes) - len(kept)),
+    ]
+    return MakespanProblem(
+        name=name if name is not None else f"{graph.name} on {cluster.name}",
+        devices=tuple(
+            Device(name=label, memory=float(max(room, 0)))
+            for label, room in zip(_device_labels(names), rooms, strict=True)
+        ),
+        operators=tuple(operators),
+        flows=flows,
+        precedence=handing.precedence,
+        unit="s",
+        notes=tuple(notes),
+    )
+
+
+def _device_labels(names: Sequence[str]) -> list[str]:
+    """The devices' names, with their number where there are several of a kind."""
+    return [name if names.count(name) == 1 else f"{name}:{number}" for number, name in enumerate(names)]
+
+
+def _homes(graph: Graph) -> list[int]:
+    """For every operator the one that it is part of: a free operator belongs to what makes the one thing it reads.
+
+    Without a maker it is −1: a slice of an input, which is wherever the input is.
+    """
+    makers: list[set[int]] = [set() for _ in graph.operators]
+    for tensor in graph.tensors:
+        for reader in tensor.consumers:
+            makers[reader].add(-1 if tensor.producer is None else tensor.producer)
+    weighty = {user for parameter in graph.parameters for user in parameter.users}
+    homes: list[int] = []
+    for v, op in enumerate(graph.operators):
+        # Makers come earlier, so that their homes are known.
+        found = {homes[u] if u >= 0 else -1 for u in makers[v]}
+        homes.append(found.pop() if op.free and len(found) == 1 and v not in weighty else v)
+    return homes
+
+
+def _times(
+    graph: Graph, cluster: Cluster, source: CostSource, homes: list[int], usable: list[bool]
+) -> list[tuple[float | None, ...]]:
+    """For every operator its times with those of what is part of it; None on devices that cannot run or hold it."""
+    columns: list[list[float | None]] = [[] for _ in usable]
+    for group in cluster.groups():
+        alone = source.operator_times(graph, group.spec)
+        merged: list[float | None] = list(alone)
+        for v, home in enumerate(homes):
+            if home not in (v, -1):
+                first, more = merged[home], alone[v]
+                merged[home] = None if first is None or more is None else first + more
+        for device in group.indices:
+            columns[device] = merged if usable[device] else [None] * len(homes)
+    times = list(zip(*columns, strict=True))
+    for v, home in enumerate(homes):
+        if home == v and all(time is None for time in times[v]):
+            raise InputError(
+                f"operator {graph.operators[v].name!r} of {graph.name} runs on no device of {cluster.name}; "
+                "add a device that can run it, or a time for one"
+            )
+    return times
+
+
+def _classes(graph: Graph, homes: list[int], tied: Tied) -> list[int]:
+    """For every operator the first one of those that share its device.
+
+    These are what the graph says, readers of one weight in one module (or of one weight at all), and what depends on
+    weights alone with its reader, if it has one only.
+    """
+    together: rustworkx.PyGraph[None, None] = rustworkx.PyGraph()
+    together.add_nodes_from([None] * len(homes))
+    pairs = [(v, home) for v, home in enumerate(homes) if home >= 0]
+    pairs += [(v, op.colocation) for v, op in enumerate(graph.operators) if op.colocation is not None]
+    for parameter in graph.parameters:
+        firsts: dict[str, int] = {}
+        for user in parameter.users:
+            module = "" if tied == "together" else graph.operators[user].module
+            pairs.append((user, firsts.setdefault(module, user)))
+    pairs += _with_readers(graph)
+    together.add_edges_from_no_data(pairs)
+    first = {v: min(members) for members in rustworkx.connected_components(together) for v in members}
+    return [first[v] for v in range(len(homes))]
+
+
+def _with_readers(graph: Graph) -> list[tuple[int, int]]:
+    """What depends on weights alone, with the one operator that reads it."""
+    read = [False] * len(graph.operators)
+    readers: list[set[int]] = [set() for _ in graph.operators]
+    for tensor in graph.tensors:
+        for reader in tensor.consumers:
+            read[reader] |= tensor.producer is None
+            if tensor.producer is not None:
+                readers[tensor.producer].add(reader)
+    weighty = {user for parameter in graph.parameters for user in parameter.users}
+    alone = [v in weighty and not read[v] for v in range(len(read))]
+    for v, after in enumerate(readers):
+        # Producers come first, so that whether this one depends on weights alone is settled.
+        for reader in after:
+            read[reader] |= not alone[v]
+            alone[reader] = not read[reader]
+    return [(v, min(readers[v])) for v in range(len(read)) if alone[v] and len(readers[v]) == 1]
+
+
+def _memory(graph: Graph, classes: list[int]) -> tuple[list[int], int]:
+    """Stored bytes of every operator, each array at its first reader in every class; and what is counted again."""
+    memory, again = [0] * len(classes), 0
+    for parameter in graph.parameters:
+        firsts: dict[int, int] = {}
+        for user in parameter.users:
+            firsts.setdefault(classes[user], user)
+        for user in firsts.values():
+            memory[user] += parameter.bytes
+        again += parameter.bytes * max(0, len(firsts) - 1)
+    return memory, again
+
+
+def _memory_notes(graph: Graph, held: int, shared: int, full: Sequence[str]) -> list[str]:
+    found = [
+        "A device holds the weights and buffers that its operators read, for the whole run, and has "
+        f"{format_bytes(held)} set aside: no more activations and scratch memory than that exist at any time of any "
+        "schedule."
+    ]
+    if shared:
+        found.append(
+            f"Arrays that operators of several modules read are counted for each of them ({format_bytes(shared)} in "
+            "all), also where they share a device."
+        )
+    if full:
+        found.append(f"No room for that is on {', '.join(dict.fromkeys(full))}; nothing runs there.")
+    return found
+
+
+def _handing_notes(handing: Handing, parts: int) -> list[str]:
+    found = ["Inputs of the model are on every device when the run begins; its results stay where they are made."]
+    if parts:
+        found.append(f"Slices and views ({parts}) are part of the operator that makes what they are taken from.")
+    if handing.relays:
+        found.append(
+            "A tensor that several operators read is handed from each of these to the next: one transfer to each "
+            "device that it reaches in their order; a device that it comes back to, or a second reader there, may "
+            "cost another one."
+        )
+    return found

@@ -1,0 +1,126 @@
+"""The critical path of a schedule in parts that a reader can act on: runs of operators, transfers, waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.problem import MakespanProblem
+from partita.simulator.critical import critical_path
+from partita.simulator.timeline import Timeline
+from partita.tables.modules import part_modules, shortened
+from partita.tables.text import new_table
+from partita.units import TOLERANCE, format_time
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: Parts of a path that are shown.
+_MOST = 20
+
+
+@dataclass(frozen=True)
+class PathPart:
+    """A part of a critical path.
+
+    Attributes
+    ----------
+    what
+        ``operators``, ``transfer`` or ``waiting``.
+    start, end
+        In the problem's unit.
+    device
+        Where operators run, and where a transfer comes from.
+    operators
+        Their ids; of a transfer that of its producer.
+    to
+        Where a transfer goes.
+    modules
+        Those of the operators.
+    """
+
+    what: str
+    start: float
+    end: float
+    device: str = ""
+    operators: tuple[int, ...] = ()
+    to: str = ""
+    modules: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """As plain values, without what does not apply."""
+        values = {"what": self.what, "start": self.start, "end": self.end, "device": self.device, "to": self.to}
+        found = {name: value for name, value in values.items() if value != ""}
+        if self.operators:
+            found |= {"operators": list(self.operators), "modules": list(self.modules)}
+        return found
+
+
+def path_parts(problem: MakespanProblem, plan: Schedule, timeline: Timeline, modules: dict[int, str]) -> list[PathPart]:
+    """The parts of the critical path of a schedule's time line, in order; what takes no time is left out.
+
+    ``modules`` has the module of every operator of the model, by id.
+    """
+    count, names = len(problem.operators), [device.name for device in problem.devices]
+    moved = [flow for flow in problem.flows if flow.id in plan.flows]
+    found: list[PathPart] = []
+    runs: list[list[int]] = []
+    reached = 0.0
+    for place in critical_path(timeline):
+        start, end = float(timeline.start[place]), float(timeline.end[place])
+        if start - reached > TOLERANCE * timeline.finish:
+            found.append(PathPart("waiting", reached, start))
+            runs.append([])
+        reached = max(reached, end)
+        if end <= start:
+            continue
+        if place >= count:
+            flow = moved[place - count]
+            sent = plan.flows[flow.id]
+            found.append(PathPart("transfer", start, end, names[sent.source], (flow.source,), names[sent.target]))
+            runs.append([])
+            continue
+        op = problem.operators[place]
+        device = names[plan.operators[op.id].device]
+        if found and found[-1].what == "operators" and found[-1].device == device:
+            runs[-1].append(op.id)
+            found[-1] = PathPart("operators", found[-1].start, end, device)
+        else:
+            found.append(PathPart("operators", start, end, device))
+            runs.append([op.id])
+    part_of = {identity: number for number, run in enumerate(runs) for identity in run}
+    # What is not on the path is a part of its own, so that modules that are only partly on it are said to be.
+    parts = part_modules(
+        ((part_of.get(identity, len(runs)), module) for identity, module in modules.items()), len(runs) + 1
+    )
+    return [
+        part
+        if part.what != "operators"
+        else PathPart(part.what, part.start, part.end, part.device, tuple(run), "", tuple(shortened(own)))
+        for part, run, own in zip(found, runs, parts[:-1], strict=True)
+    ]
+
+
+def path_table(problem: MakespanProblem, parts: Sequence[PathPart]) -> Table:
+    """One row a part, the longest ones of long paths."""
+    chosen = sorted(sorted(range(len(parts)), key=lambda k: parts[k].start - parts[k].end)[:_MOST])
+    title = "Critical path"
+    if len(chosen) < len(parts):
+        title += f": the longest {len(chosen)} of {len(parts)} parts"
+    table = new_table(title, ("from", "until", "time"), "what")
+    names = {op.id: op.name or op.label for op in problem.operators}
+    for number in chosen:
+        part = parts[number]
+        if part.what == "operators":
+            where = f" of {', '.join(part.modules)}" if part.modules else ""
+            plural = "s" if len(part.operators) > 1 else ""
+            what = f"{part.device}: {len(part.operators)} operator{plural}{where}"
+        elif part.what == "transfer":
+            what = f"{part.device} → {part.to}: {names[part.operators[0]]}"
+        else:
+            what = "waiting"
+        times = (part.start, part.end, part.end - part.start)
+        table.add_row(*(format_time(time, problem.unit) for time in times), what)
+    return table
