@@ -39,7 +39,7 @@ class Roofline:
     def notes(self) -> list[str]:
         note = (
             "Operator times are estimates: the larger of arithmetic and memory traffic at the achievable rates of the "
-            "device, plus a fixed time per operator; fusion, caches and small-matrix effects are not modelled."
+            "device, plus a fixed time per operator; caches, small-matrix effects and further fusion are not modelled."
         )
         if self.allow_tf32:
             note += " Float32 products run as TensorFloat-32 where the device can."

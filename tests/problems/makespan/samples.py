@@ -16,7 +16,7 @@ from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Ope
 from partita.problems.makespan.samples import DIAMOND
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.independent_evaluator import judge
-from problems.makespan.strategies import chain_problems, makespan_problems
+from problems.makespan.strategies import TYPES, chain_problems, makespan_problems
 
 __all__ = ["SAMPLES", "row"]
 
@@ -28,7 +28,7 @@ def row(times: tuple[float, ...] = (1.0, 2.0, 3.0), devices: int = 1, memory: fl
         name="row",
         devices=tuple(Device(name=f"d{d}", memory=memory) for d in range(devices)),
         operators=tuple(
-            Operator(id=v, times=tuple(time * (1 + d) for d in range(devices)), memory=1.0)
+            Operator(id=v, times=tuple(time * (1 + d) for d in range(devices)), memory=1.0, type=TYPES[v % 4])
             for v, time in enumerate(times)
         ),
         flows=tuple(Flow(id=v, source=v, target=v + 1, times=matrix) for v in range(len(times) - 1)),
@@ -58,7 +58,7 @@ def fork_joins(seed: int, blocks: int = 6, inside: int = 8, devices: int = 4, se
         name=f"fork joins {seed}",
         devices=tuple(Device(name=f"d{d}") for d in range(devices)),
         operators=tuple(
-            Operator(id=v, times=tuple(rng.randint(1, 60) / 10 for _ in range(devices)), memory=1.0)
+            Operator(id=v, times=tuple(rng.randint(1, 60) / 10 for _ in range(devices)), memory=1.0, type=TYPES[v % 4])
             for v in range(join + 1)
         ),
         flows=tuple(Flow(id=f, source=u, target=v, times=matrix()) for f, (u, v) in enumerate(dict.fromkeys(edges))),

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
 from strategies import halves
 
-__all__ = ["chain_problems", "makespan_problems"]
+__all__ = ["TYPES", "chain_problems", "makespan_problems"]
+
+#: What operators say they are, for those who fuse them.
+TYPES = ("conv", "bn", "relu", "add")
 
 
 @st.composite
@@ -37,7 +40,7 @@ def makespan_problems(
         row: list[float | None] = [draw(times) for _ in range(width)]
         if limits and width > 1 and draw(st.integers(0, 3)) == 0:
             row[draw(st.integers(0, width - 1))] = None
-        extra: dict[str, Any] = {}
+        extra: dict[str, Any] = {"type": draw(st.sampled_from(TYPES))}
         if limits:
             extra["memory"] = draw(halves(0, 2))
             extra["colocation"] = draw(st.sampled_from((None, None, None, 1, 2)))
@@ -79,7 +82,7 @@ def chain_problems(
     def matrix() -> tuple[tuple[float, ...], ...]:
         return tuple(tuple(0.0 if a == b else draw(times) for b in range(width)) for a in range(width))
 
-    operators = [Operator(id=0, times=tuple(draw(times) for _ in range(width)))]
+    operators = [Operator(id=0, times=tuple(draw(times) for _ in range(width)), type=TYPES[0])]
     flows: list[Flow] = []
     pairs = []
 
@@ -96,10 +99,10 @@ def chain_problems(
         *inner, (exit_times, direct, past) = again
         exit_id = entry + len(inner) + 1
         for k, (row, into, out) in enumerate(inner):
-            operators.append(Operator(id=entry + 1 + k, times=row))
+            operators.append(Operator(id=entry + 1 + k, times=row, type=TYPES[k % 4]))
             connect(entry, entry + 1 + k, into)
             connect(entry + 1 + k, exit_id, out)
-        operators.append(Operator(id=exit_id, times=exit_times))
+        operators.append(Operator(id=exit_id, times=exit_times, type=TYPES[exit_id % 4]))
         if past or not inner:
             connect(entry, exit_id, direct)
     if draw(st.booleans()):

@@ -16,7 +16,7 @@ from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.problem import Device, MakespanProblem
+from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
 from partita.problems.makespan.schedules import devices_of, left_shifted, list_schedule, order_of, starts_of
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.path import ShortestPath
@@ -82,6 +82,22 @@ def test_the_model_of_the_whole_problem(family: str) -> None:
 
     run()
     assert checked[0] * len(FAMILIES) >= 200
+
+
+@needs_program
+def test_operators_that_take_no_time() -> None:
+    """Everything but the last operator may run at once at the start; OR-Tools 9.15 cut that off by itself."""
+    sixth, link = 1 / 6, ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), (0.0, 1.0, 0.0))
+    rows = ((None, 0.0, 0.0), (None, 0.0, sixth), (0.0, 0.0, 2 * sixth), (0.5, 0.0, 0.0), (sixth, sixth, sixth))
+    problem = MakespanProblem(
+        name="nothing",
+        devices=tuple(Device(name=f"d{d}") for d in range(3)),
+        operators=tuple(Operator(id=v, times=times) for v, times in enumerate(rows)),
+        flows=(Flow(id=0, source=0, target=3, times=link),),
+    )
+    best = Incumbent[Schedule]()
+    assert prove_by_program(build_instance(problem), best, lambda: False, time_s=30.0, options=Options())
+    assert close(best.value, sixth)
 
 
 @needs_program

@@ -34,7 +34,7 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
 
     def default_solver(self, problem: MakespanProblem, options: Any) -> str:
         """With proof, where the MIP solvers are installed."""
-        exact, _, annealing = self.solvers
+        exact, _, annealing, *_ = self.solvers
         return str((annealing if exact.supports(problem, options) else exact).name)
 
     def explain_infeasible(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from partita.problems.facets.model import FromModel, Priced
 from partita.problems.makespan.options import MakespanPricing
 from partita.problems.makespan.problem import MakespanProblem
@@ -15,6 +17,18 @@ if TYPE_CHECKING:
 
 #: Transfer times are kept for every pair of devices and size of tensor.
 MOST_DEVICES = 64
+
+
+def with_members(problem: MakespanProblem, groups: Sequence[Sequence[int]]) -> MakespanProblem:
+    """The problem of a fused graph, whose operators say what they were made of."""
+    operators = (
+        # What the pricing adds to the operators of the graph has a number beyond theirs.
+        msgspec.structs.replace(op, members=tuple(groups[op.id]))
+        if op.id < len(groups) and len(groups[op.id]) > 1
+        else op
+        for op in problem.operators
+    )
+    return problem.replace(operators=tuple(operators))
 
 
 class MakespanFromModel(FromModel[MakespanProblem]):
@@ -42,5 +56,13 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         from partita.costs.table import cost_source
         from partita.problems.makespan.pricing import price
 
+        fused = None
+        if settings.fuse or settings.fusion_rules is not None:
+            from partita.fusion.fuse import fuse
+
+            fused = fuse(graph, settings.fusion_rules)
+            graph = fused.graph
         problem = price(graph, cluster, tied=settings.tied, costs=cost_source(settings.costs), name=settings.name)
-        return [Priced(problem if change is None else change(problem), graph, cluster, settings)]
+        if fused is not None:
+            problem = with_members(problem, fused.groups)
+        return [Priced(problem if change is None else change(problem), graph, cluster, settings, fused)]

@@ -17,6 +17,11 @@ class Options(SearchOptions, frozen=True, kw_only=True):
     """What a search may use."""
 
 
+#: How fusing is asked for, of a problem in a file and of a model.
+FUSE_HELP = "Operators are fused by rules over their types: one kernel for a group, as the runtime runs it."
+RULES_HELP = "Rules for --fuse, which it implies: common, moirai, or a file in TOML or JSON."
+
+
 class MakespanPricing(Pricing, frozen=True, kw_only=True):
     """How a model on a cluster becomes a problem; ``pricing.price`` says what each means."""
 
@@ -24,6 +29,8 @@ class MakespanPricing(Pricing, frozen=True, kw_only=True):
         Literal["copy", "together"],
         setting("Tied parameters: a copy on each device that reads them, or their readers on one device."),
     ] = "copy"
+    fuse: Annotated[bool, setting(FUSE_HELP)] = False
+    fusion_rules: Annotated[str | None, setting(RULES_HELP, metavar="RULES")] = None
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +51,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     parallel_operators: Annotated[
         bool, setting("Operators on one device may overlap.", group="problem", stated=True)
     ] = False
+    fuse: Annotated[bool, setting(FUSE_HELP, group="problem", stated=True)] = False
+    fusion_rules: Annotated[str | None, setting(RULES_HELP, metavar="RULES", group="problem", stated=True)] = None
 
 
 def change(problem: MakespanProblem, changes: Changes) -> MakespanProblem:
@@ -64,4 +73,11 @@ def change(problem: MakespanProblem, changes: Changes) -> MakespanProblem:
         "serial_operators": changes.parallel_operators,
     }
     off = {name: False for name, asked in switches.items() if asked}
-    return problem.replace(**off) if off else problem
+    if off:
+        problem = problem.replace(**off)
+    if changes.fuse or changes.fusion_rules is not None:
+        # It needs compiled loops, which asking for help should not wait for.
+        from partita.problems.makespan.fusion import fuse_problem
+
+        problem = fuse_problem(problem, changes.fusion_rules).problem
+    return problem

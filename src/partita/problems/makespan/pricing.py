@@ -16,6 +16,7 @@ from partita.costs.live import live_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.errors import InputError
+from partita.fusion.types import operator_type
 from partita.graph import Graph
 from partita.problems.makespan.handing import Handing, hand_over
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
@@ -87,6 +88,7 @@ def price(
             times=times[v],
             name=graph.operators[v].name,
             module=graph.operators[v].module,
+            type=operator_type(graph.operators[v].target),
             memory=float(memory[v]),
             colocation=classes[v] if sizes[classes[v]] > 1 else None,
         )

@@ -50,6 +50,10 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Operators of one class run on one device; None for no class.
     module
         The part of a model that it belongs to, for people.
+    type
+        What it computes, in the words of fusion rules (``conv``); empty if that is not known.
+    members
+        Of a fused operator the numbers of those it was made of, in their order; empty if it was not.
     """
 
     id: int
@@ -58,6 +62,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     memory: float = 0.0
     colocation: int | None = None
     module: str = ""
+    type: str = ""
+    members: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:

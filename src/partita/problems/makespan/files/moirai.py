@@ -23,6 +23,7 @@ class _Operator(msgspec.Struct):
     time_ms: tuple[float | None, ...]
     memory_bits: float = 0.0
     name: str = ""
+    type: str = ""
 
 
 class _Flow(msgspec.Struct):
@@ -42,7 +43,8 @@ class _Document(msgspec.Struct):
 def read_moirai(data: bytes, path: str | Path, *, scale_communication: float = 1.0) -> MakespanProblem:
     """Read a makespan problem; keys beside the known ones are ignored, transfer times multiplied by the scale.
 
-    Times stay milliseconds, memory stays in bits; devices without a name are called by their number.
+    Times stay milliseconds, memory stays in bits; devices without a name are called by their number. Operators may say
+    their ``type``, which the published ones do not.
 
     Raises
     ------
@@ -60,7 +62,8 @@ def read_moirai(data: bytes, path: str | Path, *, scale_communication: float = 1
             for number, device in enumerate(document.devices)
         ),
         operators=tuple(
-            Operator(id=op.id, name=op.name, times=op.time_ms, memory=op.memory_bits) for op in document.operators
+            Operator(id=op.id, name=op.name, times=op.time_ms, memory=op.memory_bits, type=op.type)
+            for op in document.operators
         ),
         flows=tuple(
             Flow(id=flow.id, source=flow.source, target=flow.target, times=flow.time_ms) for flow in document.flows

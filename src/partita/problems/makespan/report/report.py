@@ -81,13 +81,15 @@ class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
         timeline = schedule_timeline(result.problem, result.plan)
         path = critical_path(timeline)
         spent = critical_summary(timeline, path)
+        fused = {str(op.id): list(op.members) for op in result.problem.operators if op.members}
         return {
             "critical_path": {
                 "slices": [timeline.label(place) for place in path],
                 "operators": spent.by_sort.get(SORTS[OPERATOR].name, 0.0),
                 "transfers": spent.by_sort.get(SORTS[TRANSFER].name, 0.0),
                 "waiting": spent.waiting,
-            }
+            },
+            **({"fused": fused} if fused else {}),
         }
 
     def answer_document(self, answer: Answer[MakespanProblem], document: dict[str, Any]) -> None:
