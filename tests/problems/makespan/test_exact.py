@@ -120,6 +120,33 @@ def test_the_exact_solver(family: str) -> None:
     assert checked[0] >= 20
 
 
+@pytest.mark.slow
+@needs_program
+@pytest.mark.parametrize("solver", ["exact", "cp-sat"])
+def test_five_hundred_small_problems(solver: str) -> None:
+    """With and without congestion, memory, classes, separators: each solver proves what trying everything finds."""
+    checked = {"feasible": 0, "infeasible": 0, "congestion": 0, "memory": 0}
+
+    @examples(90)
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        for family in FAMILIES.values():
+            problem = data.draw(family)
+            optimum, result = best_makespan(problem), pt.solve(problem, solver=solver, explain=False, time_limit_s=60.0)
+            if optimum is None:
+                assert result.status is pt.Status.INFEASIBLE
+            else:
+                assert result.status is pt.Status.OPTIMAL
+                assert close(result.objective or 0.0, optimum)
+            checked["infeasible" if optimum is None else "feasible"] += 1
+            checked["congestion"] += problem.sender_congestion or problem.receiver_congestion
+            checked["memory"] += any(device.memory is not None for device in problem.devices)
+
+    run()
+    assert checked["feasible"] + checked["infeasible"] >= 500
+    assert min(checked["congestion"], checked["memory"]) >= 100
+
+
 @needs_program
 @pytest.mark.parametrize("tight", [False, True])
 def test_separators_alone(tight: bool) -> None:

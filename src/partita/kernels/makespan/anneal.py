@@ -14,7 +14,7 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.makespan.arrays import Floats, Ints, Longs, MakespanArrays, Room
-from partita.kernels.makespan.lists import schedule
+from partita.kernels.makespan.lists import schedule_part
 
 
 class Cooling(NamedTuple):
@@ -87,17 +87,21 @@ def anneal(
     a: MakespanArrays,
     device: Ints,
     order: Ints,
+    first: int,
+    last: int,
     cooling: Cooling,
     room: Room,
     stop: Longs,
 ) -> float:
     """Anneal ``device`` and ``order`` in place; at the end they are the best met, whose makespan is returned.
 
-    The makespan is infinite if no state met keeps the memory limits. Devices must be able to run what is on them, and
-    groups must be together.
+    Only operators in a part of the order move, and only inside it; see ``schedule_part`` for what ``room`` must hold if
+    that is not the whole. The makespan is infinite if no state met keeps the memory limits. Devices must be able to run
+    what is on them, and groups must be together; those that are not in the part as a whole stay.
     """
     np.random.seed(cooling.seed)
     n, devices = a.time.shape
+    width = last - first
     groups = a.group_ptr.shape[0] - 1
     place = np.empty(n, dtype=np.int32)
     for k in range(n):
@@ -106,11 +110,15 @@ def anneal(
     for v in range(n):
         held[device[v]] += a.memory[v]
     excess = _excess(a, held)
-    value = schedule(a, device, order, cooling.insertion, math.inf, room)
+    value = schedule_part(a, device, order, first, last, cooling.insertion, math.inf, room)
     best = value if excess == 0.0 else math.inf
     best_device, best_order = device.copy(), order.copy()
     moved = np.empty(groups, dtype=np.int32)
+    # Groups that are on the way, or stay where they are.
     marked = np.zeros(groups, dtype=np.bool_)
+    for k in range(n):
+        if k < first or k >= last:
+            marked[a.group[order[k]]] = True
     before = np.empty(groups, dtype=np.int32)
     cool = (cooling.end / cooling.start) ** (1.0 / max(1, cooling.moves // 64)) if cooling.start > 0 else 1.0
     temperature = cooling.start
@@ -119,12 +127,14 @@ def anneal(
             temperature *= cool
             if stop[0] != 0:
                 break
-        v = np.random.randint(n)
+        v = order[first + np.random.randint(width)]
         kind = np.random.random()
         count = 0
         swapped = False
         source = target = int(place[v])
         old, new = device[v], device[v]
+        if kind < 0.75 and marked[a.group[v]]:
+            kind = 1.0
         if devices > 1 and kind < 0.65:
             # A few connected groups of one device, most often one.
             new = np.random.randint(devices)
@@ -154,9 +164,9 @@ def anneal(
                 marked[moved[k]] = False
         elif devices > 1 and kind < 0.75:
             # Two groups change places.
-            w = np.random.randint(n)
+            w = order[first + np.random.randint(width)]
             new = device[w]
-            if new == old or not _can_run(a, a.group[w], old):
+            if new == old or marked[a.group[w]] or not _can_run(a, a.group[w], old):
                 continue
             moved[0], moved[1] = a.group[v], a.group[w]
             count = 1
@@ -175,7 +185,7 @@ def anneal(
                 _carry(a, device, held, moved[1], old)
                 count = 2
         if count == 0 or kind > 0.6:
-            low, high = 0, n - 1
+            low, high = first, last - 1
             for e in range(a.in_ptr[v], a.in_ptr[v + 1]):
                 low = max(low, place[a.in_op[e]] + 1)
             for e in range(a.out_ptr[v], a.out_ptr[v + 1]):
@@ -190,7 +200,7 @@ def anneal(
         weight = 1.0 + cooling.penalty * now
         most = value * (1.0 + cooling.penalty * excess) - temperature * math.log(1.0 - np.random.random())
         # A little above, so that equal ones are taken.
-        found = schedule(a, device, order, cooling.insertion, most / weight * (1.0 + 1e-12), room)
+        found = schedule_part(a, device, order, first, last, cooling.insertion, most / weight * (1.0 + 1e-12), room)
         if found < math.inf:
             value, excess = found, now
             if excess == 0.0 and value < best:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
@@ -25,8 +26,8 @@ class MakespanArrays(NamedTuple):
         (F, D, D) Time of every flow from the first device to the second; 0 on the diagonal.
     in_ptr, in_op, in_flow
         (n + 1,), (e,), (e,) For every operator those it waits for, with the number of the flow; −1 for none.
-    out_ptr, out_op
-        (n + 1,), (e,) For every operator those that wait for it.
+    out_ptr, out_op, out_flow
+        (n + 1,), (e,), (e,) For every operator those that wait for it, with the number of the flow.
     group_ptr, group_ops
         (g + 1,), (n,) Operators that stay together, each in one group.
     group
@@ -46,6 +47,7 @@ class MakespanArrays(NamedTuple):
     in_flow: Ints
     out_ptr: Ints
     out_op: Ints
+    out_flow: Ints
     group_ptr: Ints
     group_ops: Ints
     group: Ints
@@ -66,6 +68,10 @@ class Room(NamedTuple):
         (3·D, k) Ascending spans in which each device works, sends, receives, and (3·D,) how many there are.
     slots
         (n + 1,) For sorting.
+    base_start, base_end, base
+        Like ``busy_start``, …: spans that are there before a part of the order is scheduled; none at first.
+    lag, row_lag
+        (n, D), (3·D,) What is to follow the end of an operator on a device, and the last span of a row; 0 at first.
     """
 
     start: Floats
@@ -76,6 +82,11 @@ class Room(NamedTuple):
     busy_end: Floats
     busy: Ints
     slots: Ints
+    base_start: Floats
+    base_end: Floats
+    base: Ints
+    lag: Floats
+    row_lag: Floats
 
 
 def new_room(arrays: MakespanArrays) -> Room:
@@ -92,4 +103,9 @@ def new_room(arrays: MakespanArrays) -> Room:
         busy_end=np.zeros((3 * devices, wide)),
         busy=np.zeros(3 * devices, dtype=np.int32),
         slots=np.zeros(max(n, len(arrays.in_op)) + 1, dtype=np.int32),
+        base_start=np.zeros((3 * devices, wide)),
+        base_end=np.zeros((3 * devices, wide)),
+        base=np.zeros(3 * devices, dtype=np.int32),
+        lag=np.zeros((n, devices)),
+        row_lag=np.zeros(3 * devices),
     )

@@ -21,9 +21,14 @@ def _free_from(room: Room, row: int, ready: float, length: float, insertion: boo
         return ready
     if not insertion:
         return float(room.busy_end[row, count - 1])
-    k = count - 1
-    while k > 0 and room.busy_end[row, k - 1] > ready:
-        k -= 1
+    # The first span that ends later.
+    k, last = 0, count - 1
+    while k < last:
+        middle = (k + last) // 2
+        if room.busy_end[row, middle] > ready:
+            last = middle
+        else:
+            k = middle + 1
     at = ready
     while k < count and room.busy_start[row, k] < at + length:
         if at < room.busy_end[row, k]:
@@ -46,8 +51,12 @@ def _take(room: Room, row: int, start: float, end: float) -> None:
 
 
 @allocating_nothing
-def schedule(a: MakespanArrays, device: Ints, order: Ints, insertion: bool, most: float, room: Room) -> float:
-    """Make the schedule; its times are in ``room``. Infinite as soon as it cannot end before ``most``.
+def schedule_part(
+    a: MakespanArrays, device: Ints, order: Ints, first: int, last: int, insertion: bool, most: float, room: Room
+) -> float:
+    """Make the schedule of a part of the order; its times are in ``room``. Infinite if it cannot end before ``most``.
+
+    The end of the whole is that of the part, or of what is to follow it by ``room.lag`` and ``room.row_lag``.
 
     Parameters
     ----------
@@ -55,6 +64,8 @@ def schedule(a: MakespanArrays, device: Ints, order: Ints, insertion: bool, most
         The problem.
     device, order
         (n,) The device of every operator, on which it can run, and the operators in topological order.
+    first, last
+        The part of the order; times of what comes before are in ``room``, and spans they leave in ``room.base_…``.
     insertion
         Whether gaps are filled.
     most
@@ -63,15 +74,19 @@ def schedule(a: MakespanArrays, device: Ints, order: Ints, insertion: bool, most
         Scratch; ``start``, ``end``, ``flow_start`` and ``flow_end`` are the answer.
     """
     devices = a.time.shape[1]
-    room.busy[:] = 0
+    for row in range(3 * devices):
+        count = room.base[row]
+        room.busy[row] = count
+        for k in range(count):
+            room.busy_start[row, k] = room.base_start[row, k]
+            room.busy_end[row, k] = room.base_end[row, k]
     finish = 0.0
-    for place in range(order.shape[0]):
+    for place in range(first, last):
         v = order[place]
         d = device[v]
-        first, last = a.in_ptr[v], a.in_ptr[v + 1]
         # Incoming edges by the end of their producers; equal ones as they are listed.
         count = 0
-        for e in range(first, last):
+        for e in range(a.in_ptr[v], a.in_ptr[v + 1]):
             k = count
             reached = room.end[a.in_op[e]]
             while k > 0 and room.end[a.in_op[room.slots[k - 1]]] > reached:
@@ -112,7 +127,17 @@ def schedule(a: MakespanArrays, device: Ints, order: Ints, insertion: bool, most
             _take(room, d, ready, ready + length)
         room.start[v] = ready
         room.end[v] = ready + length
-        finish = max(finish, ready + length)
-        if ready + length + a.tail[v, d] >= most:
+        finish = max(finish, ready + length + room.lag[v, d])
+        if ready + length + max(a.tail[v, d], room.lag[v, d]) >= most:
             return math.inf
-    return finish
+    for row in range(3 * devices):
+        if room.busy[row] > 0:
+            finish = max(finish, room.busy_end[row, room.busy[row] - 1] + room.row_lag[row])
+    return math.inf if finish >= most else finish
+
+
+@allocating_nothing
+def schedule(a: MakespanArrays, device: Ints, order: Ints, insertion: bool, most: float, room: Room) -> float:
+    """Make the schedule of all operators; see ``schedule_part``."""
+    room.base[:] = 0
+    return float(schedule_part(a, device, order, 0, order.shape[0], insertion, most, room))

@@ -73,13 +73,18 @@ class Annealing:
                 self.starts.append((value, slot))
         self.starts = sorted(self.starts, key=lambda start: start[0])[:STARTS]
 
-    def rounds(self, count: float, stopping: Callable[[], bool]) -> None:
-        """So many rounds, or until told to stop."""
+    def adopt(self, slot: Ints) -> None:
+        """Start from a placement found elsewhere."""
+        self._offer(slot)
+
+    def rounds(self, count: float, stopping: Callable[[], bool], between: Callable[[], None] = lambda: None) -> None:
+        """So many rounds, or until told to stop; ``between`` is called before each one."""
         if self.view.slots == 0:
             return
         length = float(SMALL_TRIALS * self.view.count if self.small else FIRST)
         number = 0
         while number < count and not stopping():
+            between()
             start = self.starts[number // 2 % len(self.starts)][1] if number % 2 and self.starts else self.slot
             hot, side = HOT[number % len(HOT)], SIDES[number // len(HOT) % len(SIDES)]
             self._round(start.copy(), hot, side, int(length), stopping)

@@ -28,6 +28,7 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
     report = lazy("partita.problems.makespan.report.report:MakespanReport")
     sweep = lazy("partita.problems.makespan.sweep:MakespanSweep")
     timeline = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
+    generators = lazy("partita.problems.makespan.generators.settings:GENERATORS")
     samples = lazy("partita.problems.makespan.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = lazy("partita.problems.makespan.evaluate:evaluate")

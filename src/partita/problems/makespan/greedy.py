@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import bisect
+import heapq
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from partita.kernels.makespan.arrays import Flags, Floats
 from partita.problems.makespan.instance import MakespanInstance
 
 
@@ -27,86 +30,137 @@ class Growing:
 
     def __init__(self, instance: MakespanInstance, *, memory: bool = True, insertion: bool = True) -> None:
         self.instance, self.memory, self.insertion = instance, memory, insertion
-        n = instance.count
+        n, a = instance.count, instance.arrays
         self.device = [-1] * n
         self.end = [0.0] * n
         self.order: list[int] = []
         self.left = [len(row) for row in instance.before]
-        self.held = [0.0] * instance.devices
-        self.home = [-1] * (len(instance.arrays.group_ptr) - 1)
-        self.size = [0.0] * len(self.home)
-        for v in range(n):
-            self.size[instance.arrays.group[v]] += float(instance.arrays.memory[v])
+        self.held = np.zeros(instance.devices)
+        self.home = [-1] * (len(a.group_ptr) - 1)
+        self.size = np.bincount(a.group, weights=a.memory, minlength=len(self.home))
+        self.able = np.ones((len(self.home), instance.devices), dtype=np.bool_)
+        np.logical_and.at(self.able, a.group, np.isfinite(a.time))
         self.busy: list[list[tuple[float, float]]] = [[] for _ in range(instance.devices)]
+        #: Operators that wait for nothing more, since the last look.
+        self.fresh = [v for v in range(n) if self.left[v] == 0]
 
     @property
     def done(self) -> bool:
         """Whether everything is placed."""
         return len(self.order) == self.instance.count
 
-    def ready(self) -> list[int]:
-        """Operators that wait for nothing more, by number."""
-        return [v for v in range(self.instance.count) if self.device[v] < 0 and self.left[v] == 0]
-
     def allowed(self, v: int) -> list[int]:
         """Devices that an operator may have now."""
-        a, group = self.instance.arrays, int(self.instance.arrays.group[v])
+        group = int(self.instance.arrays.group[v])
         if self.home[group] >= 0:
             return [self.home[group]]
-        members = a.group_ops[a.group_ptr[group] : a.group_ptr[group + 1]]
-        able = [bool(np.isfinite(a.time[members, d]).all()) for d in range(self.instance.devices)]
-        return [
-            d
-            for d in range(self.instance.devices)
-            if able[d] and (not self.memory or self.held[d] + self.size[group] <= a.limit[d])
-        ]
+        able = self.able[group]
+        if self.memory:
+            able = able & (self.held + self.size[group] <= self.instance.arrays.limit)
+        return [int(d) for d in np.flatnonzero(able)]
 
-    def arrival(self, v: int, d: int) -> float:
-        """When all that an operator reads is on a device."""
-        at = 0.0
+    def arrivals(self, v: int) -> Floats:
+        """When all that an operator reads is on each device."""
+        at, cost = np.zeros(self.instance.devices), self.instance.arrays.cost
         for u, f in self.instance.before[v]:
-            moved = float(self.instance.arrays.cost[f, self.device[u], d]) if f >= 0 else 0.0
-            at = max(at, self.end[u] + moved)
+            np.maximum(at, self.end[u] + cost[f, self.device[u]] if f >= 0 else self.end[u], out=at)
         return at
 
-    def start(self, v: int, d: int) -> float:
-        """The earliest start of an operator on a device."""
-        at, length = self.arrival(v, d), float(self.instance.arrays.time[v, d])
-        spans = self.busy[d]
+    def start(self, v: int, d: int, arrival: float) -> float:
+        """The earliest start on a device of an operator whose input has arrived."""
+        at, spans = arrival, self.busy[d]
         if not self.instance.problem.serial_operators or not spans:
             return at
         if not self.insertion:
             return max(at, spans[-1][1])
-        for begun, ended in spans[bisect.bisect_left(spans, at, key=lambda span: span[1]) :]:
+        length = float(self.instance.arrays.time[v, d])
+        for k in range(bisect.bisect_left(spans, at, key=lambda span: span[1]), len(spans)):
+            begun, ended = spans[k]
             if begun >= at + length:
                 break
             at = max(at, ended)
         return at
 
-    def finish(self, v: int, d: int) -> float:
-        """The earliest end of an operator on a device."""
-        return self.start(v, d) + float(self.instance.arrays.time[v, d])
-
-    def place(self, v: int, d: int) -> None:
-        """Run an operator on a device as early as it can."""
-        begun = self.start(v, d)
-        group = int(self.instance.arrays.group[v])
+    def place(self, v: int, allowed: Sequence[int]) -> None:
+        """Run an operator as early as it can on the device, of those allowed, on which it ends first."""
+        arrivals, time = self.arrivals(v), self.instance.arrays.time
+        starts = [self.start(v, d, float(arrivals[d])) for d in allowed]
+        ends = [begun + float(time[v, d]) for begun, d in zip(starts, allowed, strict=True)]
+        chosen = ends.index(min(ends))
+        d, group = allowed[chosen], int(self.instance.arrays.group[v])
         if self.home[group] < 0:
             self.home[group] = d
             self.held[d] += self.size[group]
-        self.device[v], self.end[v] = d, begun + float(self.instance.arrays.time[v, d])
-        bisect.insort(self.busy[d], (begun, self.end[v]))
+        self.device[v], self.end[v] = d, ends[chosen]
+        bisect.insort(self.busy[d], (starts[chosen], self.end[v]))
         self.order.append(v)
         for w, _ in self.instance.after[v]:
             self.left[w] -= 1
+            if self.left[w] == 0:
+                self.fresh.append(w)
 
 
-def earliest_finish(growing: Growing, priority: list[float]) -> bool:
-    """Place everything: of what is ready the largest priority first, where it ends first; false if it fits nowhere."""
+def earliest_finish(
+    growing: Growing, priority: Sequence[float], narrowed: Callable[[int, list[int]], list[int]] | None = None
+) -> bool:
+    """Place everything: of what is ready the largest priority first, where it ends first; false if it fits nowhere.
+
+    ``narrowed`` may leave some of the allowed devices of an operator out.
+    """
+    ready: list[tuple[float, int]] = []
     while not growing.done:
-        v = max(growing.ready(), key=lambda v: priority[v])
+        for v in growing.fresh:
+            heapq.heappush(ready, (-priority[v], v))
+        growing.fresh.clear()
+        _, v = heapq.heappop(ready)
         allowed = growing.allowed(v)
         if not allowed:
             return False
-        growing.place(v, min(allowed, key=lambda d: growing.finish(v, d)))
+        growing.place(v, allowed if narrowed is None else narrowed(v, allowed))
+    return True
+
+
+def earliest_start(
+    growing: Growing, ranks: Sequence[float], preferred: Callable[[int], Sequence[int]] | None = None
+) -> bool:
+    """Place everything: of what is ready and has room the pair of operator and device that can start first.
+
+    Of pairs that start at the same time the operator with the largest rank goes first. Devices that are preferred for
+    an operator, asked when it is ready, are the only ones as long as they have room. False if something fits nowhere.
+    """
+    a = growing.instance.arrays
+    devices, serial = growing.instance.devices, growing.instance.problem.serial_operators
+    rank = np.array(ranks)
+    ready = np.zeros(0, dtype=np.int64)
+    arrivals = np.zeros((0, devices))
+    wanted: Flags = np.zeros((0, devices), dtype=np.bool_)
+    free = np.zeros(devices)
+    home = np.array(growing.home)
+    while not growing.done:
+        if growing.fresh:
+            new = np.array(growing.fresh, dtype=np.int64)
+            likes = np.zeros((len(new), devices), dtype=np.bool_)
+            for k, v in enumerate(growing.fresh):
+                likes[k, list(preferred(v)) if preferred is not None else []] = True
+            ready = np.concatenate([ready, new])
+            arrivals = np.concatenate([arrivals, [growing.arrivals(v) for v in growing.fresh]])
+            wanted = np.concatenate([wanted, likes])
+            growing.fresh.clear()
+        group = a.group[ready]
+        fits = growing.able[group] & (growing.held + growing.size[group][:, None] <= a.limit)
+        at_home = home[group][:, None]
+        allowed: Flags = np.where(at_home >= 0, at_home == np.arange(devices), fits)
+        inside = allowed & wanted
+        allowed = np.where(inside.any(axis=1, keepdims=True), inside, allowed)
+        starts = np.where(allowed, np.maximum(arrivals, free) if serial else arrivals, np.inf)
+        first = starts.min(axis=1)
+        if not np.isfinite(first.min()):
+            return False
+        tied = np.flatnonzero(first == first.min())
+        at = int(tied[np.lexsort((ready[tied], -rank[ready[tied]]))[0]])
+        v, d = int(ready[at]), int(starts[at].argmin())
+        growing.place(v, [d])
+        free[d] = growing.end[v]
+        home[a.group[v]] = d
+        ready, arrivals, wanted = np.delete(ready, at), np.delete(arrivals, at, axis=0), np.delete(wanted, at, axis=0)
     return True

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Floats, Ints, MakespanArrays, Room, new_room
+from partita.kernels.makespan.arrays import Flags, Floats, Ints, Longs, MakespanArrays, Room, new_room
 from partita.problems.makespan.problem import MakespanProblem
 from partita.units import TOLERANCE, up_to
 
@@ -75,6 +75,19 @@ class MakespanInstance:
             found.append([int(d) for d in np.flatnonzero(able)])
         return found
 
+    @cached_property
+    def ordered(self) -> Longs:
+        """``order`` for kernels."""
+        return np.array(self.order, dtype=np.int64)
+
+    @cached_property
+    def able(self) -> Flags:
+        """(n, D) Whether an operator can be on a device, with all of its class."""
+        found = np.zeros((self.count, self.devices), dtype=np.bool_)
+        for members, choices in zip(self.problem.classes(), self.choices, strict=True):
+            found[np.ix_(members, choices)] = True
+        return found
+
     @property
     def critical(self) -> float:
         """The longest chain of operators and transfers, each operator on the device that is best for the chain.
@@ -82,9 +95,10 @@ class MakespanInstance:
         In any schedule an operator v on device d ends no earlier than ``head[v, d]``: by induction along the order,
         since for every edge u → v its producer is on some device c, ends no earlier than head[u, c], and the flow takes
         its time from c to d after that; the least over c is below. The same holds backwards for ``tail``. Both are of
-        one device of v, so that the makespan is at least min over d of head + tail, for every v.
+        one device of v, so that the makespan is at least min over d of head + tail, for every v. Producers and readers
+        that must queue raise both (``partita.kernels.makespan.labels``).
         """
-        return float(np.min(self.head + self.arrays.tail, axis=1).max()) * (1 - 1e-12)
+        return critical_of(self.head, self.arrays.tail)
 
     def room(self) -> Room:
         """Scratch for one thread."""
@@ -99,7 +113,6 @@ def build_instance(problem: MakespanProblem) -> MakespanInstance:
     cost = np.array([flow.times for flow in problem.flows], dtype=np.float64).reshape(-1, devices, devices)
     links = problem.links()
     edges = [(u, v, e if e < len(problem.flows) else -1) for e, (u, v) in enumerate(links)]
-    head, tail = labels(time, cost, order, edges)
     in_ptr, in_edges = _rows(n, [v for _, v, _ in edges])
     out_ptr, out_edges = _rows(n, [u for u, _, _ in edges])
     classes = problem.classes()
@@ -117,14 +130,16 @@ def build_instance(problem: MakespanProblem) -> MakespanInstance:
         in_flow=np.array([edges[e][2] for e in in_edges], dtype=np.int32),
         out_ptr=out_ptr,
         out_op=np.array([edges[e][1] for e in out_edges], dtype=np.int32),
+        out_flow=np.array([edges[e][2] for e in out_edges], dtype=np.int32),
         group_ptr=np.cumsum([0, *map(len, classes)]).astype(np.int32),
         group_ops=np.array([v for members in classes for v in members], dtype=np.int32),
         group=group,
-        # A little less, so that rounding never hides a schedule.
-        tail=tail * (1 - TOLERANCE),
+        tail=np.zeros((n, devices)),
         serial=np.array([problem.serial_operators, problem.sender_congestion, problem.receiver_congestion]),
     )
-    return MakespanInstance(problem, arrays, order, edges, head)
+    head, tail = labels(arrays, np.array(order, dtype=np.int64), time)
+    # A little less, so that rounding never hides a schedule.
+    return MakespanInstance(problem, arrays._replace(tail=tail * (1 - TOLERANCE)), order, edges, head)
 
 
 def _rows(n: int, owners: list[int]) -> tuple[Ints, list[int]]:
@@ -135,22 +150,15 @@ def _rows(n: int, owners: list[int]) -> tuple[Ints, list[int]]:
     return np.cumsum([0, *map(len, rows)]).astype(np.int32), [e for row in rows for e in row]
 
 
-def labels(time: Floats, cost: Floats, order: list[int], edges: list[tuple[int, int, int]]) -> tuple[Floats, Floats]:
-    """Heads and tails; see ``MakespanInstance``."""
-    n, devices = time.shape
-    head, tail = np.zeros((n, devices)), np.zeros((n, devices))
-    into: list[list[tuple[int, int]]] = [[] for _ in range(n)]
-    out: list[list[tuple[int, int]]] = [[] for _ in range(n)]
-    for u, v, f in edges:
-        into[v].append((u, f))
-        out[u].append((v, f))
-    for v in order:
-        for u, f in into[v]:
-            arrives = head[u].min() if f < 0 else (head[u][:, None] + cost[f]).min(axis=0)
-            head[v] = np.maximum(head[v], arrives)
-        head[v] += time[v]
-    for u in reversed(order):
-        for v, f in out[u]:
-            rest = time[v] + tail[v]
-            tail[u] = np.maximum(tail[u], rest.min() if f < 0 else (cost[f] + rest[None, :]).min(axis=1))
+def labels(arrays: MakespanArrays, order: Longs, time: Floats) -> tuple[Floats, Floats]:
+    """Heads and tails with other times than the problem's; see ``MakespanInstance``."""
+    from partita.kernels.makespan.labels import find_labels
+
+    head, tail = np.zeros(time.shape), np.zeros(time.shape)
+    find_labels(arrays, order, time, head, tail)
     return head, tail
+
+
+def critical_of(head: Floats, tail: Floats) -> float:
+    """What the longest chain takes, by heads and tails."""
+    return float(np.min(head + tail, axis=1).max()) * (1 - TOLERANCE)

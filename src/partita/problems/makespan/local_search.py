@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Floats, Ints
-from partita.problems.makespan.contiguous import contiguous_split
+from partita.kernels.makespan.arrays import Ints
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.greedy import Growing, earliest_finish
+from partita.problems.makespan.heuristics import HEURISTICS
+from partita.problems.makespan.heuristics.contiguous import Contiguous
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.schedules import devices_of, list_schedule, order_of
+from partita.problems.makespan.priorities import mean_times, upward_ranks
+from partita.problems.makespan.schedules import devices_of, from_room, list_schedule, order_of
 from partita.run.incumbent import Incumbent
 
 #: Temperatures at the start of a round, as shares of the makespan, in turn; a round cools to this share of that.
@@ -26,36 +28,6 @@ _MOVES, _FEWEST, _GROWTH, _MOST = 150, 1500, 1.1, 16.0
 State = tuple[Ints, Ints]
 
 
-def mean_times(instance: MakespanInstance) -> Floats:
-    """The mean time of every operator over the devices on which it can run."""
-    time = instance.arrays.time
-    able = np.isfinite(time)
-    found: Floats = np.where(able, time, 0.0).sum(axis=1) / able.sum(axis=1)
-    return found
-
-
-def upward_ranks(instance: MakespanInstance) -> list[float]:
-    """HEFT's priority: mean time of an operator and the longest chain after it, transfers by their mean.
-
-    Source: Topcuoglu, Hariri and Wu, "Performance-effective and low-complexity task scheduling for heterogeneous
-    computing" (2002), §4.1; the mean of a transfer is over pairs of different devices.
-    """
-    means, moved = mean_times(instance).tolist(), mean_transfers(instance)
-    rank = [0.0] * instance.count
-    for v in reversed(instance.order):
-        after = (rank[w] + (moved[f] if f >= 0 else 0.0) for w, f in instance.after[v])
-        rank[v] = means[v] + max(after, default=0.0)
-    return rank
-
-
-def mean_transfers(instance: MakespanInstance) -> list[float]:
-    """The mean time of every flow over pairs of different devices."""
-    devices = instance.devices
-    pairs = devices * (devices - 1)
-    cost: Floats = instance.arrays.cost
-    return (cost.sum(axis=(1, 2)) / pairs).tolist() if pairs else [0.0] * len(cost)
-
-
 def first_states(instance: MakespanInstance) -> list[State]:
     """Where to start: earliest finish times with memory and without, pieces of an order, each device alone.
 
@@ -66,15 +38,42 @@ def first_states(instance: MakespanInstance) -> list[State]:
     for memory in (True, False):
         growing = Growing(instance, memory=memory)
         if earliest_finish(growing, ranks):
-            found.append((np.array(growing.device, dtype=np.int32), np.array(growing.order, dtype=np.int32)))
-    cut = contiguous_split(instance)
-    if cut is not None:
-        found.append((np.array(cut.device, dtype=np.int32), np.array(cut.order, dtype=np.int32)))
+            found.append(_state(growing))
+    pieces = Contiguous().grow(instance)
+    if not isinstance(pieces, str):
+        found.append(_state(pieces))
     order = found[0][1] if found else np.array(instance.order, dtype=np.int32)
     for d in range(instance.devices):
         if np.isfinite(instance.arrays.time[:, d]).all():
             found.append((np.full(instance.count, d, dtype=np.int32), order))
     return found
+
+
+def _state(growing: Growing) -> State:
+    return np.array(growing.device, dtype=np.int32), np.array(growing.order, dtype=np.int32)
+
+
+def offer_heuristics(instance: MakespanInstance, best: Incumbent[Schedule]) -> None:
+    """Offer the schedule of every heuristic: what is searched from there is never worse than any baseline of the list.
+
+    Those of the literature come first, the last of them being the best ones: time may run out.
+    """
+    for heuristic in reversed(HEURISTICS):
+        if best.done:
+            return
+        growing = heuristic.grow(instance)
+        if not isinstance(growing, str):
+            offer_state(instance, best, _state(growing), insertion=True)
+
+
+def offer_state(instance: MakespanInstance, best: Incumbent[Schedule], state: State, *, insertion: bool) -> None:
+    """Offer the list schedule of a state, if it looks better."""
+    from partita.kernels.makespan.lists import schedule
+
+    room = instance.room()
+    # Sums of the kernel are the evaluator's, so what is not better here is not there.
+    if schedule(instance.arrays, *state, insertion, best.value, room) < best.value:
+        offer(instance, best, from_room(instance, state[0].tolist(), room), "list scheduling")
 
 
 def offer(instance: MakespanInstance, best: Incumbent[Schedule], plan: Schedule, by: str) -> bool:
@@ -102,11 +101,10 @@ def search(
     from partita.kernels.makespan.anneal import Cooling, anneal
 
     starts = [*states, *first_states(instance)]
-    for device, order in starts:
+    for state in starts:
         for insertion in (True, False):
             if best.stop[0] == 0:
-                made = list_schedule(instance, device.tolist(), order.tolist(), insertion=insertion)
-                offer(instance, best, made, "list scheduling")
+                offer_state(instance, best, state, insertion=insertion)
     room, moves = instance.room(), float(max(_FEWEST, _MOVES * instance.count))
     longest = _MOST * moves
     if not starts:
@@ -127,7 +125,7 @@ def search(
         insertion = number % 4 != 3
         penalty = _PENALTIES[number % len(_PENALTIES)]
         cooling = Cooling((seed * 1_000_003 + number) % 2**31, int(moves), start, start * _COOLED, insertion, penalty)
-        found = anneal(instance.arrays, *state, cooling, room, best.stop)
+        found = anneal(instance.arrays, *state, 0, instance.count, cooling, room, best.stop)
         better = False
         if found < value:
             made = list_schedule(instance, state[0].tolist(), state[1].tolist(), insertion=insertion)

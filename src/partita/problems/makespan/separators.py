@@ -73,13 +73,23 @@ class Block:
 
     def problem(self, source: int, target: int) -> MakespanProblem:
         """The block with its separators on two devices; they take no time here."""
-        whole = self.instance.problem
         homes = {self.entry: source, self.exit: target}
+        return self._problem(
+            {v: tuple(0.0 if d == home else None for d in range(self.instance.devices)) for v, home in homes.items()}
+        )
+
+    def anywhere(self) -> MakespanInstance:
+        """The block with its separators wherever they can be; they take no time here."""
+        whole = self.instance.problem.operators
+        ends = {v: tuple(None if t is None else 0.0 for t in whole[v].times) for v in (self.entry, self.exit) if v >= 0}
+        return build_instance(self._problem(ends))
+
+    def _problem(self, ends: dict[int, tuple[float | None, ...]]) -> MakespanProblem:
+        """The block with other times of its ends."""
+        whole = self.instance.problem
 
         def times(v: int) -> tuple[float | None, ...]:
-            if v not in homes:
-                return whole.operators[v].times
-            return tuple(0.0 if d == homes[v] else None for d in range(self.instance.devices))
+            return ends[v] if v in ends else whole.operators[v].times
 
         operators: list[Operator] = [
             msgspec.structs.replace(whole.operators[v], times=times(v)) for v in self.operators

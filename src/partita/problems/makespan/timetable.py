@@ -80,7 +80,7 @@ def timetable(instance: MakespanInstance, horizon: float | None = None) -> Timet
     time[able] = whole(a.time[able])
     cost = whole(a.cost)
     lengths = np.where(able, time.astype(np.float64), math.inf)
-    head, tail = labels(lengths, cost.astype(np.float64), instance.order, instance.edges)
+    head, tail = labels(a._replace(cost=cost.astype(np.float64)), instance.ordered, lengths)
     far = float(2**50)
     last = math.ceil(most * scale * (1 + 1e-9)) + 1
     if horizon is not None:
@@ -94,8 +94,11 @@ def timetable(instance: MakespanInstance, horizon: float | None = None) -> Timet
         weight=weight,
         limit=limit,
         serial=(bool(a.serial[0]), bool(a.serial[1]), bool(a.serial[2])),
-        head=np.minimum(np.where(able, head - np.where(able, lengths, 0.0), 0.0), far).astype(np.int64),
-        tail=np.minimum(tail, far).astype(np.int64),
+        # Queues have fractions, which are rounded down.
+        head=np.floor(np.minimum(np.where(able, head - np.where(able, lengths, 0.0), 0.0), far) + 1e-6).astype(
+            np.int64
+        ),
+        tail=np.floor(np.minimum(tail, far) + 1e-6).astype(np.int64),
         horizon=max(last, 0),
     )
     return Timetable(instance, model, scale)

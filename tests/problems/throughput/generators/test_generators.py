@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from partita.errors import InputError
-from partita.problems.throughput.generators.graphs import FAMILIES, REGAL_FAMILIES, random_dag
 from partita.problems.throughput.generators.plain import plain_problem
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
 from partita.problems.throughput.working_memory import best_order
+from partita.random_dags import FAMILIES, REGAL_FAMILIES, random_dag
 
 
 @pytest.mark.parametrize("family", FAMILIES)

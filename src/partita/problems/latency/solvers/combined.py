@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, Annealing
 from partita.problems.latency.bounds.chain import ChainBound, chain_bound
@@ -64,6 +66,9 @@ class Combined(Solver):
         from partita.problems.latency.exact import exact_refusal, prove_exactly
 
         count = SMALL_ROUNDS if search.small else ROUNDS if monitor.time_limit_s is None else math.inf
+        if view.problem.pieces > 1:
+            _beside_one_piece(view, search, options, incumbent, count, monitor)
+            return
         if exact_refusal(view.problem) is not None:
             search.rounds(count, lambda: incumbent.done)
             return
@@ -72,23 +77,82 @@ class Combined(Solver):
             if not incumbent.done:
                 prove_exactly(view, incumbent, search.slot, seed=options.seed, threads=1, monitor=monitor)
             return
-        failure: list[BaseException] = []
-
-        def anneal() -> None:
-            try:
-                search.rounds(count, lambda: incumbent.done)
-            except BaseException as error:
-                failure.append(error)
-                incumbent.end()
-
         start = search.slot.copy()
-        other = threading.Thread(target=anneal, name="partita-annealing", daemon=True)
-        other.start()
         try:
-            prove_exactly(view, incumbent, start, seed=options.seed, threads=options.threads - 1, monitor=monitor)
+            with _beside(lambda: search.rounds(count, lambda: incumbent.done), incumbent):
+                prove_exactly(view, incumbent, start, seed=options.seed, threads=options.threads - 1, monitor=monitor)
+                # It was solved, or the run is over.
+                incumbent.end()
         finally:
-            # It was solved, or the run is over.
             incumbent.end()
-            other.join()
-        if failure:
-            raise failure[0]
+
+
+@contextmanager
+def _beside(work: Callable[[], None], incumbent: Incumbent[LatencyPlan]) -> Iterator[None]:
+    """Run ``work`` in a thread while the caller works on the same incumbent; what it raises leaves here."""
+    failure: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failure.append(error)
+            incumbent.end()
+
+    other = threading.Thread(target=target, name="partita-annealing", daemon=True)
+    other.start()
+    try:
+        yield
+    except BaseException:
+        incumbent.end()
+        raise
+    finally:
+        other.join()
+    if failure:
+        raise failure[0]
+
+
+def _beside_one_piece(
+    view: View,
+    search: Annealing,
+    options: Options,
+    incumbent: Incumbent[LatencyPlan],
+    count: float,
+    monitor: Monitor,
+) -> None:
+    """Annealing with all pieces, and the same steps that a problem of one piece per accelerator would get.
+
+    A plan with fewer pieces is a plan, so the answer is never worse than theirs: where rounds are counted they come
+    first, otherwise both go on beside each other, or take turns.
+    """
+    own: Incumbent[LatencyPlan] = Incumbent()
+    own.stop = incumbent.stop
+    one = Annealing(View(view.problem.replace(pieces=1)), own, options.seed)
+
+    def done() -> bool:
+        return incumbent.done
+
+    def anneal(rounds: float) -> None:
+        one.begin()
+        one.rounds(FIRST_ROUNDS, done)
+        one.rounds(rounds, done)
+
+    def take() -> None:
+        value, plan, _ = own.snapshot()
+        if plan is not None and value < search.value:
+            search.adopt(view.slot(plan))
+
+    if math.isfinite(count):
+        anneal(count)
+        take()
+        search.rounds(count, done)
+    elif options.threads > 1:
+        with _beside(lambda: anneal(math.inf), incumbent):
+            search.rounds(math.inf, done, take)
+        take()
+    else:
+        half = Monitor(max(monitor.remaining_s / 2, 1e-9))
+        one.begin()
+        one.rounds(math.inf, lambda: done() or half.stopping)
+        take()
+        search.rounds(math.inf, done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from partita.problems.makespan.greedy import Growing
+from partita.problems.makespan.heuristics.base import Heuristic
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.schedules import list_schedule
@@ -29,5 +30,19 @@ class Baseline(Solver):
         """Everything placed, or why nothing is, in words."""
 
 
-#: What greedy placements say that run out of room.
-NO_ROOM = "an operator fits nowhere beside what is placed"
+class Listed(Baseline):
+    """A heuristic as a baseline."""
+
+    def __init__(self, heuristic: Heuristic) -> None:
+        self.heuristic = heuristic
+
+    @property
+    def name(self) -> str:
+        return self.heuristic.name
+
+    @property
+    def summary(self) -> str:
+        return self.heuristic.summary
+
+    def grow(self, instance: MakespanInstance) -> Growing | str:
+        return self.heuristic.grow(instance)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.chain import Separators
+from partita.problems.makespan.bounds.energetic import Energetic
+from partita.problems.makespan.bounds.multipliers import Multipliers
 from partita.problems.makespan.bounds.simple import CriticalPath, Work
 from partita.problems.makespan.problem import MakespanProblem
 
-DEFAULT_BOUNDS: tuple[BoundMethod[MakespanProblem], ...] = (CriticalPath(), Work(), Separators())
+DEFAULT_BOUNDS: tuple[BoundMethod[MakespanProblem], ...] = (
+    CriticalPath(),
+    Work(),
+    Multipliers(),
+    Energetic(),
+    Separators(),
+)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 
 from partita.problems.kind import BoundMethod
-from partita.problems.makespan.bounds.simple import impossible, simple_bound
+from partita.problems.makespan.bounds.blocks import BlockBounds
+from partita.problems.makespan.bounds.energetic import destructive_bound
+from partita.problems.makespan.bounds.multipliers import multiplier_bound
+from partita.problems.makespan.bounds.simple import impossible
 from partita.problems.makespan.chain_path import lengths, rows_of
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import MakespanProblem
@@ -23,7 +26,7 @@ class Separators(BoundMethod[MakespanProblem]):
     """
 
     name = "separators"
-    summary = "chains and work of each block between separators, summed along the best devices of the separators"
+    summary = "each block between separators bounded by all means, summed along the best devices of the separators"
 
     def supports(self, problem: MakespanProblem) -> str | None:
         if chain_of(build_instance(problem)).helps:
@@ -36,6 +39,7 @@ class Separators(BoundMethod[MakespanProblem]):
             return Bound(math.inf, self.name, self.scope, monitor.elapsed_s)
         chain = chain_of(instance)
         known: dict[tuple[bytes, int, int], float] = {}
+        blocks: dict[bytes, BlockBounds] = {}
 
         def length(number: int, source: int, target: int) -> float:
             block = chain.blocks[number]
@@ -43,9 +47,29 @@ class Separators(BoundMethod[MakespanProblem]):
             # Without time the rest counts nothing.
             if key not in known and monitor.stopping:
                 return 0.0
+            if block.key not in blocks:
+                blocks[block.key] = BlockBounds(block)
             if key not in known:
-                known[key] = simple_bound(block.at(source, target))
+                known[key] = blocks[block.key].bound(source, target)
             return known[key]
 
-        total = lengths(chain, rows_of(chain), length).total * (1 - 1e-11)
-        return Bound(total, self.name, self.scope, monitor.elapsed_s)
+        rows = rows_of(chain)
+        found = lengths(chain, rows, length)
+        better: set[tuple[bytes, int, int]] = set()
+        while math.isfinite(found.total):
+            # What the shortest path is made of is bounded by all means, until it is by all means the shortest.
+            open_arcs = [(chain.blocks[k], rows[k][i], rows[k + 1][j]) for k, i, j in found.path()]
+            open_arcs = [arc for arc in open_arcs if arc[0].members and (arc[0].key, *arc[1:]) not in better]
+            for block, source, target in open_arcs:
+                if monitor.stopping:
+                    break
+                key = block.key, source, target
+                better.add(key)
+                inner = block.at(source, target)
+                value = destructive_bound(inner, known[key], monitor) if known[key] > 0 else 0.0
+                known[key] = max(known[key], value, multiplier_bound(inner, monitor))
+            found = lengths(chain, rows, length)
+            if monitor.stopping or not open_arcs:
+                break
+        total = found.total * (1 - 1e-11)
+        return Bound(max(total, instance.critical), self.name, self.scope, monitor.elapsed_s)

@@ -27,7 +27,8 @@ def work_bound(instance: MakespanInstance) -> float:
     if not instance.problem.serial_operators:
         return 0.0
     a = instance.arrays
-    work = np.array([a.time[members].sum(axis=0) for members in instance.problem.classes()])
+    work = np.zeros((len(instance.choices), instance.devices))
+    np.add.at(work, a.group, np.where(instance.able, a.time, math.inf))
     weights = np.full(instance.devices, 1.0 / instance.devices)
     best = 0.0
     for step in range(_STEPS):

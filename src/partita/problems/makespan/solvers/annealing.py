@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from partita.problems.makespan.bounds.simple import simple_bound
+from partita.problems.makespan.improving import first_schedules, improve
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.local_search import search
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.solvers.outcome import outcome_of
@@ -13,8 +13,8 @@ from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-#: Rounds until it ends by itself.
-ROUNDS = 100
+#: Rounds of annealing everything, on problems that are not too large for that.
+ROUNDS = 40
 
 
 class Annealing(Solver):
@@ -33,7 +33,8 @@ class Annealing(Solver):
                 best.refute("devices of classes")
                 return
             best.prove(value, "simple bounds")
-            search(instance, best, seed=options.seed, rounds=ROUNDS)
+            first_schedules(instance, best, seed=options.seed, rounds=ROUNDS)
+            improve(instance, best, seed=options.seed, threads=options.threads)
 
         run_in_background(best, monitor, work)
         return outcome_of(best)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 
 from partita.kernels.makespan.arrays import Longs
-from partita.problems.makespan.bounds.simple import simple_bound
+from partita.problems.makespan.bounds.blocks import BlockBounds
+from partita.problems.makespan.bounds.energetic import destructive_bound
+from partita.problems.makespan.bounds.multipliers import multiplier_bound
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import search
 from partita.problems.makespan.plan import Schedule
@@ -14,6 +17,7 @@ from partita.problems.makespan.separators import Block, Chain
 from partita.problems.makespan.solvers.program import prove_by_program
 from partita.problems.makespan.solvers.protocol import Options
 from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
 
 #: Rounds of annealing of a block at first, and before CP-SAT is asked.
 _ROUNDS, _MORE = 2, 8
@@ -26,27 +30,29 @@ class Arc:
 
     Attributes
     ----------
-    instance
-        Its problem.
     best
         What is known of that.
     patience_s
         Seconds that the next attempt may take.
     """
 
-    def __init__(self, block: Block, source: int, target: int, stop: Longs) -> None:
-        self.instance: MakespanInstance = block.at(source, target)
+    def __init__(self, block: Block, source: int, target: int, least: float, stop: Longs) -> None:
+        self.block, self.source, self.target = block, source, target
         self.best: Incumbent[Schedule] = Incumbent()
         # One button stops the whole run.
         self.best.stop = stop
         self.patience_s = FIRST_S
         self.empty = not block.members
-        self.searched = self.ended = False
-        value = simple_bound(self.instance)
-        if math.isinf(value):
+        self.searched = self.bounded = self.ended = False
+        if math.isinf(least):
             self.best.refute("devices of classes")
         else:
-            self.best.prove(value, "simple bounds")
+            self.best.prove(least, "simple bounds")
+
+    @cached_property
+    def instance(self) -> MakespanInstance:
+        """Its problem."""
+        return self.block.at(self.source, self.target)
 
     @property
     def low(self) -> float:
@@ -78,9 +84,15 @@ class Arc:
 
     def prove(self, cut: float, stop: Callable[[], bool], left_s: float, options: Options) -> None:
         """Find out more by annealing, the first time, and with CP-SAT; makespans above ``cut`` do not matter."""
-        if self.patience_s == FIRST_S and not self.empty:
-            search(self.instance, self.best, seed=options.seed + 1, rounds=_MORE)
-            if not self.open or stop():
+        if not (self.bounded or self.empty):
+            self.bounded = True
+            clock = Monitor(left_s if math.isfinite(left_s) else None)
+            if self.low > 0:
+                self.best.prove(destructive_bound(self.instance, self.low, clock), "energetic")
+            self.best.prove(multiplier_bound(self.instance, clock), "multipliers")
+            if self.open and not stop():
+                search(self.instance, self.best, seed=options.seed + 1, rounds=_MORE)
+            if not self.open or stop() or self.low > cut:
                 return
         horizon = None if math.isinf(cut) else max(cut, 0.0)
         time_s = min(self.patience_s, left_s)
@@ -103,11 +115,14 @@ class Arcs:
     def __init__(self, chain: Chain, stop: Longs) -> None:
         self.chain, self.stop = chain, stop
         self.known: dict[tuple[bytes, int, int], Arc] = {}
+        self.bounds: dict[bytes, BlockBounds] = {}
 
     def arc(self, number: int, source: int, target: int) -> Arc:
         """A block's; −1 for a device where it has no such end."""
         block = self.chain.blocks[number]
         key = block.key, source, target
         if key not in self.known:
-            self.known[key] = Arc(block, source, target, self.stop)
+            if block.key not in self.bounds:
+                self.bounds[block.key] = BlockBounds(block)
+            self.known[key] = Arc(block, source, target, self.bounds[block.key].bound(source, target), self.stop)
         return self.known[key]

@@ -15,12 +15,15 @@ from __future__ import annotations
 import math
 
 from partita.mip.schedule import schedule_refusal
+from partita.problems.makespan.bounds import DEFAULT_BOUNDS
+from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.bounds.simple import simple_bound
-from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.local_search import search
+from partita.problems.makespan.improving import first_schedules, improve
+from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.separators import chain_of
+from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
 from partita.problems.makespan.solvers.outcome import outcome_of
 from partita.problems.makespan.solvers.path import ShortestPath
 from partita.problems.makespan.solvers.program import prove_by_program
@@ -31,6 +34,16 @@ from partita.run.monitor import Monitor
 
 #: Rounds of annealing of the whole problem at the start: as many as this many operators leave one, within limits.
 _OPERATORS, _FEWEST, _MOST = 2500, 4, 16
+#: Most arcs of a chain that are looked at one by one.
+_ARCS = 4_000
+#: Intervals of one model up to which CP-SAT is asked for all of it at once, soon, and at all: it needs memory for each.
+_TINY, _SMALL, _LARGE = 600, 4_000, 60_000
+#: Shares of the time that is left for the search for schedules before that, up to each of the latter.
+_SOON, _LATER = 0.3, 0.7
+#: Share of the time that is left for each bound.
+_BOUNDS = 0.1
+#: Neighbourhoods after each run of windows, and runs without success after which the search for schedules ends.
+_EACH, _PATIENCE = 6, 3
 
 
 class MakespanExact(Solver):
@@ -64,14 +77,49 @@ class _Exact:
             return
         best.prove(value, "simple bounds")
         rounds = min(_MOST, max(_FEWEST, _OPERATORS // instance.count))
-        search(instance, best, seed=options.seed, rounds=rounds)
+        first_schedules(instance, best, seed=options.seed, rounds=rounds)
         if best.done:
             return
         chain = chain_of(instance)
         best.counters |= {"separators": len(chain.separators), "blocks": sum(bool(b.members) for b in chain.blocks)}
-        if chain.helps:
+        by_path = chain.helps and len(chain.blocks) * instance.devices**2 <= _ARCS
+        for method in DEFAULT_BOUNDS:
+            # The path bounds blocks itself.
+            if not best.done and not (by_path and method.name == Separators.name) and not method.supports(self.problem):
+                best.prove(method.bound(self.problem, self._part(_BOUNDS)).value, method.name)
+        if by_path and not best.done:
             ShortestPath(chain, best, options, self.monitor).close()
-        if not best.done:
+        self._rest(instance)
+
+    def _rest(self, instance: MakespanInstance) -> None:
+        """What is left without separators: schedules by windows and neighbourhoods, one model of all to prove them."""
+        best, options, devices = self.best, self.options, instance.devices
+        intervals = instance.count * devices + len(instance.problem.flows) * devices**2
+        if intervals > _TINY and not best.done:
+            modest = intervals <= _LARGE
+            part = self._part(_SOON if intervals <= _SMALL else _LATER if modest else 1.0)
+
+            def over() -> bool:
+                return best.done or part.stopping
+
+            failed, turn = 0, 0
+            large = Neighbourhoods(instance, best, options)
+            while failed < _PATIENCE and not over() and best.answer is not None:
+                value = best.value
+                turn += 1
+                seed = options.seed + turn
+                improve(instance, best, seed=seed, threads=options.threads, stop=over, patience=_PATIENCE)
+                if modest and not over():
+                    large.run(_EACH, over, lambda: part.remaining_s)
+                failed = 0 if best.value < value else failed + 1
+            if not modest and best.answer is not None:
+                return
+        if not best.done and intervals <= _LARGE:
             left = self.monitor.remaining_s
             time_s = None if math.isinf(left) else left
             prove_by_program(instance, best, lambda: best.done, time_s=time_s, options=options)
+
+    def _part(self, share: float) -> Monitor:
+        """A clock for a share of the time that is left."""
+        left = self.monitor.remaining_s
+        return Monitor(None if math.isinf(left) else max(share * left, 1e-9))

@@ -10,8 +10,8 @@ from partita.mip.model import Callbacks, ProgramStatus
 from partita.mip.schedule import schedule_refusal, solve_schedule
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.evaluate import evaluate
+from partita.problems.makespan.improving import first_schedules
 from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.local_search import search
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.solvers.outcome import outcome_of
@@ -111,7 +111,7 @@ class MakespanProgram(Solver):
                 best.refute("devices of classes")
                 return
             best.prove(value, "simple bounds")
-            search(instance, best, seed=options.seed, rounds=_ROUNDS)
+            first_schedules(instance, best, seed=options.seed, rounds=_ROUNDS)
             if not best.done:
                 left = monitor.remaining_s
                 time_s = None if math.isinf(left) else left

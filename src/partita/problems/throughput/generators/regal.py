@@ -13,9 +13,9 @@ import numpy as np
 from partita.checks import check_at_least, check_number
 from partita.errors import InputError
 from partita.problems.throughput.devices import DeviceKind
-from partita.problems.throughput.generators.graphs import FAMILIES, REGAL_FAMILIES, random_dag
 from partita.problems.throughput.problem import Operator, Parameter, Tensor, ThroughputProblem, WorkingMemory
 from partita.problems.throughput.working_memory import best_order
+from partita.random_dags import FAMILIES, REGAL_FAMILIES, random_dag
 
 #: Fewest and most operators of the published graphs.
 NODES = (50, 200)

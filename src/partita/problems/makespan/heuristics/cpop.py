@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from partita.problems.makespan.baselines.base import NO_ROOM, Baseline
-from partita.problems.makespan.greedy import Growing
+from partita.problems.makespan.greedy import Growing, earliest_finish
+from partita.problems.makespan.heuristics.base import NO_ROOM, Heuristic
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.local_search import mean_times, mean_transfers, upward_ranks
+from partita.problems.makespan.priorities import mean_times, mean_transfers, upward_ranks
 
 
-class Cpop(Baseline):
+class Cpop(Heuristic):
     """Source: Topcuoglu, Hariri and Wu (2002), §4.2.
 
     Priority is the length of the longest chain through an operator, by mean times; a chain of the largest priority runs
@@ -35,12 +35,8 @@ class Cpop(Baseline):
         critical = set(path) if math.isfinite(sums.min()) else set()
         device = int(sums.argmin())
         growing = Growing(instance, memory=False)
-        while not growing.done:
-            v = max(growing.ready(), key=lambda v: priority[v])
-            allowed = growing.allowed(v)
-            if not allowed:
-                return NO_ROOM
-            if v in critical and device in allowed:
-                allowed = [device]
-            growing.place(v, min(allowed, key=lambda d: growing.finish(v, d)))
-        return growing
+
+        def narrowed(v: int, allowed: list[int]) -> list[int]:
+            return [device] if v in critical and device in allowed else allowed
+
+        return growing if earliest_finish(growing, priority, narrowed) else NO_ROOM

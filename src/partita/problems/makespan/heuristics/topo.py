@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from partita.problems.makespan.baselines.base import NO_ROOM, Baseline
 from partita.problems.makespan.greedy import Growing
+from partita.problems.makespan.heuristics.base import NO_ROOM, Heuristic
 from partita.problems.makespan.instance import MakespanInstance
 
 
-class MemoryTopo(Baseline):
+class MemoryTopo(Heuristic):
     """Source: Baechi (2020), §3.1.
 
     Each device gets operators in topological order up to an even share of the memory, plus the largest operator's; one
@@ -32,5 +32,5 @@ class MemoryTopo(Baseline):
                 return NO_ROOM
             chosen = even[0] if even else allowed[-1]
             present = max(present, chosen)
-            growing.place(v, chosen)
+            growing.place(v, [chosen])
         return growing

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from partita.problems.makespan.baselines.base import NO_ROOM, Baseline
-from partita.problems.makespan.greedy import Growing
+from partita.problems.makespan.greedy import Growing, earliest_start
+from partita.problems.makespan.heuristics.base import NO_ROOM, Heuristic
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.local_search import upward_ranks
+from partita.problems.makespan.priorities import upward_ranks
 
 
-class Getf(Baseline):
+class Getf(Heuristic):
     """Source: Su et al., "Communication-Aware Scheduling of Precedence-Constrained Tasks on Related Machines" (2020).
 
     Devices whose speeds (inverse mean times) are within a factor of two form a group. Simplified: the paper assigns
@@ -44,15 +44,6 @@ class Getf(Baseline):
             g = min(range(len(groups)), key=lambda g: (work[g] / len(groups[g]) + mean[v][g], g))
             chosen[v] = g
             work[g] += mean[v][g] if math.isfinite(mean[v][g]) else 0.0
-        ranks = upward_ranks(instance)
         growing = Growing(instance, insertion=False)
-        while not growing.done:
-            pairs = []
-            for v in growing.ready():
-                allowed = growing.allowed(v)
-                inside = [d for d in allowed if d in groups[chosen[v]]]
-                pairs += [(v, d) for d in inside or allowed]
-            if not pairs:
-                return NO_ROOM
-            growing.place(*min(pairs, key=lambda pair: (growing.start(*pair), -ranks[pair[0]], pair)))
-        return growing
+        done = earliest_start(growing, upward_ranks(instance), lambda v: groups[chosen[v]])
+        return growing if done else NO_ROOM

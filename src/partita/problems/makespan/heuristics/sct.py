@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from partita.problems.makespan.baselines.base import NO_ROOM, Baseline
-from partita.problems.makespan.greedy import Growing
+from partita.problems.makespan.greedy import Growing, earliest_start
+from partita.problems.makespan.heuristics.base import NO_ROOM, Heuristic
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.local_search import mean_transfers, upward_ranks
+from partita.problems.makespan.priorities import mean_transfers, upward_ranks
 
 
-class MemorySct(Baseline):
+class MemorySct(Heuristic):
     """Source: Baechi (2020), §3.1, after Hanen and Munier's small-communication-time schedules.
 
     Simplified: the paper rounds a linear relaxation to find each operator's *favourite child*, the successor that had
@@ -30,13 +30,8 @@ class MemorySct(Baseline):
                 taken.add(u)
                 parent[v] = u
         growing = Growing(instance, insertion=False)
-        while not growing.done:
-            pairs = []
-            for v in growing.ready():
-                allowed = growing.allowed(v)
-                home = growing.device[parent[v]] if v in parent else -1
-                pairs += [(v, d) for d in ([home] if home in allowed else allowed)]
-            if not pairs:
-                return NO_ROOM
-            growing.place(*min(pairs, key=lambda pair: (growing.start(*pair), -ranks[pair[0]], pair)))
-        return growing
+
+        def preferred(v: int) -> list[int]:
+            return [growing.device[parent[v]]] if v in parent else []
+
+        return growing if earliest_start(growing, ranks, preferred) else NO_ROOM

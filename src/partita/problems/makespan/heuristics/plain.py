@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.problems.makespan.baselines.base import NO_ROOM, Baseline
 from partita.problems.makespan.greedy import Growing
+from partita.problems.makespan.heuristics.base import NO_ROOM, Heuristic
 from partita.problems.makespan.instance import MakespanInstance
 
 
-class SingleDevice(Baseline):
+class SingleDevice(Heuristic):
     """Everything on the device on which it takes least, of those that can run and hold it all."""
 
     name = "single device"
@@ -22,11 +22,11 @@ class SingleDevice(Baseline):
             return "no device can run and hold everything"
         growing = Growing(instance)
         for v in instance.order:
-            growing.place(v, int(sums.argmin()))
+            growing.place(v, [int(sums.argmin())])
         return growing
 
 
-class Fastest(Baseline):
+class Fastest(Heuristic):
     """Each operator on the device on which it takes least, as far as memory goes; of equal ones the first."""
 
     name = "fastest devices"
@@ -38,5 +38,5 @@ class Fastest(Baseline):
             allowed = growing.allowed(v)
             if not allowed:
                 return NO_ROOM
-            growing.place(v, min(allowed, key=lambda d: (float(instance.arrays.time[v, d]), d)))
+            growing.place(v, [min(allowed, key=lambda d: (float(instance.arrays.time[v, d]), d))])
         return growing

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from partita.problems.makespan.baselines.base import NO_ROOM, Baseline
 from partita.problems.makespan.contiguous import contiguous_split
 from partita.problems.makespan.greedy import Growing
+from partita.problems.makespan.heuristics.base import NO_ROOM, Heuristic
 from partita.problems.makespan.instance import MakespanInstance
 
 
-class Contiguous(Baseline):
+class Contiguous(Heuristic):
     """See ``contiguous_split`` for how the cuts are chosen."""
 
     name = "contiguous pieces"
@@ -20,5 +20,5 @@ class Contiguous(Baseline):
             return NO_ROOM
         growing = Growing(instance, memory=False)
         for v in found.order:
-            growing.place(v, found.device[v])
+            growing.place(v, [found.device[v]])
         return growing

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from partita.problems.makespan.baselines.base import NO_ROOM, Baseline
 from partita.problems.makespan.greedy import Growing, earliest_finish
+from partita.problems.makespan.heuristics.base import NO_ROOM, Heuristic
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.local_search import upward_ranks
+from partita.problems.makespan.priorities import upward_ranks
 
 
-class Heft(Baseline):
+class Heft(Heuristic):
     """Source: Topcuoglu, Hariri and Wu (2002), §4.1: upward ranks by mean times, insertion into gaps."""
 
     name = "HEFT"

@@ -22,6 +22,8 @@ ATTACHED = 2
 NEIGHBOURS, REWIRED = 4, 0.3
 BLOCKS, WITHIN, BETWEEN = 4, 0.3, 0.005
 LAYER_WIDTH, LAYER_INPUTS, SKIPPED = 8, 3, 0.1
+WIDE_LAYERS = 8
+BRANCHES, BRANCH_LENGTH = 4, 5
 
 
 def _seed(rng: np.random.Generator) -> int:
@@ -65,11 +67,21 @@ def _stochastic_block(rng: np.random.Generator, nodes: int) -> Edges:
 
 def _layered(rng: np.random.Generator, nodes: int) -> Edges:
     """Layers of 1 to 8 operators; each reads 1 to 3 of the layer before, and one in ten also something earlier."""
+    return _in_layers(rng, nodes, 1, LAYER_WIDTH)
+
+
+def _wide(rng: np.random.Generator, nodes: int) -> Edges:
+    """About 8 layers, joined like those of ``layered``."""
+    width = max(1, nodes // WIDE_LAYERS)
+    return _in_layers(rng, nodes, width, width)
+
+
+def _in_layers(rng: np.random.Generator, nodes: int, narrowest: int, widest: int) -> Edges:
     edges: set[tuple[int, int]] = set()
     before: list[int] = []
     first = 0
     while first < nodes:
-        layer = list(range(first, min(nodes, first + 1 + int(rng.integers(LAYER_WIDTH)))))
+        layer = list(range(first, min(nodes, first + narrowest + int(rng.integers(widest - narrowest + 1)))))
         for v in layer:
             if before:
                 count = min(len(before), 1 + int(rng.integers(LAYER_INPUTS)))
@@ -77,6 +89,24 @@ def _layered(rng: np.random.Generator, nodes: int) -> Edges:
                 if before[0] > 0 and rng.random() < SKIPPED:
                     edges.add((int(rng.integers(before[0])), v))
         first, before = layer[-1] + 1, layer
+    return sorted(edges)
+
+
+def _branches(rng: np.random.Generator, nodes: int) -> Edges:
+    """A chain of blocks: a fork, 1 to 4 branches of 1 to 5 operators in a row, and a join, which is the next fork."""
+    edges: set[tuple[int, int]] = set()
+    fork, fresh = 0, 1
+    while fresh < nodes:
+        ends = []
+        for _ in range(1 + int(rng.integers(BRANCHES))):
+            last = fork
+            for _ in range(1 + int(rng.integers(BRANCH_LENGTH))):
+                if fresh < nodes - 1:
+                    edges.add((last, fresh))
+                    last, fresh = fresh, fresh + 1
+            ends.append(last)
+        edges.update((last, fresh) for last in ends)
+        fork, fresh = fresh, fresh + 1
     return sorted(edges)
 
 
@@ -105,6 +135,8 @@ _UNDIRECTED: dict[str, Callable[[np.random.Generator, int], Edges]] = {
 }
 _DIRECTED: dict[str, Callable[[np.random.Generator, int], Edges]] = {
     "layered": _layered,
+    "wide": _wide,
+    "branches": _branches,
     "series-parallel": _series_parallel,
 }
 

@@ -1,0 +1,120 @@
+"""Refuted horizons: what cannot end by a time, by interval relaxation, memory and energetic reasoning."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from partita.kernels.makespan.arrays import Flags, Floats, Longs
+from partita.problems.kind import BoundMethod
+from partita.problems.makespan.bounds.simple import simple_bound
+from partita.problems.makespan.instance import MakespanInstance, build_instance, labels
+from partita.problems.makespan.problem import MakespanProblem
+from partita.run.monitor import Monitor
+from partita.run.result import Bound
+from partita.units import TOLERANCE
+
+#: Rounds of propagation of one horizon, starts and ends of windows, and (operators · devices · windows) of one look.
+_ROUNDS, _WINDOWS, _LOOK = 12, 24, 4e7
+#: First step above what is known, and where bisection ends.
+_STEP, _CLOSE = 0.01, 1e-3
+
+
+class Energetic(BoundMethod[MakespanProblem]):
+    """The largest of some horizons by which nothing can end; see ``refuted`` for why it holds."""
+
+    name = "energetic"
+    summary = "horizons refuted by chains, memory that is taken for sure, and work that must fall into windows of time"
+
+    def bound(self, problem: MakespanProblem, monitor: Monitor) -> Bound:
+        instance = build_instance(problem)
+        value = simple_bound(instance)
+        if math.isfinite(value) and value > 0:
+            value = destructive_bound(instance, value, monitor)
+        return Bound(value, self.name, self.scope, monitor.elapsed_s)
+
+
+def destructive_bound(instance: MakespanInstance, least: float, monitor: Monitor) -> float:
+    """A bound of at least ``least``, which is one: horizons above it are refuted in growing steps, then bisected."""
+    stop = np.zeros(1, dtype=np.int64)
+    low, step = least, _STEP
+    high = math.inf
+    # Most that is ever asked: everything one after the other.
+    while not monitor.stopping and low * _CLOSE < high - low:
+        at = low * (1 + step) if math.isinf(high) else (low + high) / 2
+        if refuted(instance, at, monitor, stop):
+            low, step = at, 2 * step
+            if step > 2**20:
+                break
+        else:
+            high = at
+    return low * (1 - TOLERANCE) if low > least else least
+
+
+def refuted(instance: MakespanInstance, horizon: float, monitor: Monitor, stop: Longs) -> bool:
+    """Whether no schedule ends by the horizon.
+
+    An operator cannot be on a device where its head and tail (``kernels.makespan.labels``) add up to more than the
+    horizon; nor can those of its class. Without that device the labels of others grow, and so on. What is left with one
+    device takes its memory for sure, so that classes that do not fit beside it are not there. Nothing ends by the
+    horizon if an operator has no device left, or some window of time holds more than all devices can do
+    (``kernels.makespan.energy``).
+    """
+    from partita.kernels.makespan.energy import overfull
+
+    a = instance.arrays
+    time = np.where(instance.able, a.time, math.inf)
+    while True:
+        head, tail = labels(a, instance.ordered, time)
+        keep = np.isfinite(time) & (head + tail <= horizon * (1 + TOLERANCE))
+        keep = _together(instance, keep)
+        keep = _with_room(instance, keep)
+        if not keep.any(axis=1).all():
+            return True
+        if monitor.stopping:
+            return False
+        if (keep == np.isfinite(time)).all():
+            break
+        time = np.where(keep, time, math.inf)
+    if not a.serial[0]:
+        return False
+    count = max(2, min(_WINDOWS, int(math.sqrt(_LOOK / time.size / 4))))
+    first, last = head[keep] - time[keep], horizon - tail[keep]
+    opens, closes = _spread(first, count), _spread(last, count)
+    return bool(overfull(a, time, head, tail, horizon, opens, closes, stop))
+
+
+def _spread(values: Floats, count: int) -> Floats:
+    """Some of many values, evenly by rank, the least and the largest among them."""
+    distinct = np.unique(values)
+    places = np.unique(np.linspace(0, len(distinct) - 1, count).round().astype(np.int64))
+    found: Floats = distinct[places]
+    return found
+
+
+def _together(instance: MakespanInstance, keep: Flags) -> Flags:
+    """Devices that all of a class still have."""
+    group = instance.arrays.group
+    able = np.ones((len(instance.choices), instance.devices), dtype=np.bool_)
+    np.logical_and.at(able, group, keep)
+    found: Flags = able[group]
+    return found
+
+
+def _with_room(instance: MakespanInstance, keep: Flags) -> Flags:
+    """Devices on which a class fits beside all that can be nowhere else."""
+    a = instance.arrays
+    sizes = np.bincount(a.group, weights=a.memory, minlength=len(instance.choices))
+    able = np.ones((len(sizes), instance.devices), dtype=np.bool_)
+    np.logical_and.at(able, a.group, keep)
+    for _ in range(_ROUNDS):
+        forced = able & (able.sum(axis=1) == 1)[:, None]
+        taken = (forced * sizes[:, None]).sum(axis=0)
+        beside = np.where(forced, 0.0, sizes[:, None]) + taken[None, :]
+        fits = able & (beside <= a.limit * (1 + TOLERANCE))
+        if (fits == able).all():
+            break
+        able = fits
+    found: Flags = able[a.group]
+    return found

@@ -1,0 +1,1 @@
+"""Random makespan problems, for comparing solvers and bounds."""

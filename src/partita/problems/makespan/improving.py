@@ -1,0 +1,45 @@
+"""The search for schedules of a whole problem: from all heuristics, by annealing everything, then by windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from partita.problems.makespan.instance import MakespanInstance
+from partita.problems.makespan.local_search import offer_heuristics, search
+from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.windows import Windows
+from partita.run.incumbent import Incumbent
+
+#: Operators up to which everything is annealed at once, at first; more leave no time for it.
+_FEW = 600
+#: Windows of one run, and runs without success after which it ends.
+_WINDOWS, _PATIENCE = 40, 12
+
+
+def first_schedules(instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int, rounds: int) -> None:
+    """Every heuristic's schedule, then so many rounds of annealing everything.
+
+    Large problems get these rounds only where no heuristic fits into memory.
+    """
+    offer_heuristics(instance, best)
+    if not best.done:
+        search(instance, best, seed=seed, rounds=rounds if instance.count <= _FEW or best.answer is None else 0)
+
+
+def improve(
+    instance: MakespanInstance,
+    best: Incumbent[Schedule],
+    *,
+    seed: int,
+    threads: int,
+    stop: Callable[[], bool] = lambda: False,
+    patience: int = _PATIENCE,
+) -> None:
+    """Anneal windows until told to stop, or until so many runs in a row found nothing; nothing without a schedule."""
+    plan, failed = best.snapshot()[1], 0
+    if plan is None or instance.count < 2:
+        return
+    windows = Windows(instance, plan, best, seed=seed, threads=threads)
+    while failed < patience and not (best.done or stop()):
+        failed = 0 if windows.run(_WINDOWS) else failed + 1
+    best.counters["windows"] = best.counters.get("windows", 0) + windows.windows
