@@ -16,6 +16,8 @@ from partita.problems.settings import setting
 class Options(SearchOptions, frozen=True, kw_only=True):
     """What a search may use."""
 
+    episodes: Annotated[int, setting("Episodes that the learned baseline trains for.", metavar="N", least=1)] = 200
+
 
 #: How fusing is asked for, of a problem in a file and of a model.
 FUSE_HELP = "Operators are fused by rules over their types: one kernel for a group, as the runtime runs it."

@@ -1,0 +1,1 @@
+"""A placement learned on the problem at hand."""

@@ -1,0 +1,116 @@
+"""Groups of operators that go to one device: what a learned placement decides about, where there are many operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from partita.kernels.makespan.arrays import Floats, Ints
+from partita.problems.makespan.instance import MakespanInstance
+from partita.problems.makespan.priorities import mean_times, mean_transfers
+
+#: Share of all work, or of all memory, that a group may have, in even shares; twice as much while there are too many.
+_SHARE = 2.0
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups 0, …, G − 1, in topological order of their first operators.
+
+    Attributes
+    ----------
+    group
+        (n,) The group of every operator; classes are together.
+    time
+        (G, D) Time of all operators of a group on each device, one by one; infinite where one cannot run.
+    memory
+        (G,) What a group holds.
+    """
+
+    group: Ints
+    time: Floats
+    memory: Floats
+
+    @property
+    def count(self) -> int:
+        """Groups."""
+        return len(self.memory)
+
+
+def coarse(instance: MakespanInstance, most: int) -> Groups:
+    """Merge classes until at most so many are left, or none that can run on the same devices.
+
+    The ends of a flow are merged first, by falling mean transfer time, then neighbours in topological order. As long
+    as that is enough, no group gets much more than an even share of work and memory.
+
+    Placeto (Addanki et al., 2019) groups operators before it places them, too; these rules are our own.
+    """
+    a = instance.arrays
+    able = [frozenset(row) for row in instance.choices]
+    means, moved = mean_times(instance), mean_transfers(instance)
+    count = len(able)
+    work, memory = np.bincount(a.group, means, count), np.bincount(a.group, a.memory, count)
+    even = float(work.sum()) / most, float(memory.sum()) / most
+    home = list(range(count))
+
+    def root(g: int) -> int:
+        while home[g] != g:
+            home[g] = home[home[g]]
+            g = home[g]
+        return g
+
+    def merge(pairs: Iterable[tuple[int, int]], share: float) -> None:
+        nonlocal count
+        for u, v in pairs:
+            g, h = root(u), root(v)
+            if count <= most:
+                return
+            fits = work[g] + work[h] <= share * even[0] and memory[g] + memory[h] <= share * even[1]
+            if g != h and able[g] == able[h] and fits:
+                home[max(g, h)] = min(g, h)
+                work[min(g, h)] += work[max(g, h)]
+                memory[min(g, h)] += memory[max(g, h)]
+                count -= 1
+
+    flows = sorted((edge for edge in instance.edges if edge[2] >= 0), key=lambda edge: -moved[edge[2]])
+    along = [(int(a.group[u]), int(a.group[v])) for u, v, _ in flows]
+    first = list(dict.fromkeys(int(a.group[v]) for v in instance.order))
+    share = _SHARE
+    while count > most and share < 4 * most:
+        merge(along, share)
+        # Neighbours in the order, among those that run on the same devices.
+        last: dict[frozenset[int], int] = {}
+        beside = []
+        for g in (g for g in first if root(g) == g):
+            if able[g] in last:
+                beside.append((last[able[g]], g))
+            last[able[g]] = g
+        merge(beside, share)
+        share *= 2
+    number = {g: k for k, g in enumerate(dict.fromkeys(root(g) for g in first))}
+    group = np.array([number[root(int(g))] for g in a.group], dtype=np.int32)
+    time, held = np.zeros((len(number), instance.devices)), np.zeros(len(number))
+    np.add.at(time, group, a.time)
+    np.add.at(held, group, a.memory)
+    return Groups(group, time, held)
+
+
+def packed(groups: Groups, limit: Floats) -> Ints | None:
+    """(G,) A device with room for every group, the largest first.
+
+    Each goes where it takes least, or if that leads nowhere, where least room is left; None if both lead nowhere.
+    """
+    for by_time in (True, False):
+        held, device = np.zeros(len(limit)), np.full(groups.count, -1, dtype=np.int32)
+        for g in np.argsort(-groups.memory, kind="stable").tolist():
+            open_to = np.flatnonzero(np.isfinite(groups.time[g]) & (held + groups.memory[g] <= limit))
+            if not len(open_to):
+                break
+            wish = groups.time[g] if by_time else limit - held
+            device[g] = open_to[wish[open_to].argmin()]
+            held[device[g]] += groups.memory[g]
+        else:
+            return device
+    return None

@@ -1,0 +1,143 @@
+"""REINFORCE: episodes of a policy, and the gradient of what they gain."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from partita.kernels.makespan.arrays import Floats, Ints
+from partita.problems.makespan.baselines.placeto.policy import Policy
+from partita.problems.makespan.baselines.placeto.world import World
+from partita.run.monitor import Monitor
+
+#: Episodes side by side: one step of the optimiser.
+_BATCH = 8
+#: Size of a step; weight of the policy's entropy in the first, which falls to none in the last.
+_RATE, _ENTROPY = 0.02, 0.05
+#: What a reward one step later counts.
+_DISCOUNT = 0.97
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Episodes side by side, from the same placement.
+
+    Attributes
+    ----------
+    values
+        (G + 1, B) Makespans before the first step and after each.
+    chances
+        (G, B) Logarithms of the probabilities of what was chosen.
+    entropy
+        Mean entropy of the choices.
+    """
+
+    values: Floats
+    chances: Any
+    entropy: Any
+
+
+def train(world: World, first: Ints, *, episodes: int, seed: int, monitor: Monitor) -> list[float]:
+    """Train a policy on a problem; ``world`` keeps the best placement.
+
+    An episode starts from ``first`` and visits the groups in their order; the policy gives each a device with room for
+    it beside those visited before, and the reward of the step is by how much the makespan falls; overfull devices make
+    it longer. An update follows the gradient of the log
+    probabilities times the discounted sum of later rewards, less its mean over the batch at the same step.
+
+    Source: Placeto (2019) for states, actions and rewards; Williams, "Simple statistical gradient-following algorithms
+    for connectionist reinforcement learning" (1992).
+
+    Parameters
+    ----------
+    world
+        The problem.
+    first
+        (G,) The device of every group at the start; it fits.
+    episodes
+        How many there are, rounded up to whole updates.
+    seed
+        Of weights and choices: same seed and number of episodes, same run.
+    monitor
+        When it stops, training does; gets a report of every better makespan.
+
+    Returns
+    -------
+    list of float
+        For every update the mean makespan at the end of its episodes.
+    """
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    features = torch.tensor(world.features(), dtype=torch.float32)
+    reads = torch.tensor(world.reads(), dtype=torch.float32)
+    devices = world.instance.devices
+    policy = Policy(features.shape[1] + devices + 2, reads, devices, generator)
+    optimiser = torch.optim.Adam(policy.parameters(), lr=_RATE)
+    means: list[float] = []
+    threads = torch.get_num_threads()
+    # The network is so small that threads would only wait for each other.
+    torch.set_num_threads(1)
+    try:
+        updates = math.ceil(episodes / _BATCH)
+        for update in range(updates):
+            batch = _play(policy, world, features, first, generator, monitor)
+            if batch is None:
+                break
+            weight = _ENTROPY * (1 - update / updates)
+            gain = torch.tensor(_advantages(batch.values), dtype=torch.float32)
+            loss = -(batch.chances * gain).mean() - weight * batch.entropy
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            means.append(float(batch.values[-1].mean()))
+    finally:
+        torch.set_num_threads(threads)
+    return means
+
+
+def _play(policy: Policy, world: World, features: Any, first: Ints, generator: Any, monitor: Monitor) -> _Batch | None:
+    """A batch of episodes; None if the monitor stops first."""
+    count = world.groups.count
+    device = np.tile(first, (_BATCH, 1))
+    values = np.full((count + 1, _BATCH), world.meet(first, monitor))
+    chances, entropies = [], []
+    for group in range(count):
+        if monitor.stopping:
+            return None
+        scores = policy.scores(_seen(features, device, group, world.instance.devices), group)
+        mask = torch.from_numpy(world.allowed(device, group))
+        # Not infinite: that times a probability of 0 is no number.
+        chosen = torch.log_softmax(scores.masked_fill(~mask, -1e9), dim=1)
+        picks = torch.multinomial(chosen.detach().exp(), 1, generator=generator)
+        chances.append(chosen.gather(1, picks)[:, 0])
+        entropies.append(-(chosen.exp() * chosen).sum(dim=1).mean())
+        for row, d in enumerate(picks[:, 0].tolist()):
+            changed = d != device[row, group]
+            device[row, group] = d
+            values[group + 1, row] = world.meet(device[row], monitor) if changed else values[group, row]
+    return _Batch(values, torch.stack(chances), torch.stack(entropies).mean())
+
+
+def _seen(features: Any, device: Ints, group: int, devices: int) -> Any:
+    """(B, G, features + D + 2) Features, current device, whether it is the group's turn, and whether it was before."""
+    batch, count = device.shape
+    place = torch.arange(count)
+    turn = torch.stack([place == group, place < group], dim=1).float()
+    current = torch.nn.functional.one_hot(torch.from_numpy(device).long(), devices).float()
+    return torch.cat([features.expand(batch, -1, -1), current, turn.expand(batch, -1, -1)], dim=-1)
+
+
+def _advantages(values: Floats) -> Floats:
+    """(G, B) Discounted later rewards less their mean over the batch, in standard deviations."""
+    rewards = values[:-1] - values[1:]
+    returns = np.zeros_like(rewards)
+    later = np.zeros(rewards.shape[1])
+    for step in reversed(range(len(rewards))):
+        later = rewards[step] + _DISCOUNT * later
+        returns[step] = later
+    returns -= returns.mean(axis=1, keepdims=True)
+    spread = float(returns.std())
+    return returns / spread if spread > 0 else returns
