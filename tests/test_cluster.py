@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from partita.cluster import DEFAULT_NETWORK, Cluster, DeviceSpec, LinkSpec, Machine, parse_cluster
+from partita.cluster import DEFAULT_NETWORK, Cluster, DeviceSpec, LinkSpec, Machine
 from partita.errors import FormatError, InputError
+from partita.topology.read import read_cluster
 
 #: text, devices in order as (name, number) runs by machine, link of the first machine, network
 SPECS = [
@@ -95,7 +96,7 @@ def test_json_round_trip_needs_no_catalogue(text: str, tmp_path: Path) -> None:
     document = json.loads(cluster.to_json())
     assert (document["format"], document["version"]) == ("partita.cluster", 1)
     assert Cluster.read(path) == cluster
-    assert parse_cluster(str(path)) == cluster
+    assert read_cluster(str(path)) == cluster
 
 
 def test_devices_are_numbered_through_the_machines() -> None:
@@ -278,7 +279,7 @@ efficiency = 0.5
 def test_a_file_overrides_the_catalogue(tmp_path: Path) -> None:
     path = tmp_path / "lab.toml"
     path.write_text(TOML, encoding="utf-8")
-    cluster = parse_cluster(str(path))
+    cluster = read_cluster(str(path))
     assert cluster.name == "lab"
     assert [m.devices for m in cluster.machines] == [(("BIG", 4), ("CPU", 1))] * 2 + [(("T4", 2),)]
     big = cluster.devices["BIG"]
@@ -340,18 +341,18 @@ def test_a_wrong_file_is_refused(text: str, error: type[Exception], message: str
     path = tmp_path / "wrong.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(error) as caught:
-        parse_cluster(str(path))
+        read_cluster(str(path))
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
 
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read"):
-        parse_cluster(str(tmp_path / "none.toml"))
+        read_cluster(str(tmp_path / "none.toml"))
     path = tmp_path / "list.json"
     path.write_text("[1]", encoding="utf-8")
     with pytest.raises(FormatError, match="must hold a table"):
-        parse_cluster(path)
+        read_cluster(path)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(FormatError, match="UTF-8"):
-        parse_cluster(path)
+        read_cluster(path)

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from partita.run.result import Result as Result
     from partita.run.result import Status as Status
     from partita.run.result import StopReason as StopReason
+    from partita.topology.read import read_cluster as read_cluster
+    from partita.topology.topology import Topology as Topology
 
 #: Where the public names are.
 _NAMES = {
@@ -79,6 +81,8 @@ _NAMES = {
     "partita.problems.throughput.plan": "Plan Stage",
     "partita.problems.throughput.problem": "ThroughputProblem",
     "partita.run.result": "Bound Event Result Status StopReason",
+    "partita.topology.read": "read_cluster",
+    "partita.topology.topology": "Topology",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

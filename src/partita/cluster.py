@@ -7,7 +7,6 @@ links, so that a file which holds a cluster needs no catalogue to be understood.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -78,6 +77,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     matrix_bytes_per_s
         Achievable bandwidth between every two devices, where it is known; it replaces what the links say. The diagonal
         is not read.
+    notes
+        What its source left open and what was taken instead.
 
     Raises
     ------
@@ -94,6 +95,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     devices: dict[str, DeviceSpec]
     links: dict[str, LinkSpec]
     matrix_bytes_per_s: tuple[tuple[float, ...], ...] | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _validate(self)
@@ -277,13 +279,6 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 direct += [machine.link if machine.link is not None and spec.accelerator else spec.link] * count
                 host += [spec.to_host] * count
         return direct, host
-
-
-def parse_cluster(text: str | Path) -> Cluster:
-    """A cluster from a short form, or from a TOML or JSON file: what is a file, or ends like one, is read."""
-    if isinstance(text, Path) or text.lower().endswith((".toml", ".json")) or os.path.isfile(text):
-        return Cluster.read(text)
-    return Cluster.from_spec(text)
 
 
 def with_devices(cluster: Cluster, devices: int) -> Cluster:

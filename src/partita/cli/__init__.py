@@ -37,6 +37,7 @@ COMMANDS = {
     "schedules": "listing:schedules",
     "devices": "listing:devices",
     "links": "listing:links",
+    "topologies": "topologies:command",
 }
 
 

@@ -56,7 +56,10 @@ def take_reading(parameters: dict[str, Any]) -> tuple[str | None, str | None, fl
 
 
 cluster_option = option(
-    "machine", "--cluster", metavar="CLUSTER", help="For a model: short form such as 8xA100-80GB, or a file."
+    "machine",
+    "--cluster",
+    metavar="CLUSTER",
+    help="For a model: 8xA100-80GB, dgx1:2 (see `partita topologies`), or a file.",
 )
 
 

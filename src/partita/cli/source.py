@@ -181,13 +181,13 @@ def read_model(
     What can be wrong with the cluster, the settings and the solver's name is looked at first: a mistake there should
     not cost the time of tracing.
     """
-    from partita.cluster import parse_cluster
     from partita.conductor.plan import choose_problem
     from partita.conductor.solve import check_solver
+    from partita.topology.read import read_cluster
 
     if cluster is None:
         raise InputError(f"{text} is a model; say what to split it over with --cluster, for example 4xA100-80GB")
-    machines = parse_cluster(cluster)
+    machines = read_cluster(cluster)
     given = take_flags(parameters)
 
     def chosen(training: bool) -> tuple[AnyKind, list[str], list[dict[str, Any]]]:

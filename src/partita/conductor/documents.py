@@ -29,7 +29,7 @@ def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str,
     """The result document of a model's plan, with the model, the cluster, and the baselines."""
     graph, result = answer.graph, answer.result
     document = result_document(result, answer.baselines)
-    document["notes"] = [*notes, *dict.fromkeys([*graph.notes, *result.problem.notes])]
+    document["notes"] = [*notes, *dict.fromkeys([*answer.cluster.notes, *graph.notes, *result.problem.notes])]
     document["model"] = {
         "name": graph.name,
         "operators": len(graph.operators),
