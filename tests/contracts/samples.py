@@ -20,6 +20,7 @@ WHERE = {
     "hybrid": "problems.hybrid.samples",
     "latency": "problems.latency.samples",
     "makespan": "problems.makespan.samples",
+    "mapping": "problems.mapping.samples",
     "tasks": "toy.samples",
 }
 

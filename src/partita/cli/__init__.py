@@ -23,6 +23,7 @@ EXIT_INTERRUPTED = 130
 COMMANDS = {
     "plan": "plan:command",
     "solve": "solve:command",
+    "map": "map:command",
     "evaluate": "evaluate:command",
     "bound": "bound:command",
     "compare": "compare:command",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from partita.cli.flags import Positive, axis_settings, option, setting_flags, together
 from partita.problems import kinds
+from partita.problems.kind import AnyKind
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def settings_of_files() -> Callable[[Command], Command]:
-    """A flag for whatever may be asked of some problem, or changed of a stated one."""
-    return setting_flags((kind, (kind.options, kind.changes)) for kind in kinds())
+def settings_of_files(only: Sequence[AnyKind] | None = None) -> Callable[[Command], Command]:
+    """A flag for whatever may be asked of some problem, or changed of a stated one; of all problems, or of some."""
+    return setting_flags((kind, (kind.options, kind.changes)) for kind in only or kinds())
 
 
 def settings_of_models() -> Callable[[Command], Command]:

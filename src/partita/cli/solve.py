@@ -1,7 +1,8 @@
-"""partita solve: plan the problem of a file."""
+"""partita solve: plan the problem of a file; with a command of its own for problems that have a verb."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -12,22 +13,32 @@ from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file
 from partita.errors import InputError
 from partita.problems import kinds
+from partita.problems.kind import AnyKind
 
 
 def command() -> click.Command:
     """The command, with a flag for every setting and every format of a plan that some problem has."""
-    writers = {writer.flag: writer for kind in kinds() for writer in kind.files.writers}
+    return _command("solve", kinds(), "Find the best plan for the problem in FILE, and prove how good it is.")
+
+
+def verb_command(verb: str) -> click.Command:
+    """The command of the problem with a verb, with the flags of that one."""
+    kind = next(kind for kind in kinds() if kind.verb == verb)
+    return _command(verb, (kind,), f"As `partita solve`, for FILE with a {kind.name} problem: {kind.summary}.")
+
+
+def _command(name: str, known: Sequence[AnyKind], text: str) -> click.Command:
+    writers = {writer.flag: writer for kind in known for writer in kind.files.writers}
     paths = {flag.lstrip("-").replace("-", "_"): flag for flag in writers}
 
-    @click.command("solve", cls=GroupedCommand)
+    @click.command(name, cls=GroupedCommand, help=text)
     @click.argument("file", type=click.Path())
     @file_options()
-    @settings_of_files()
+    @settings_of_files(known)
     @run_options
     @output_options
     @together(*(path_option(flag, metavar=writer.metavar, help=writer.help) for flag, writer in writers.items()))
     def solve(file: str, **parameters: Any) -> int:
-        """Find the best plan for the problem in FILE, and prove how good it is."""
         from partita.conductor.documents import result_document
         from partita.conductor.solve import options_of, run_solver
         from partita.run.monitor import Monitor
@@ -37,6 +48,8 @@ def command() -> click.Command:
         output, search = Output.take(parameters, *asked.values()), Search.take(parameters)
         stated = read_file(file, parameters)
         kind, problem, report = stated.kind, stated.problem, stated.kind.report
+        if kind not in known:
+            raise InputError(f"{file} states a {kind.name} problem; give it to `partita solve`")
         own = {writer.flag: writer for writer in kind.files.writers}
         for flag in asked:
             if flag not in own:

@@ -16,6 +16,7 @@ PROBLEMS: dict[str, str] = {
     "hybrid": "partita.problems.hybrid.descriptor:HYBRID",
     "latency": "partita.problems.latency.descriptor:LATENCY",
     "makespan": "partita.problems.makespan.descriptor:MAKESPAN",
+    "mapping": "partita.problems.mapping.descriptor:MAPPING",
 }
 
 _LOADED: dict[str, AnyKind] = {}

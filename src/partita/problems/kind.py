@@ -215,6 +215,8 @@ class Kind(Generic[P, L, E]):
     ----------
     summary
         One line: what is minimised.
+    verb
+        The subcommand that takes files of this problem and no others; empty where ``solve`` is enough.
     problem, plan
         The types; for the problem's see ``Stated``.
     options
@@ -237,6 +239,7 @@ class Kind(Generic[P, L, E]):
     """
 
     summary: str
+    verb: str = ""
     problem: type[P]
     plan: type[L]
     options: type[SearchOptions] = SearchOptions

@@ -1,0 +1,57 @@
+"""A mapping problem as plain arrays, and what one replica takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.kernels.compiled import compiled
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+
+class MappingArrays(NamedTuple):
+    """Stages 0, …, S − 1 of R replicas, devices 0, …, D − 1. Replica r of stage s has number s·R + r.
+
+    Attributes
+    ----------
+    replicas
+        R.
+    time
+        (S, D) Time of a replica of each stage on each device, without communication.
+    inverse
+        (D, D) Seconds per byte from the device of the row; 0 on the diagonal.
+    ptr, other, weight
+        (S + 1,), (e,), (e,) For every stage those it exchanges bytes with, each once, and how many; in no order of
+        size.
+    ring
+        (S,) Bytes that the all-reduce moves over the slower link of a replica; 0 with one replica.
+    """
+
+    replicas: int
+    time: Floats
+    inverse: Floats
+    ptr: Ints
+    other: Ints
+    weight: Floats
+    ring: Floats
+
+
+@compiled
+def load_of(a: MappingArrays, device: Ints, x: int) -> float:
+    """What a replica takes, all being placed."""
+    count = a.replicas
+    s, r = x // count, x % count
+    d = device[x]
+    total = a.time[s, d]
+    for k in range(a.ptr[s], a.ptr[s + 1]):
+        total += a.weight[k] * a.inverse[d, device[a.other[k] * count + r]]
+    if a.ring[s] > 0.0:
+        after = device[s * count + (r + 1) % count]
+        before = device[s * count + (r + count - 1) % count]
+        total += a.ring[s] * max(a.inverse[d, after], a.inverse[d, before])
+    return float(total)

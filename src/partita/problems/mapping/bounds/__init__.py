@@ -1,0 +1,11 @@
+"""The lower bounds of mapping problems."""
+
+from __future__ import annotations
+
+from partita.problems.kind import BoundMethod
+from partita.problems.mapping.bounds.neighbours import Neighbours
+from partita.problems.mapping.bounds.thresholds import Thresholds
+from partita.problems.mapping.problem import MappingProblem
+
+#: The visible list, cheapest first.
+DEFAULT_BOUNDS: tuple[BoundMethod[MappingProblem], ...] = (Neighbours(), Thresholds())

@@ -1,0 +1,191 @@
+"""Where replicas of each stage can be if none may take longer than a target, by consistency with their partners.
+
+Source: own, in the manner of destructive lower bounds (Klein and Scholl, "Computing lower bounds by destructive
+improvement", 1999): assume a mapping within a target T, draw conclusions, and if they contradict each other there is
+none, so that T is a lower bound.
+
+A *role* is a pair of stages that exchange bytes, or the ring of a stage. A link between devices d and e can play a role
+if what it costs either end, with the fastest links for the other partners of that end, is within T. Then:
+
+* a replica of s can be on d only if every role of s has links out of d for it, as many as it has partners in it (two in
+  a ring of more than two), and what these cost at least is within T;
+* its devices within k steps of links that can play roles are at least as many as the replicas within k steps of
+  exchanges (a mapping within T turns paths of exchanges into paths of links, and different replicas are on different
+  devices). On a mesh this is what the growth of balls says about corners;
+* of a ring, all R devices are in one component of the links that can play it;
+* what ``partita.problems.mapping.bounds.islands`` says of groups of devices.
+
+By symmetry all replicas of a stage have the same domain. The domains shrink until nothing changes, and then a flow asks
+whether the stages can share the devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.kernels.mapping.arrays import Floats
+from partita.problems.mapping.bounds.components import Flags, components
+from partita.problems.mapping.bounds.islands import Islands, groups_fit
+from partita.problems.mapping.bounds.neighbours import best_loads
+from partita.problems.mapping.instance import Instance
+
+#: Sweeps over all roles for one target at most.
+_SWEEPS = 12
+#: What rounding may take from the right to be excluded.
+_ROUNDING = 1.0 + 1e-10
+
+
+class Domains:
+    """A problem with devices enough, and what does not depend on the target."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        a = instance.arrays
+        self.least = best_loads(instance)
+        self.pairs: list[tuple[int, int, float, Floats, Floats]] = []
+        rest = {
+            (s, t): _without(instance, s, moved) for s in range(instance.stages) for t, moved in instance.exchanges(s)
+        }
+        for s in range(instance.stages):
+            for t, moved in instance.exchanges(s):
+                if s < t:
+                    self.pairs.append((s, t, moved, rest[s, t], rest[t, s]))
+        self.rings = [s for s in range(instance.stages) if a.ring[s] > 0]
+        self.beside_ring = {s: _without(instance, s, None) for s in self.rings}
+        self.partners = 1 if instance.replicas == 2 else 2
+        self.balls = _balls(instance)
+        self.islands = Islands(instance)
+        self.same = np.eye(instance.devices, dtype=bool)
+
+    def refuted(self, target: float, stopping: Callable[[], bool]) -> bool:
+        """Whether no mapping is within a target; False also if it is told to stop."""
+        from partita.kernels.mapping.matching import covers
+
+        instance, limit = self.instance, target * _ROUNDING
+        domain: Flags = self.least <= limit
+        capacity = np.full(instance.stages, instance.replicas, dtype=np.int32)
+
+        def shared() -> bool:
+            return bool(covers(domain.astype(np.int32), capacity, instance.devices == instance.count))
+
+        if not shared():
+            return True
+        if not self.islands.filter(domain, limit, stopping) or not shared():
+            return True
+        for _ in range(_SWEEPS):
+            if stopping():
+                return False
+            before = int(domain.sum())
+            union, slowest = self._sweep(domain, limit)
+            if not shared():
+                return True
+            if int(domain.sum()) == before:
+                if not groups_fit(instance, slowest):
+                    return True
+                self._grow(domain, union)
+                if not shared():
+                    return True
+                if int(domain.sum()) == before:
+                    break
+        return False
+
+    def _sweep(self, domain: Flags, limit: float) -> tuple[Flags, dict[tuple[int, int], float]]:
+        """Take devices out of domains, role by role; all links that can play some role, and the slowest for each."""
+        instance, a = self.instance, self.instance.arrays
+        inverse = a.inverse
+        union = np.zeros_like(self.same)
+        slowest: dict[tuple[int, int], float] = {}
+        cost = a.time.copy()
+        for s, t, moved, rest_s, rest_t in self.pairs:
+            price = moved * inverse
+            able = (price + rest_s[:, None] <= limit) & (price.T + rest_t[None, :] <= limit)
+            able &= domain[s][:, None] & domain[t][None, :] & ~self.same
+            domain[s] &= able.any(axis=1)
+            domain[t] &= able.any(axis=0)
+            cost[s] += np.where(able, price, np.inf).min(axis=1)
+            cost[t] += np.where(able.T, price, np.inf).min(axis=1)
+            union |= able | able.T
+            slowest[s, t] = float(np.where(able, np.minimum(inverse, inverse.T), 0.0).max())
+        for s in self.rings:
+            price = a.ring[s] * inverse + self.beside_ring[s][:, None]
+            able = np.maximum(price, price.T) <= limit
+            able &= domain[s][:, None] & domain[s][None, :] & ~self.same
+            domain[s] &= able.sum(axis=1) >= self.partners
+            links = np.where(able, inverse, np.inf)
+            cost[s] += a.ring[s] * np.partition(links, self.partners - 1, axis=1)[:, self.partners - 1]
+            self._component(domain[s], able)
+            union |= able
+            slowest[s, s] = float(np.where(able, np.minimum(inverse, inverse.T), 0.0).max())
+        domain &= cost <= limit
+        links = np.sort(np.where(union, inverse, np.inf), axis=1)[:, : max(1, instance.devices - 1)]
+        with np.errstate(invalid="ignore"):
+            domain &= best_loads(instance, links) <= limit
+        return union, slowest
+
+    def _component(self, domain: Flags, able: Flags) -> None:
+        """Take out of a stage's domain what is in no component of at least R devices."""
+        if domain.sum() < self.instance.replicas:
+            domain[:] = False
+            return
+        for members in components(able & domain[:, None] & domain[None, :]):
+            if len(members) < self.instance.replicas:
+                domain[members] = False
+
+    def _grow(self, domain: Flags, union: Flags) -> None:
+        """Compare balls of exchanges with balls of links."""
+        used: Flags = np.any(domain, axis=0)
+        step = (union & used[:, None] & used[None, :]).astype(np.float32)
+        reach = self.same | (step > 0)
+        for radius in range(1, self.balls.shape[1]):
+            sizes = reach.sum(axis=1)
+            domain &= self.balls[:, radius][:, None] <= sizes[None, :]
+            if sizes[used].min(initial=self.instance.devices) >= self.instance.count:
+                return
+            reach = reach.astype(np.float32) @ (step + self.same) > 0
+
+
+def _without(instance: Instance, s: int, moved: float | None) -> Floats:
+    """(D,) What a replica of a stage takes at least without one of its transfers; None is without its ring."""
+    a = instance.arrays
+    sizes = np.sort(a.weight[a.ptr[s] : a.ptr[s + 1]])[::-1].tolist()
+    if moved is None:
+        found: Floats = a.time[s] + instance.fastest[:, : len(sizes)] @ np.array(sizes)
+        return found
+    sizes.remove(moved)
+    ring = a.ring[s] if moved is not None else 0.0
+    partners = 0 if ring == 0 else 1 if instance.replicas == 2 else 2
+    count = len(sizes) + partners
+    options = []
+    for last in range(max(0, partners - 1), max(1, count)) if partners else (-1,):
+        rest = [k for k in range(count) if not (partners and last - partners < k <= last)]
+        value = a.time[s] + instance.fastest[:, rest] @ np.array(sizes)
+        options.append(value + ring * instance.fastest[:, last] if partners else value)
+    least: Floats = np.min(options, axis=0)
+    return least
+
+
+def _balls(instance: Instance) -> npt.NDArray[np.int64]:
+    """(S, k) Replicas within so many exchanges of a replica of each stage, itself among them."""
+    stages, replicas = instance.stages, instance.replicas
+    rows = []
+    for s in range(stages):
+        seen = {(s, 0)}
+        edge, sizes = [(s, 0)], [1]
+        while edge:
+            fresh: list[tuple[int, int]] = []
+            for t, r in edge:
+                beside = [(u, r) for u, _ in instance.exchanges(t)]
+                if instance.arrays.ring[t] > 0:
+                    beside += [(t, (r + 1) % replicas), (t, (r - 1) % replicas)]
+                for one in beside:
+                    if one not in seen:
+                        seen.add(one)
+                        fresh.append(one)
+            edge = fresh
+            sizes.append(len(seen))
+        rows.append(sizes)
+    longest = max(map(len, rows))
+    return np.array([row + [row[-1]] * (longest - len(row)) for row in rows], dtype=np.int64)

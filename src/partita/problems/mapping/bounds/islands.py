@@ -1,0 +1,214 @@
+"""Groups of devices with slow links between them: what has to be inside one group, and whether that fits.
+
+Source: own. Fix a speed. *Islands* are the components of the links that are at least so fast; every other link is at
+least as slow as the fastest one between two islands. This is what a machine is to its network, a quadrant of a mesh to
+the rest, a block of a random topology; it comes from the matrix alone.
+
+**Whole groups.** Within a target, some exchanges can only use links inside islands. Replicas that are connected by such
+exchanges are in one island. So many groups of such a size have to be packed into islands of given sizes, and islands of
+size m take at most floor(m/g) groups of at least g replicas: counting that for every g is necessary.
+
+**Shapes.** A replica and those it can reach by exchanges inside its island form a connected set P of at most as many
+replicas as the island has devices, and no exchange between P and other replicas is inside the island. So each member of
+P pays the slow speed for its partners outside P and, for those inside, at best the fastest links of the island, each
+once. Is there no such set around a replica of stage s with all members within the target, then s is not in the island.
+Sets grow from the replica alone: while a member is beyond the target, one of its partners outside has to be in P, and
+all are tried. This is the isoperimetric argument for small sets: how much traffic at least leaves any set of m replicas
+per member.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.problems.mapping.bounds.components import components
+from partita.problems.mapping.instance import Instance
+
+#: Largest islands whose sets are looked at, partitions into islands, and sets tried for one stage in one island.
+_LARGEST, _PARTITIONS, _SETS = 64, 6, 3_000
+
+
+class Partition:
+    """A partition of the devices into islands.
+
+    Attributes
+    ----------
+    members
+        Of every island.
+    outside
+        Seconds per byte between islands, at least.
+    inside
+        For every island, seconds per byte of the fastest links inside, one device's each, ascending.
+    """
+
+    def __init__(self, instance: Instance, label: npt.NDArray[np.int64]) -> None:
+        inverse = instance.arrays.inverse
+        self.members = [np.flatnonzero(label == name) for name in np.unique(label)]
+        other = label[:, None] != label[None, :]
+        self.outside = float(inverse[other].min())
+        self.inside = []
+        for members in self.members:
+            block = np.sort(inverse[np.ix_(members, members)], axis=1)[:, 1:]
+            # Never slower than a link that leads out of the island, so that partners inside are no loss.
+            self.inside.append(tuple(np.minimum(block.min(axis=0), self.outside).tolist()) if len(members) > 1 else ())
+
+
+class Islands:
+    """The partitions of a problem's devices that are looked at."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.partitions = [Partition(instance, label) for label in _partitions(instance)]
+        self.exchanges = [instance.exchanges(s) for s in range(instance.stages)]
+
+    def filter(self, domain: npt.NDArray[np.bool_], limit: float, stopping: Callable[[], bool]) -> bool:
+        """Take islands out of the domains of stages that cannot be there; whether every stage still has devices."""
+        for partition in self.partitions:
+            known: dict[tuple[object, ...], bool] = {}
+            for members, inside in zip(partition.members, partition.inside, strict=True):
+                times = self.instance.arrays.time[:, members].min(axis=1)
+                for s in range(self.instance.stages):
+                    if stopping():
+                        return True
+                    key = (s, len(members), inside, times.tobytes())
+                    if key not in known:
+                        known[key] = self._possible(s, len(members), inside, partition.outside, times, limit)
+                    if not known[key]:
+                        domain[s, members] = False
+        return bool(domain.any(axis=1).all())
+
+    def _possible(
+        self, s: int, room: int, inside: tuple[float, ...], outside: float, times: npt.NDArray[np.float64], limit: float
+    ) -> bool:
+        """Whether some set around a replica of a stage is within the limit; True if too many would have to be tried."""
+        replicas = self.instance.replicas
+        ring = self.instance.arrays.ring
+        around = 0 if replicas == 1 else 1 if replicas == 2 else 2
+        # A set with all partners of a member may be too large for the island; then it is a bound on smaller ones.
+        inside = (*inside, *(outside,) * (self.instance.stages + 2))
+
+        @cache
+        def load(t: int, within: tuple[bool, ...], rings: int) -> float:
+            """Least load of a replica of t with some of its partners inside."""
+            sizes = sorted((w for (_, w), mine in zip(self.exchanges[t], within, strict=True) if mine), reverse=True)
+            total, bytes_in_ring = float(times[t]), float(ring[t])
+            total += outside * sum(w for (_, w), mine in zip(self.exchanges[t], within, strict=True) if not mine)
+            if bytes_in_ring == 0:
+                return total + sum(w * x for w, x in zip(sizes, inside, strict=False))
+            if rings < around:
+                return total + bytes_in_ring * outside + sum(w * x for w, x in zip(sizes, inside, strict=False))
+            best = math.inf
+            count = len(sizes) + around
+            for last in range(around - 1, count):
+                rest = [inside[k] for k in range(count) if not last - around < k <= last]
+                best = min(best, sum(w * x for w, x in zip(sizes, rest, strict=True)) + bytes_in_ring * inside[last])
+            return total + best
+
+        def partners(x: tuple[int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+            t, r = x
+            others = [(u, r) for u, _ in self.exchanges[t]]
+            rings = [(t, (r + 1) % replicas), (t, (r - 1) % replicas)][:around] if ring[t] > 0 else []
+            return others, rings
+
+        def worth(x: tuple[int, int], chosen: frozenset[tuple[int, int]]) -> float:
+            others, rings = partners(x)
+            return load(x[0], tuple(y in chosen for y in others), sum(y in chosen for y in rings))
+
+        tried: set[frozenset[tuple[int, int]]] = set()
+        pending = [frozenset([(s, 0)])]
+        while pending:
+            chosen = pending.pop()
+            if len(tried) > _SETS:
+                return True
+            beyond = next((x for x in sorted(chosen) if worth(x, chosen) > limit), None)
+            if beyond is None:
+                return True
+            if len(chosen) == room:
+                continue
+            others, rings = partners(beyond)
+            missing = [y for y in (*others, *rings) if y not in chosen]
+            # Partners without which it is beyond the limit whatever else is inside: these need no choice.
+            everyone = chosen | frozenset(missing)
+            if worth(beyond, everyone) > limit:
+                continue
+            needed = frozenset(y for y in missing if worth(beyond, everyone - {y}) > limit)
+            options = [chosen | needed] if needed else [chosen | {y} for y in missing]
+            for option in options:
+                if len(option) <= room and option not in tried:
+                    tried.add(option)
+                    pending.append(option)
+        return False
+
+
+def _partitions(instance: Instance) -> list[npt.NDArray[np.int64]]:
+    """Components of ever slower links, as labels of devices: those with more than one part that are not too large.
+
+    A maximum spanning tree (Prim) knows all of them: its links, the fastest first, join components.
+    """
+    count = instance.devices
+    apart = np.minimum(instance.arrays.inverse, instance.arrays.inverse.T)
+    near, source = apart[0].copy(), np.zeros(count, dtype=np.int64)
+    inside = np.zeros(count, dtype=bool)
+    inside[0] = True
+    links: list[tuple[float, int, int]] = []
+    for _ in range(count - 1):
+        new = int(np.argmin(np.where(inside, np.inf, near)))
+        links.append((float(near[new]), int(source[new]), new))
+        inside[new] = True
+        closer = apart[new] < near
+        near[closer], source[closer] = apart[new][closer], new
+    links.sort()
+    label, found = np.arange(count), []
+    for place, (value, a, b) in enumerate(links):
+        if value > (links[place - 1][0] if place else 0.0) and place:
+            sizes = np.bincount(label)
+            if 1 < sizes.max() <= _LARGEST:
+                found.append(label.copy())
+        label = np.where(label == label[b], label[a], label)
+    return found[-_PARTITIONS:]
+
+
+def groups_fit(instance: Instance, slowest: Mapping[tuple[int, int], float]) -> bool:
+    """Whether whole groups can be packed.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    slowest
+        By pair of stages (of one stage with itself: its ring), seconds per byte of the slowest link that its exchanges
+        can use, in the faster direction.
+    """
+    apart = np.minimum(instance.arrays.inverse, instance.arrays.inverse.T)
+    for value in sorted(set(slowest.values())):
+        tied = [pair for pair, most in slowest.items() if most <= value]
+        groups = _groups(instance, tied)
+        largest = max(groups)
+        if largest == 1:
+            continue
+        sizes = [len(members) for members in components((apart <= value) & ~np.eye(instance.devices, dtype=bool))]
+        for size in groups:
+            if sum(m // size for m in sizes) < sum(number for other, number in groups.items() if other >= size):
+                return False
+    return True
+
+
+def _groups(instance: Instance, tied: list[tuple[int, int]]) -> Counter[int]:
+    """How many groups of each size the replicas form that are tied together by some exchanges."""
+    home = list(range(instance.stages))
+    for s, t in tied:
+        home = [home[s] if each == home[t] else each for each in home]
+    groups: Counter[int] = Counter()
+    for name in set(home):
+        stages = [s for s in range(instance.stages) if home[s] == name]
+        if any((s, s) in tied for s in stages):
+            groups[len(stages) * instance.replicas] += 1
+        else:
+            groups[len(stages)] += instance.replicas
+    return groups

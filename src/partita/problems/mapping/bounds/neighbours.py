@@ -1,0 +1,95 @@
+"""What every replica takes at best, and devices for all: a bottleneck assignment.
+
+Source: own; for one device alone it is the first lower bound of Parmesan, equations (10) and (11), with both terms.
+
+A replica of stage s on device d exchanges bytes with k other stages and, with R > 1 replicas, with one (R = 2) or two
+partners in its ring, all on different devices. So its links are at best the fastest ones out of d, each used once.
+Suppose the slower of the ring's links is the j-th fastest. Then the other ring link is best the one before it, which
+leaves the fastest of the others to the transfers, and by the rearrangement inequality the largest transfer takes the
+fastest of them; the minimum over j is a lower bound on the load of any replica of s on d.
+
+The plan gives every stage R devices of its own. So the objective is at least the smallest T for which the devices on
+which a stage's bound is at most T can be shared out so: a flow decides, bisection over the values finds T. Where there
+are exactly as many devices as replicas, slow devices and those in corners have to be used, too, and the same flow says
+who can be there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from partita.kernels.mapping.arrays import Floats
+from partita.problems.kind import BoundMethod
+from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.problem import MappingProblem
+from partita.run.monitor import Monitor
+from partita.run.result import Bound
+
+#: What rounding may add to a sum of a few terms, as a share.
+MARGIN = 1e-12
+
+
+class Neighbours(BoundMethod[MappingProblem]):
+    """See the module."""
+
+    name = "neighbours"
+    summary = "the fastest links of every device for its partners, and devices for all; ignores where partners are"
+
+    def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
+        return Bound(assignment_bound(Instance(problem)) * (1 - MARGIN), self.name, self.scope, monitor.elapsed_s)
+
+
+def assignment_bound(instance: Instance) -> float:
+    """The bound; infinite if there are not enough devices."""
+    from partita.kernels.mapping.matching import covers
+
+    if not instance.enough:
+        return math.inf
+    loads = best_loads(instance)
+    values = np.unique(loads)
+    capacity = np.full(instance.stages, instance.replicas, dtype=np.int32)
+    low, high = 0, len(values) - 1
+    while low < high:
+        middle = (low + high) // 2
+        allowed = (loads <= values[middle]).astype(np.int32)
+        if covers(allowed, capacity, instance.devices == instance.count):
+            high = middle
+        else:
+            low = middle + 1
+    return float(values[low])
+
+
+def best_loads(instance: Instance, fastest: Floats | None = None) -> Floats:
+    """(S, D) What a replica of every stage takes at least on every device.
+
+    Parameters
+    ----------
+    instance
+        A problem with devices enough.
+    fastest
+        (D, k) Seconds per byte of the links that may be used out of every device, ascending; all if not given.
+    """
+    a = instance.arrays
+    links = instance.fastest if fastest is None else fastest
+    found = a.time.copy()
+    for s in range(instance.stages):
+        sizes = np.sort(a.weight[a.ptr[s] : a.ptr[s + 1]])[::-1]
+        ring = 0 if a.ring[s] == 0 else 1 if instance.replicas == 2 else 2
+        count = len(sizes) + ring
+        if count == 0:
+            continue
+        if links.shape[1] < count:
+            # There are no partners without devices for all.
+            found[s] = math.inf
+            continue
+        if ring == 0:
+            found[s] += links[:, :count] @ sizes
+            continue
+        options = []
+        for last in range(ring - 1, count):
+            rest = [k for k in range(count) if not last - ring < k <= last]
+            options.append(links[:, rest] @ sizes + a.ring[s] * links[:, last])
+        found[s] += np.min(options, axis=0)
+    return found

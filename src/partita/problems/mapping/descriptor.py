@@ -1,0 +1,39 @@
+"""The mapping problem, as the rest of the package sees it."""
+
+from __future__ import annotations
+
+from partita.problems.kind import Kind, Solver, lazy
+from partita.problems.mapping.evaluate import MappingEvaluation, evaluate
+from partita.problems.mapping.options import Changes, Options, change
+from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import MappingProblem
+
+
+class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
+    """Replicas of pipeline stages on the devices of a topology, one each: the slowest replica as fast as possible."""
+
+    summary = "place stages and replicas on physical devices: the slowest replica, with its links, as fast as possible"
+    verb = "map"
+    problem = MappingProblem
+    plan = Placement
+    options = Options
+    changes = Changes
+    #: The published search takes its time on large problems.
+    baseline_time_s = 30.0
+    solvers = lazy("partita.problems.mapping.solvers:DEFAULT_SOLVERS")
+    bounds = lazy("partita.problems.mapping.bounds:DEFAULT_BOUNDS")
+    baselines = lazy("partita.problems.mapping.baselines:DEFAULT_BASELINES")
+    files = lazy("partita.problems.mapping.files.plans:PlanFiles")
+    report = lazy("partita.problems.mapping.report.report:MappingReport")
+    sweep = lazy("partita.problems.mapping.sweep:MappingSweep")
+    samples = lazy("partita.problems.mapping.samples:SAMPLES")
+    change = staticmethod(change)
+    evaluate = staticmethod(evaluate)
+
+    def explain_infeasible(
+        self, problem: MappingProblem, solver: Solver[MappingProblem, Placement, Options], options: Options
+    ) -> str:
+        return problem.shortage() or "there are enough devices"
+
+
+MAPPING = Mapping()

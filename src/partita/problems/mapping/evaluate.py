@@ -1,0 +1,130 @@
+"""The objective and the feasibility of a mapping: the only place where they are defined.
+
+Replica r of stage s on device d takes
+
+    time(s, d) + Σ bytes / B(d, e) + 2·(R − 1)/R · parameter_bytes(s) / min(B(d, next), B(d, previous)),
+
+the sum over all transfers of the stage, in and out, where e is the device of replica r of the stage at the other end;
+the last term, for R > 1, is a ring all-reduce over the links to the devices of the next and of the previous replica
+(r ± 1 modulo R). The objective is the largest of all replicas. All links are read in the row of the replica's own
+device, whichever way the bytes go: where bandwidths are not symmetric, a replica pays for its own end.
+
+Source: Parmesan, equations (6) to (9); with both terms, which its §V.B names and leaves to the simulator.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from partita.errors import InputError
+from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import MappingProblem
+from partita.run.result import Worth
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What one replica takes, in seconds, by part."""
+
+    compute: float
+    point_to_point: float
+    all_reduce: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.compute + self.point_to_point + self.all_reduce
+
+
+class MappingEvaluation(Worth, frozen=True, kw_only=True):
+    """What a mapping is worth: the time of its slowest replica.
+
+    Attributes
+    ----------
+    loads
+        By stage, then by replica.
+    critical
+        Stage and replica of the slowest one, the first of several.
+    """
+
+    loads: tuple[tuple[Load, ...], ...]
+    critical: tuple[int, int]
+
+
+def evaluate(problem: MappingProblem, plan: Placement) -> MappingEvaluation:
+    """Objective and feasibility of a mapping, from the problem alone.
+
+    Raises
+    ------
+    InputError
+        If it is not a mapping of this problem: a stage or replica is missing, a device is unknown, or the problem's
+        devices are not said.
+    """
+    _check_shape(problem, plan)
+    ends: list[list[tuple[int, float]]] = [[] for _ in problem.stages]
+    for one in problem.transfers if problem.form != "all-reduce" else ():
+        ends[one.source].append((one.target, one.bytes))
+        ends[one.target].append((one.source, one.bytes))
+    rows = tuple(
+        tuple(_load(problem, plan.placement, ends[s], s, r) for r in range(problem.replicas))
+        for s in range(len(problem.stages))
+    )
+    worst, critical = -1.0, (0, 0)
+    for s, row in enumerate(rows):
+        for r, load in enumerate(row):
+            if load.total > worst:
+                worst, critical = load.total, (s, r)
+    return MappingEvaluation(objective=worst, violations=_violations(problem, plan), loads=rows, critical=critical)
+
+
+def _load(
+    problem: MappingProblem,
+    placement: tuple[tuple[int, ...], ...],
+    ends: list[tuple[int, float]],
+    s: int,
+    r: int,
+) -> Load:
+    stage, device = problem.stages[s], placement[s][r]
+    moved = sum(size / problem.link(device, placement[other][r]) for other, size in ends)
+    reduced = 0.0
+    count = problem.replicas
+    if count > 1 and problem.form != "point-to-point":
+        slower = min(problem.link(device, placement[s][(r + step) % count]) for step in (1, -1))
+        reduced = 2.0 * (count - 1) / count * stage.parameter_bytes / slower
+    own = stage.time_s if stage.times_s is None else stage.times_s[device]
+    assert own is not None
+    return Load(compute=own, point_to_point=moved, all_reduce=reduced)
+
+
+def _check_shape(problem: MappingProblem, plan: Placement) -> None:
+    """Refuse what is no mapping of the problem."""
+    check_devices(problem)
+    if len(plan.placement) != len(problem.stages):
+        raise InputError(f"the plan has {len(plan.placement)} stages; the problem has {len(problem.stages)}")
+    count = len(problem.bandwidth_bytes_per_s)
+    for s, row in enumerate(plan.placement):
+        if len(row) != problem.replicas:
+            raise InputError(f"the plan has {len(row)} replicas of stage {s}; the problem has {problem.replicas}")
+        for device in row:
+            if not 0 <= device < count:
+                raise InputError(f"the plan has stage {s} on device {device}; the devices are 0 to {count - 1}")
+
+
+def check_devices(problem: MappingProblem) -> None:
+    """Refuse a problem whose devices are still to be said."""
+    if not problem.bandwidth_bytes_per_s:
+        raise InputError(
+            f"problem {problem.name!r} has no bandwidth_bytes_per_s; give the devices with --topology, or the "
+            "matrix in the file"
+        )
+
+
+def _violations(problem: MappingProblem, plan: Placement) -> tuple[str, ...]:
+    home: dict[int, str] = {}
+    found = []
+    for s, row in enumerate(plan.placement):
+        for r, device in enumerate(row):
+            who = f"replica {r} of stage {s}"
+            if device in home:
+                found.append(f"{problem.device_name(device)} runs {home[device]} and {who}; it takes one")
+            home.setdefault(device, who)
+    return tuple(found)

@@ -1,0 +1,102 @@
+"""Branch and bound: depth-first assignment under targets finds a better mapping, or proves that there is none.
+
+The targets are found by bisection between the best bound and the best mapping, with more and more devices tried for
+each; the last one is just below the best mapping. Against Parmesan's search, partners that are not yet placed count
+with the fastest link, stages keep to devices where they can be within the target, and symmetric mappings are looked at
+once:
+
+* replicas may be renumbered along the ring in all stages alike, so that the first replica of the first stage has the
+  smallest device of its stage, and of the next and the last one the next has the smaller; without any all-reduce,
+  replicas may be renumbered at will;
+* of devices that could change places without any other number changing (twins), the lower is taken first.
+
+Of all mappings that are the same but for this, the one whose devices, in the order in which they are placed, come first
+in the dictionary keeps all these rules at once, so that no mapping is lost.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from partita.kernels.mapping.arrays import Ints
+from partita.problems.mapping.bisection import placing_order
+from partita.problems.mapping.bounds.neighbours import MARGIN, best_loads
+from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.plan import Placement
+from partita.run.incumbent import Incumbent
+
+#: Devices tried for one target at first, and how they grow.
+_CHECKS, _GROWTH = 200_000, 8
+#: Relative distance of the last target from the best mapping; closer is proven.
+_BELOW = 4e-7
+#: Width of the interval, as a share of its upper end, at which bisection ends.
+_CLOSE = 1e-2
+NAME = "branch and bound"
+
+
+def settle(instance: Instance, best: Incumbent[Placement], most: float = math.inf) -> None:
+    """Search until the best mapping is proven to be that, or told to stop, or targets take more than ``most`` checks.
+
+    There has to be a mapping in ``best``.
+    """
+    from partita.kernels.mapping.depth_first import FOUND, NONE, depth_first
+
+    order, above, twin = placing_order(instance, by_stage=False), _above(instance), _twins(instance)
+    least, floor = best_loads(instance), np.zeros(instance.devices)
+    if instance.devices > 1:
+        floor = np.ascontiguousarray(instance.fastest[:, 0])
+    device = np.empty(instance.count, dtype=np.int32)
+
+    def ask(target: float, checks: int) -> int:
+        allowed = (least <= target).astype(np.int32)
+        answer = depth_first(instance.arrays, order, above, twin, allowed, floor, target, checks, best.stop, device)
+        best.counters["targets"] = best.counters.get("targets", 0) + 1
+        if answer == FOUND:
+            instance.offer(best, device, NAME)
+        elif answer == NONE:
+            best.prove(target * (1 - MARGIN), NAME)
+        return int(answer)
+
+    checks = _CHECKS
+    while not best.done and checks <= most:
+        unknown = best.value
+        while not best.done and unknown - best.bound > _CLOSE * unknown:
+            target = (best.bound + unknown) / 2
+            unknown = unknown if ask(target, checks) == NONE else min(target, best.value)
+        if not best.done:
+            ask(best.value * (1 - _BELOW), checks)
+        checks *= _GROWTH
+
+
+def _above(instance: Instance) -> Ints:
+    """For every replica one whose device has a smaller number in some best mapping; −1 for none."""
+    replicas = instance.replicas
+    found = np.full(instance.count, -1, dtype=np.int32)
+    if not instance.arrays.ring.any():
+        found[1:replicas] = np.arange(replicas - 1)
+        return found
+    found[1:replicas] = 0
+    if replicas > 2:
+        found[replicas - 1] = 1
+    return found
+
+
+def _twins(instance: Instance) -> Ints:
+    """For every device the one before it that could change places with it; −1 for none."""
+    inverse, time, count = instance.arrays.inverse, instance.arrays.time, instance.devices
+    found = np.full(count, -1, dtype=np.int32)
+    for d in range(count):
+        for e in range(d - 1, -1, -1):
+            others = np.ones(count, dtype=bool)
+            others[[d, e]] = False
+            if (
+                inverse[d, e] == inverse[e, d]
+                and np.array_equal(time[:, d], time[:, e])
+                and np.array_equal(inverse[d, others], inverse[e, others])
+                and np.array_equal(inverse[others, d], inverse[others, e])
+            ):
+                found[d] = e
+                break
+    return found

@@ -1,0 +1,58 @@
+"""What can be asked of a mapping, and what may be changed of a stated problem."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from partita.problems.kind import SearchOptions
+from partita.problems.mapping.problem import Form, MappingProblem
+from partita.problems.settings import setting
+
+
+class Options(SearchOptions, frozen=True, kw_only=True):
+    """What a search may use."""
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be changed of a stated problem."""
+
+    topology: Annotated[
+        str | None,
+        setting(
+            "The devices: a topology (see `partita topologies`), a file of one, or a bandwidth matrix in CSV.",
+            metavar="SPEC|FILE",
+            group="problem",
+            stated=True,
+        ),
+    ] = None
+    form: Annotated[
+        Form | None,
+        setting("Terms of the time of a replica: transfers and all-reduce, or one of them.", group="problem"),
+    ] = None
+    replicas: Annotated[int | None, setting("Replicas of each stage.", metavar="R", least=1, group="problem")] = None
+
+
+def change(problem: MappingProblem, changes: Changes) -> MappingProblem:
+    """The problem with the changes that are stated.
+
+    Raises
+    ------
+    InputError
+        If there is no such topology, or the problem cannot be changed so.
+    """
+    fields = {name: value for name in ("form", "replicas") if (value := getattr(changes, name)) is not None}
+    if changes.topology is not None:
+        import numpy as np
+
+        from partita.topology import topology
+
+        machine = topology(changes.topology)
+        fields["devices"] = tuple(machine.names)
+        matrix = machine.bandwidth_bytes_per_s.copy()
+        # Infinite there, which JSON cannot say.
+        np.fill_diagonal(matrix, 0.0)
+        fields["bandwidth_bytes_per_s"] = tuple(map(tuple, matrix.tolist()))
+        fields["notes"] = (*problem.notes, *machine.notes)
+    return problem.replace(**fields) if fields else problem

@@ -1,0 +1,179 @@
+"""The mapping problem: replicas of pipeline stages on physical devices, one each.
+
+Source: Liu, Liu, Bentian and Young, "Parmesan: Efficient Partitioning and Mapping Flow for DNN Training on General
+Device Topology", §V. The paper searches with one of two easy forms of the objective; the form ``both`` has both terms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from partita.checks import check_at_least, check_fields, check_number, check_positive
+from partita.errors import InputError
+from partita.problems.kind import Stated
+
+#: What the time of a replica holds beside its own: transfers and all-reduce, or only one of them.
+Form = Literal["both", "point-to-point", "all-reduce"]
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One stage of the pipeline, of which every replica has a device.
+
+    Attributes
+    ----------
+    name
+        For people.
+    time_s
+        What a replica takes beside communication; None where ``times_s`` says it.
+    parameter_bytes
+        What the replicas of the stage reduce among them.
+    times_s
+        The same by device, for devices of different speeds; None where all are alike.
+    """
+
+    name: str
+    time_s: float | None = None
+    parameter_bytes: float = 0.0
+    times_s: tuple[float, ...] | None = None
+
+
+class Transfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one stage sends to another, replica r to replica r; stages by their place, counted from 0."""
+
+    source: int
+    target: int
+    bytes: float
+
+
+class MappingProblem(Stated, frozen=True, kw_only=True):
+    """Place every replica of every stage on a device of its own, and let the slowest replica be as fast as possible.
+
+    ``partita.problems.mapping.evaluate`` says what a replica takes.
+
+    Attributes
+    ----------
+    replicas
+        Replicas of each stage.
+    stages, transfers
+        The pipeline; two stages may exchange several transfers.
+    bandwidth_bytes_per_s
+        From each device (row) to each (column), above 0; the diagonal means nothing and may be None. Empty in a file
+        whose devices are still to be said, with ``--topology``.
+    devices
+        Names of the devices; empty for numbers.
+    form
+        Which terms the time of a replica has.
+
+    Raises
+    ------
+    InputError
+        If a value is negative or not finite, a transfer names no stage, a bandwidth is not positive, or a list has
+        another length than there are devices.
+    """
+
+    kind: ClassVar[str] = "mapping"
+    format: ClassVar[str] = "partita.mapping"
+
+    name: str = "mapping"
+    replicas: int
+    stages: tuple[Stage, ...]
+    transfers: tuple[Transfer, ...] = ()
+    bandwidth_bytes_per_s: tuple[tuple[float | None, ...], ...] = ()
+    devices: tuple[str, ...] = ()
+    form: Form = "both"
+
+    def __post_init__(self) -> None:
+        where = f"problem {self.name!r}"
+        check_at_least(f"{where}: replicas", self.replicas)
+        if not self.stages:
+            raise InputError(f"{where} has no stages; give at least one")
+        count = len(self.bandwidth_bytes_per_s)
+        for number, stage in enumerate(self.stages):
+            _check_stage(f"{where}: stage {number} ({stage.name!r})", stage, count)
+        for number, transfer in enumerate(self.transfers):
+            owner = f"{where}: transfer {number}"
+            for end in (transfer.source, transfer.target):
+                if not 0 <= end < len(self.stages):
+                    raise InputError(f"{owner}: there is no stage {end}; stages are 0 to {len(self.stages) - 1}")
+            if transfer.source == transfer.target:
+                raise InputError(f"{owner} leads from stage {transfer.source} to itself; leave it out")
+            check_fields(owner, transfer, "bytes")
+        if self.devices and len(self.devices) != count:
+            raise InputError(f"{where} names {len(self.devices)} devices, and the bandwidths are of {count}")
+        for source, row in enumerate(self.bandwidth_bytes_per_s):
+            if len(row) != count:
+                raise InputError(
+                    f"{where}: bandwidth_bytes_per_s: row {source} has {len(row)} entries; the matrix is square, with "
+                    f"{count} rows"
+                )
+            for target, bandwidth in enumerate(row):
+                if source != target:
+                    what = f"bandwidth from device {source} to device {target}"
+                    check_positive(where, what, math.nan if bandwidth is None else bandwidth)
+
+    @property
+    def used(self) -> int:
+        """Devices that a plan uses."""
+        return len(self.stages) * self.replicas
+
+    def shortage(self) -> str | None:
+        """What is missing for a plan; None if there are devices enough, with which there always is one."""
+        have = len(self.bandwidth_bytes_per_s)
+        if have >= self.used:
+            return None
+        return (
+            f"{len(self.stages)} stages of {self.replicas} replicas need {self.used} devices, and there are {have}; "
+            "fewer stages or replicas, or a larger topology, would do"
+        )
+
+    def link(self, source: int, target: int) -> float:
+        """Bytes per second from one device to another; infinite from a device to itself."""
+        found = self.bandwidth_bytes_per_s[source][target]
+        return math.inf if source == target or found is None else found
+
+    def device_name(self, device: int) -> str:
+        """A device for people."""
+        return self.devices[device] if self.devices else f"device {device}"
+
+    def replace(self, **changes: Any) -> MappingProblem:
+        """A copy with changes, validated again.
+
+        Raises
+        ------
+        InputError
+            If a changed value is invalid.
+        """
+        return msgspec.structs.replace(self, **changes)
+
+    def scale_communication(self, factor: float) -> MappingProblem:
+        """A copy in which transfers and parameters have ``factor`` times as many bytes.
+
+        Raises
+        ------
+        InputError
+            If the factor is negative or not finite.
+        """
+        check_number(f"problem {self.name!r}", "the communication scale", factor)
+        if factor == 1.0:
+            return self
+        return self.replace(
+            transfers=tuple(msgspec.structs.replace(one, bytes=one.bytes * factor) for one in self.transfers),
+            stages=tuple(
+                msgspec.structs.replace(stage, parameter_bytes=stage.parameter_bytes * factor) for stage in self.stages
+            ),
+        )
+
+
+def _check_stage(owner: str, stage: Stage, devices: int) -> None:
+    check_fields(owner, stage, "time_s", "parameter_bytes")
+    if (stage.time_s is None) == (stage.times_s is None):
+        raise InputError(f"{owner} needs either time_s or, for devices of different speeds, times_s")
+    if stage.times_s is None:
+        return
+    if devices and len(stage.times_s) != devices:
+        raise InputError(f"{owner}: times_s has {len(stage.times_s)} entries; the bandwidths are of {devices} devices")
+    for device, time in enumerate(stage.times_s):
+        check_number(owner, f"time on device {device}", time)

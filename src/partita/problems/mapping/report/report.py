@@ -1,0 +1,143 @@
+"""A mapping for people, and as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from partita.problems.facets.report import Report
+from partita.problems.mapping.evaluate import Load, MappingEvaluation, evaluate
+from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.orders import chains, consecutive
+from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import MappingProblem
+from partita.tables.text import new_table
+from partita.units import format_time
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+#: Devices of a stage that are written out.
+_LISTED = 16
+
+
+class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
+    """Stages with their devices and their slowest replica, the critical link, and the orders that people take."""
+
+    doing = "mapping"
+
+    def sentences(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Sequence[str]:
+        s, r = evaluation.critical
+        load = evaluation.loads[s][r]
+        found = [
+            f"the slowest is replica {r} of stage {s} ({problem.stages[s].name}) on "
+            f"{problem.device_name(plan.placement[s][r])}: {_split(load, problem.unit)}"
+        ]
+        link = critical_link(problem, plan, evaluation)
+        if link is not None:
+            found.append(
+                f"its critical link leads to {problem.device_name(link['to'])} ({link['what']}): "
+                f"{format_time(link['time'], problem.unit)} at {link['bandwidth_bytes_per_s'] / 1e9:.4g} GB/s"
+            )
+        return found
+
+    def tables(
+        self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation
+    ) -> Sequence[RenderableType]:
+        return [_stages(problem, plan, evaluation), _beside(problem, evaluation)]
+
+    def figures(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Mapping[str, str]:
+        s, r = evaluation.critical
+        load = evaluation.loads[s][r]
+        times = (load.compute, load.point_to_point, load.all_reduce)
+        titles = ("compute", "point-to-point", "all-reduce")
+        return {title: format_time(time, problem.unit) for title, time in zip(titles, times, strict=True)}
+
+    def verdict(self, evaluation: MappingEvaluation) -> dict[str, Any]:
+        s, r = evaluation.critical
+        return {"critical": {"stage": s, "replica": r, **_parts(evaluation.loads[s][r])}}
+
+    def result_document(self, result: Any) -> dict[str, Any]:
+        if result.plan is None or result.evaluation is None:
+            return {"critical": None}
+        problem, plan, evaluation = result.problem, result.plan, result.evaluation
+        critical = self.verdict(evaluation)["critical"]
+        s, r = evaluation.critical
+        return {
+            "critical": {
+                **critical,
+                "device": plan.placement[s][r],
+                "device_name": problem.device_name(plan.placement[s][r]),
+                "link": critical_link(problem, plan, evaluation),
+            }
+        }
+
+
+def critical_link(problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> dict[str, Any] | None:
+    """The link on which the slowest replica spends most time; None if it exchanges nothing."""
+    s, r = evaluation.critical
+    device, count = plan.placement[s][r], problem.replicas
+    found: list[tuple[float, int, str]] = []
+    for one in problem.transfers if problem.form != "all-reduce" else ():
+        if s in (one.source, one.target):
+            other = one.target if one.source == s else one.source
+            end = plan.placement[other][r]
+            found.append((one.bytes / problem.link(device, end), end, f"transfers with stage {other}"))
+    if count > 1 and problem.form != "point-to-point":
+        beside = (plan.placement[s][(r + step) % count] for step in (1, -1))
+        end = min(beside, key=lambda other: problem.link(device, other))
+        found.append((evaluation.loads[s][r].all_reduce, end, "all-reduce"))
+    spent: dict[tuple[int, str], float] = {}
+    for time, end, what in found:
+        spent[end, what] = spent.get((end, what), 0.0) + time
+    if not spent or max(spent.values()) == 0:
+        return None
+    (end, what), time = max(spent.items(), key=lambda item: item[1])
+    return {"to": end, "what": what, "time": time, "bandwidth_bytes_per_s": problem.link(device, end)}
+
+
+def _parts(load: Load) -> dict[str, float]:
+    return {"compute": load.compute, "point_to_point": load.point_to_point, "all_reduce": load.all_reduce}
+
+
+def _split(load: Load, unit: str) -> str:
+    """A load in words."""
+    return (
+        f"{format_time(load.compute, unit)} of its own, {format_time(load.point_to_point, unit)} of transfers, "
+        f"{format_time(load.all_reduce, unit)} of all-reduce"
+    )
+
+
+def _stages(problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Table:
+    """One row per stage: its slowest replica, and the devices."""
+    figures = ("#", "stage", "slowest", "of objective", "compute", "point-to-point", "all-reduce")
+    table = new_table("Stages", figures, "devices")
+    for s, (stage, row) in enumerate(zip(problem.stages, evaluation.loads, strict=True)):
+        worst = max(row, key=lambda load: load.total)
+        times = (worst.total, worst.compute, worst.point_to_point, worst.all_reduce)
+        slowest, *parts = (format_time(time, problem.unit) for time in times)
+        share = worst.total / evaluation.objective if evaluation.objective > 0 else 0.0
+        devices = plan.placement[s]
+        named = [problem.devices[d] if problem.devices else str(d) for d in devices[:_LISTED]]
+        more = f" … {len(devices) - _LISTED} more" if len(devices) > _LISTED else ""
+        table.add_row(str(s), stage.name, slowest, f"{share:.0%}", *parts, ", ".join(named) + more)
+    return table
+
+
+def _beside(problem: MappingProblem, evaluation: MappingEvaluation) -> Table:
+    """What the orders that people take are worth."""
+    instance = Instance(problem)
+    table = new_table(
+        "Beside it", ("objective", "against the plan"), "mapping", ("compute", "point-to-point", "all-reduce")
+    )
+    rows = [("this plan", evaluation)]
+    for name, order in (("consecutive", consecutive(instance)), ("point-to-point-first", chains(instance))):
+        rows.append((name, evaluate(problem, instance.plan(order))))
+    for name, found in rows:
+        s, r = found.critical
+        load = found.loads[s][r]
+        times = (format_time(time, problem.unit) for time in (load.compute, load.point_to_point, load.all_reduce))
+        against = found.objective / evaluation.objective if evaluation.objective > 0 else 1.0
+        table.add_row(format_time(found.objective, problem.unit), f"×{against:.3f}", name, *times)
+    return table

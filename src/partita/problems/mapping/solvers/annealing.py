@@ -1,0 +1,35 @@
+"""Annealing as a solver of its own."""
+
+from __future__ import annotations
+
+from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.local_search import Annealing
+from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.protocol import Options, Outcome, Solver
+from partita.run.background import run_in_background
+from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
+
+
+class MappingAnnealing(Solver):
+    """See ``partita.problems.mapping.local_search``."""
+
+    name = "swap-annealing"
+    summary = "annealing by swaps of devices, from constructions that see traffic and bandwidth; proves nothing"
+
+    def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
+        best: Incumbent[Placement] = Incumbent()
+        instance = Instance(problem)
+        search = Annealing(instance, best, options.seed, options.threads)
+
+        def work() -> None:
+            if not instance.enough:
+                best.refute("counting devices")
+                return
+            search.begin()
+            search.rounds(lambda: best.done)
+
+        run_in_background(best, monitor, work)
+        monitor.statistics.counters["moves"] = search.moves
+        return Outcome(best.answer, infeasible=best.infeasible)

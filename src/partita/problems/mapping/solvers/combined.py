@@ -1,0 +1,76 @@
+"""The default: constructions and annealing for a mapping, bounds for a proof, branch and bound where that is small."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from partita.problems.mapping.bisection import EASY_FORMS, bisection
+from partita.problems.mapping.bounds.neighbours import MARGIN, Neighbours, assignment_bound
+from partita.problems.mapping.bounds.thresholds import Thresholds, thresholds_bound
+from partita.problems.mapping.exact import settle
+from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.local_search import Annealing
+from partita.problems.mapping.orders import chains, consecutive
+from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.protocol import Options, Outcome, Solver
+from partita.run.background import run_in_background
+from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
+
+#: Replicas up to which branch and bound may take all the time there is.
+SMALL = 8
+#: Replicas up to which it is tried, with so many devices tried for one target.
+_MEDIUM, _CHECKS = 64, 1_700_000
+#: Rounds in vain after which the first annealing makes way for the bounds.
+_FIRST = 12
+
+
+class Combined(Solver):
+    """Both orders that people take, constructions, annealing, the bounds, and the published search in both easy forms.
+
+    So no answer that had the time for these is worse than any of them.
+    """
+
+    name = "combined"
+    summary = "annealing from constructions and the published search, bounds, and branch and bound for small problems"
+
+    def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
+        best: Incumbent[Placement] = Incumbent()
+        instance = Instance(problem)
+        search = Annealing(instance, best, options.seed, options.threads)
+
+        def done() -> bool:
+            return best.done
+
+        def prove(high: float) -> None:
+            """The slower bound: from the same two values whatever the annealing beside it has found."""
+            low = assignment_bound(instance) * (1 - MARGIN)
+            thresholds_bound(instance, low, high, done, lambda value: best.prove(value, Thresholds.name))
+
+        def work() -> None:
+            if not instance.enough:
+                best.refute("counting devices")
+                return
+            search.begin((consecutive(instance), chains(instance)))
+            best.prove(assignment_bound(instance) * (1 - MARGIN), Neighbours.name)
+            if instance.count <= SMALL:
+                search.rounds(done, _FIRST)
+                if not done():
+                    settle(instance, best)
+                return
+            with ThreadPoolExecutor(1) as beside:
+                proof = beside.submit(prove, best.value)
+                search.rounds(done, _FIRST)
+                proof.result()
+            for form in EASY_FORMS:
+                if not done():
+                    instance.offer(best, bisection(instance, form, best.stop), "bisection")
+            if instance.count <= _MEDIUM and not done():
+                settle(instance, best, _CHECKS)
+            if not done():
+                search.rounds(done)
+
+        run_in_background(best, monitor, work)
+        monitor.statistics.counters["moves"] = search.moves
+        return Outcome(best.answer, None if best.infeasible else best.bound, infeasible=best.infeasible)

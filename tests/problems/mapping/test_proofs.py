@@ -1,0 +1,77 @@
+"""Bounds and branch and bound against trying everything, on random problems of up to seven devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from partita.problems.mapping.bounds.neighbours import Neighbours
+from partita.problems.mapping.bounds.thresholds import Thresholds
+from partita.problems.mapping.evaluate import evaluate
+from partita.problems.mapping.problem import Form
+from partita.problems.mapping.protocol import Options
+from partita.problems.mapping.solvers.combined import Combined
+from partita.problems.mapping.solvers.exact import MappingExact
+from partita.run.monitor import Monitor
+from problems.mapping.brute_force import best_objective
+from problems.mapping.random_problems import random_problem
+
+FORMS = ("both", "point-to-point", "all-reduce")
+every_form = pytest.mark.parametrize("form", FORMS)
+#: Rounding of sums in another order.
+CLOSE = 1e-9
+
+
+@every_form
+def test_branch_and_bound_and_the_first_bound_on_five_hundred(form: Form) -> None:
+    """Equal, and never above."""
+    reached = 0
+    for seed in range(500):
+        problem = random_problem(seed, form)
+        best = best_objective(problem)
+        assert best is not None
+        bound = Neighbours().bound(problem, Monitor()).value
+        assert bound <= best * (1 + CLOSE), problem.name
+        reached += bound >= best * (1 - 1e-6)
+        outcome = MappingExact().solve(problem, Options(), Monitor())
+        found = evaluate(problem, outcome.plan)
+        assert found.feasible
+        assert found.objective == pytest.approx(best, rel=1e-6), problem.name
+        assert (outcome.bound or 0.0) <= best * (1 + CLOSE), problem.name
+    assert reached > 50, "it is never tight"
+
+
+def refuted_no_mapping(form: Form, seeds: range) -> int:
+    """How often the bound by thresholds is better than that by neighbours."""
+    better = 0
+    for seed in seeds:
+        problem = random_problem(seed, form)
+        best = best_objective(problem)
+        assert best is not None
+        bound = Thresholds().bound(problem, Monitor()).value
+        assert bound <= best * (1 + CLOSE), problem.name
+        better += bound > Neighbours().bound(problem, Monitor()).value * (1 + 1e-6)
+    return better
+
+
+@every_form
+def test_thresholds_are_never_above_the_optimum(form: Form) -> None:
+    """On every fifth."""
+    assert refuted_no_mapping(form, range(0, 500, 5)) > 5
+
+
+@pytest.mark.slow
+@every_form
+def test_thresholds_are_never_above_the_optimum_of_all(form: Form) -> None:
+    """On all, and some more."""
+    assert refuted_no_mapping(form, range(2000)) > 100
+
+
+@every_form
+def test_the_default_is_exact(form: Form) -> None:
+    """With its own proof."""
+    for seed in range(500, 520):
+        problem = random_problem(seed, form)
+        best = best_objective(problem)
+        outcome = Combined().solve(problem, Options(), Monitor(30.0))
+        assert evaluate(problem, outcome.plan).objective == pytest.approx(best, rel=1e-6)
+        assert outcome.bound == pytest.approx(best, rel=1e-6, abs=0)
