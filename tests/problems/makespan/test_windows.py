@@ -100,7 +100,15 @@ def test_windows_do_no_harm(family: str, room: float | None) -> None:
         first_schedules(instance, best, seed=0, rounds=0)
         assert best.answer is not None
         before = best.value
-        assert Windows(instance, best.answer, best, seed=1, threads=2).run(30)
+        windows = Windows(instance, best.answer, best, seed=1, threads=2)
+        last = windows.value
+        for _ in range(30):
+            windows.run(1)
+            # What is kept is no worse, and fits.
+            held = np.bincount(windows.device, weights=instance.arrays.memory, minlength=instance.devices)
+            assert windows.value <= last
+            assert (held <= instance.arrays.limit * (1 + 1e-9)).all()
+            last = windows.value
         assert best.value < before
         worth = evaluate(problem, best.answer)
         assert worth.feasible
@@ -208,8 +216,8 @@ def test_neighbourhoods_do_no_harm() -> None:
     before, seen = best.value, []
     best.on_better = lambda value, plan, by: seen.append((value, by))
     search = Neighbourhoods(instance, best, Options())
-    assert search.run(10, lambda: False, lambda: 60.0)
-    assert search.tried == 10
+    assert search.run(5, lambda: False, lambda: 60.0)
+    assert search.tried == 5
     assert best.value < before
     assert all(by == "neighbourhoods" for _, by in seen)
     assert best.answer is not None

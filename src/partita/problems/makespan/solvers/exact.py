@@ -34,8 +34,8 @@ from partita.run.monitor import Monitor
 
 #: Rounds of annealing of the whole problem at the start: as many as this many operators leave one, within limits.
 _OPERATORS, _FEWEST, _MOST = 2500, 4, 16
-#: Most arcs of a chain that are looked at one by one.
-_ARCS = 4_000
+#: Most arcs of a chain that are looked at one by one, and most operators of a block, which is searched for each arc.
+_ARCS, _BLOCK = 4_000, 100
 #: Intervals of one model up to which CP-SAT is asked for all of it at once, soon, and at all: it needs memory for each.
 _TINY, _SMALL, _LARGE = 600, 4_000, 60_000
 #: Shares of the time that is left for the search for schedules before that, up to each of the latter.
@@ -82,7 +82,8 @@ class _Exact:
             return
         chain = chain_of(instance)
         best.counters |= {"separators": len(chain.separators), "blocks": sum(bool(b.members) for b in chain.blocks)}
-        by_path = chain.helps and len(chain.blocks) * instance.devices**2 <= _ARCS
+        largest = max(len(block.members) for block in chain.blocks)
+        by_path = chain.helps and largest <= _BLOCK and len(chain.blocks) * instance.devices**2 <= _ARCS
         for method in DEFAULT_BOUNDS:
             # The path bounds blocks itself.
             if not best.done and not (by_path and method.name == Separators.name) and not method.supports(self.problem):
