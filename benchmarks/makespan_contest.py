@@ -52,14 +52,14 @@ MAKE = """
 import json, sys
 import msgspec
 import partita
-from partita.cluster import parse_cluster
+from partita.topology.read import read_cluster
 from partita.frontends.models import load_model
 name, spec, fields, clusters, graphs, share, folder = json.loads(sys.argv[1])
 graph = load_model(spec, dtype="float16", set_fields=fields)
 found = []
 for kind in graphs:
     for devices, cluster in clusters.items():
-        problem = partita.price(graph, parse_cluster(cluster), objective="latency", fuse=kind == "fused")
+        problem = partita.price(graph, read_cluster(cluster), objective="latency", fuse=kind == "fused")
         if share:
             memory = {op.id: op.memory for op in problem.operators}
             classes = [sum(problem.operators[v].memory for v in members) for members in problem.classes()]

@@ -12,9 +12,9 @@ import pytest
 
 import partita as pt
 from partita.kernels.makespan.arrays import Ints
-from partita.problems.makespan.baselines.placeto.coarse import coarse, packed
 from partita.problems.makespan.baselines.placeto.solver import Placeto, schedule_order
 from partita.problems.makespan.baselines.placeto.world import World
+from partita.problems.makespan.coarse import coarse, packed
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator

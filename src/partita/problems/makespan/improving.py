@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from partita.problems.makespan.coarse_search import coarse_search
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer_heuristics, search
 from partita.problems.makespan.plan import Schedule
@@ -19,9 +20,11 @@ _WINDOWS, _PATIENCE = 40, 12
 def first_schedules(instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int, rounds: int) -> None:
     """Every heuristic's schedule, then so many rounds of annealing everything.
 
-    Large problems get these rounds only where no heuristic fits into memory.
+    Large problems are annealed in groups, and get these rounds only where nothing fits into memory so far.
     """
     offer_heuristics(instance, best)
+    if instance.count > _FEW and not best.done:
+        coarse_search(instance, best, seed=seed)
     if not best.done:
         search(instance, best, seed=seed, rounds=rounds if instance.count <= _FEW or best.answer is None else 0)
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from partita.errors import MissingExtraError
 from partita.kernels.makespan.arrays import Ints
-from partita.problems.makespan.baselines.placeto.coarse import coarse, packed
 from partita.problems.makespan.baselines.placeto.world import World
+from partita.problems.makespan.coarse import coarse, packed
 from partita.problems.makespan.heuristics.base import NO_ROOM
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.priorities import upward_ranks

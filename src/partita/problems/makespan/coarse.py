@@ -1,4 +1,4 @@
-"""Groups of operators that go to one device: what a learned placement decides about, where there are many operators."""
+"""Groups of operators that go to one device, where there are many operators: few decisions, and quick ones."""
 
 from __future__ import annotations
 
