@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-all lint types imports mutants bench clean
+.PHONY: install demo test test-all lint types imports mutants bench validate clean
 
 install: $(STAMP)
 
@@ -41,6 +41,9 @@ mutants: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+
+validate: install
+	$(BIN)/python benchmarks/validate_training.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache results

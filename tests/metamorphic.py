@@ -13,6 +13,7 @@ import msgspec
 
 from partita.problems.hybrid.plan import HybridStage
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.training import Training
 from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["in_other_bytes", "in_other_ids", "in_other_time", "renumbered"]
@@ -29,6 +30,18 @@ def _times(items: Iterable[Any], fields: str, factor: float) -> tuple[Any, ...]:
     )
 
 
+def _each(table: dict[int, Any], fields: str, factor: float) -> dict[int, Any]:
+    """The same for the values of a table."""
+    return dict(zip(table, _times(table.values(), fields, factor), strict=True))
+
+
+def _latencies(training: Training | None, factor: float) -> Training | None:
+    if training is None:
+        return None
+    calls, hops = (tuple(time * factor for time in times) for times in (training.call_times, training.hop_times))
+    return msgspec.structs.replace(training, call_times=calls, hop_times=hops)
+
+
 def in_other_time(problem: Any, factor: float) -> Any:
     """The problem with every time multiplied."""
     if isinstance(problem, HybridProblem):
@@ -38,12 +51,18 @@ def in_other_time(problem: Any, factor: float) -> Any:
         return problem.replace(
             layers=tuple(
                 msgspec.structs.replace(
-                    layer, configurations={t: _times(row, "time", factor) for t, row in layer.configurations.items()}
+                    layer,
+                    configurations={
+                        t: _times(row, "time forward_time traffic_time", factor)
+                        for t, row in layer.configurations.items()
+                    },
+                    states=_each(layer.states, "update_time weight_gradient_time", factor),
                 )
                 for layer in problem.layers
             ),
             bandwidth_bytes_per_unit=problem.bandwidth_bytes_per_unit / factor,
             hierarchy=hierarchy,
+            training=_latencies(problem.training, factor),
         )
     rates = "transfer_time_per_unit transfer_latency"
     return problem.replace(
@@ -89,9 +108,13 @@ def _hybrid_in_other_bytes(problem: HybridProblem, factor: float) -> HybridProbl
                 )
                 for t, row in layer.configurations.items()
             },
+            states=_each(layer.states, "parameter_bytes gradient_bytes optimizer_bytes", factor),
         )
         for layer in _times(problem.layers, "weight_bytes", factor)
     )
+    training = problem.training
+    if training is not None:
+        training = msgspec.structs.replace(training, reserves=more(training.reserves))
     hierarchy = problem.hierarchy
     if hierarchy is not None:
         (hierarchy,) = _times([hierarchy], "machine_bandwidth_bytes_per_unit", factor)
@@ -102,6 +125,7 @@ def _hybrid_in_other_bytes(problem: HybridProblem, factor: float) -> HybridProbl
         memory_bytes=None if problem.memory_bytes is None else problem.memory_bytes * factor,
         bandwidth_bytes_per_unit=problem.bandwidth_bytes_per_unit * factor,
         hierarchy=hierarchy,
+        training=training,
     )
 
 
@@ -178,6 +202,7 @@ def in_other_ids(plan: Any, number: dict[int, int]) -> Any:
         changes: dict[str, Any] = {"operators": tuple(number[identity] for identity in stage.operators)}
         if isinstance(stage, HybridStage):
             changes["configurations"] = {number[identity]: name for identity, name in stage.configurations.items()}
+            changes["chunks"] = tuple(tuple(number[identity] for identity in part) for part in stage.chunks)
         stages.append(msgspec.structs.replace(stage, **changes))
     return msgspec.structs.replace(plan, stages=tuple(stages))
 

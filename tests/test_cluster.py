@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from partita.cluster import DEFAULT_NETWORK, Cluster, DeviceSpec, LinkSpec, Machine
+from partita.costs.menus.machines import find_machines
 from partita.errors import FormatError, InputError
 from partita.topology.read import read_cluster
 
@@ -356,3 +357,50 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(FormatError, match="UTF-8"):
         read_cluster(path)
+
+
+CARDS = """
+network = "infiniband-hdr"
+{top}
+[[machines]]
+count = 2
+devices = "8xA100-80GB"
+{own}
+"""
+
+
+@pytest.mark.parametrize(
+    ("top", "own", "cards"), [("", "", 8), ("nics = 4", "", 4), ("", "nics = 2", 2), ("nics = 4", "nics = 16", 16)]
+)
+def test_machines_share_their_network_cards(tmp_path: Path, top: str, own: str, cards: int) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(CARDS.format(top=top, own=own))
+    cluster = Cluster.read(path)
+    # 22.5 GB/s for each card of 200 Gbit/s; a device has its share of them, up to its own link of 25.2 GB/s.
+    assert cluster.machine_network_bytes_per_s(0) == cards * 22.5e9
+    assert cluster.path(0, 8).bandwidth_bytes_per_s == min(cards * 22.5e9 / 8, 25.2064e9)
+    assert cluster.bandwidth_bytes_per_s()[0, 8] == cluster.path(0, 8).bandwidth_bytes_per_s
+    assert cluster.path(0, 1).bandwidth_bytes_per_s == 240e9
+    assert Cluster.from_document(json.loads(cluster.to_json()), where="copy") == cluster
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "true", "'two'"])
+def test_network_cards_are_counted(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(CARDS.format(top="", own=f"nics = {value}"))
+    with pytest.raises(FormatError, match=r"nics of a machine is .* at least 1"):
+        Cluster.read(path)
+
+
+def test_a_machine_is_its_cards_and_its_host_links() -> None:
+    def between(text: str) -> tuple[float | None, str]:
+        found = find_machines(Cluster.from_spec(text))
+        return found.machine_bandwidth_bytes_per_s, " ".join(found.notes)
+
+    assert between("8x(8xA100-80GB):infiniband-hdr")[0] == 180e9
+    # Cards of 45 GB/s behind host links of 25.2 GB/s: the plan says what limits them.
+    rate, note = between("2x(8xA100-80GB):infiniband-ndr")
+    assert rate == pytest.approx(8 * 25.2064e9)
+    assert "8 network cards (infiniband-ndr) of 45 GB/s each, limited by its devices' links to the host" in note
+    # CPUs have no cards of their own.
+    assert between("2x(2xL4+CPU):ethernet-25g")[0] == 2 * 0.9 * 3.125e9

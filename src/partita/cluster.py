@@ -21,6 +21,7 @@ from partita.catalogue.files import check_keys, converted, read_document
 from partita.catalogue.loader import Catalogue, load_catalogue
 from partita.catalogue.shortform import MAX_DEVICES, parse_short_form
 from partita.catalogue.specs import DeviceSpec, LinkSpec
+from partita.checks import check_at_least
 from partita.errors import FormatError, InputError
 
 Floats = npt.NDArray[np.float64]
@@ -38,10 +39,14 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         (device name, number) pairs in order.
     link
         Name of the link between its accelerators; None where each uses the link of its own spec.
+    nics
+        Its network cards, each with one of the network's links; None for one card per accelerator (per device where
+        there is none).
     """
 
     devices: tuple[tuple[str, int], ...]
     link: str | None = None
+    nics: int | None = None
 
 
 class LinkPath(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +55,8 @@ class LinkPath(msgspec.Struct, frozen=True, kw_only=True):
     link: str
     bandwidth_bytes_per_s: float
     latency_s: float
+    hop_time_s: float = 0.0
+    switched: bool = False
 
 
 class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +200,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Achievable bandwidth between every two devices: the smallest on the way; infinite from a device to itself.
 
         In one machine the way is the machine's link between accelerators, and the host link where a CPU is involved;
-        between machines it is host link, network, host link.
+        between machines it is host link, the share of its machine's network cards that each end has, host link.
         """
         if self.matrix_bytes_per_s is not None:
             result = np.array(self.matrix_bytes_per_s, dtype=np.float64)
@@ -206,9 +213,11 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             through_host = np.minimum.outer(hosts, hosts)
             both = np.logical_and.outer(accelerator, accelerator)
             result = np.where(both, np.minimum.outer(peers, peers), through_host)
-            network = self.links[self.network].achievable_bytes_per_s
+            network = np.array([self._device_network_bytes_per_s(index) for index in range(len(self.machines))])[
+                machine
+            ]
             apart = np.not_equal.outer(machine, machine)
-            result = np.where(apart, np.minimum(through_host, network), result)
+            result = np.where(apart, np.minimum(through_host, np.minimum.outer(network, network)), result)
         np.fill_diagonal(result, np.inf)
         return result
 
@@ -222,12 +231,46 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             way = [direct[source], direct[target]]
         else:
             way = [host[source], host[target]]
-        narrow = min((self.links[name] for name in way), key=lambda link: link.achievable_bytes_per_s)
-        bandwidth, name = narrow.achievable_bytes_per_s, narrow.name
+        links = [self.links[name] for name in way]
+        rates = [link.achievable_bytes_per_s for link in links]
+        if machine[source] != machine[target]:
+            rates[1] = min(self._device_network_bytes_per_s(machine[end]) for end in (source, target))
+        bandwidth, name = min(zip(rates, way, strict=True), key=lambda pair: pair[0])
         if self.matrix_bytes_per_s is not None:
             bandwidth, name = self.matrix_bytes_per_s[source][target], "bandwidth matrix"
-        latency = max(self.links[link].latency_s for link in way)
-        return LinkPath(link=name, bandwidth_bytes_per_s=bandwidth, latency_s=latency)
+        return LinkPath(
+            link=name,
+            bandwidth_bytes_per_s=bandwidth,
+            latency_s=max(link.latency_s for link in links),
+            hop_time_s=max(link.per_hop_s for link in links),
+            # The network decides how machines reach each other, whatever leads to it.
+            switched=(links[1] if len(links) == 3 else min(links, key=lambda link: link.switched)).switched,
+        )
+
+    def machine_network_bytes_per_s(self, machine: int) -> float:
+        """Achievable bandwidth of all network cards of a machine together, in one direction."""
+        return self.network_cards(machine) * self.links[self.network].achievable_bytes_per_s
+
+    def host_limit_bytes_per_s(self, machine: int) -> float:
+        """What the links of a machine's accelerators (or devices) to their host carry together, in one direction."""
+        return sum(
+            count * self.links[self.devices[name].to_host].achievable_bytes_per_s
+            for name, count in self._networked(machine)
+        )
+
+    def _networked(self, machine: int) -> list[tuple[str, int]]:
+        """The devices of a machine that share its network cards: accelerators where there are any."""
+        devices = self.machines[machine].devices
+        return [(name, count) for name, count in devices if self.devices[name].accelerator] or list(devices)
+
+    def network_cards(self, machine: int) -> int:
+        """Network cards of a machine."""
+        stated = self.machines[machine].nics
+        return sum(count for _, count in self._networked(machine)) if stated is None else stated
+
+    def _device_network_bytes_per_s(self, machine: int) -> float:
+        """A device's share of its machine's network cards."""
+        return self.machine_network_bytes_per_s(machine) / sum(count for _, count in self._networked(machine))
 
     def slowest_path(self, group: DeviceGroup, *, inside: bool = False) -> LinkPath | None:
         """The slowest way from a device of a group to one it may have to talk to; None where it is alone.
@@ -320,6 +363,8 @@ def _validate(cluster: Cluster) -> None:
     for machine in cluster.machines:
         if machine.link is not None and machine.link not in cluster.links:
             raise InputError(f"{where}: link {machine.link!r} is not among its links")
+        if machine.nics is not None:
+            check_at_least(f"{where}: nics of a machine", machine.nics)
         for name, count in machine.devices:
             if name not in cluster.devices:
                 raise InputError(f"{where}: device {name!r} is not among its devices")
@@ -367,7 +412,8 @@ def _build(document: ClusterDocument) -> Cluster:
             use_link(spec.link)
             use_link(spec.to_host)
             numbers.append((spec.name, count))
-        machine = Machine(devices=tuple(numbers), link=None if form.link is None else use_link(form.link))
+        link = None if form.link is None else use_link(form.link)
+        machine = Machine(devices=tuple(numbers), link=link, nics=form.nics)
         machines += [machine] * form.count
     return Cluster(
         name=document.name,

@@ -48,6 +48,13 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         index of an earlier forward operator it must share the device with; otherwise None.
     free
         True when it computes nothing (a slice, a tuple access): it costs no time.
+    product
+        Batch, rows, columns and inner dimension (b, m, n, k) of a matrix product, whose arithmetic is 2·b·m·n·k; None
+        for anything else, and where they are not known.
+    causal
+        True for attention that skips the scores above the diagonal, though ``flops`` counts them.
+    joined
+        True when it runs in the kernel of an operator before it: nothing is launched for it.
     """
 
     name: str
@@ -61,6 +68,9 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     workspace_bytes: int = 0
     colocation: int | None = None
     free: bool = False
+    product: tuple[int, int, int, int] | None = None
+    causal: bool = False
+    joined: bool = False
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,6 +145,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Qualified module name to class name, parents before children; ``""`` is the root.
     training
         Whether the graph holds the backward operators.
+    compiled
+        Whether the model is one that was compiled, so that chains of elementwise operators are one kernel.
     notes
         What a reader should know about how the graph was made, one sentence each.
 
@@ -150,6 +162,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     parameters: tuple[Parameter, ...] = ()
     modules: dict[str, str] = {}
     training: bool = False
+    compiled: bool = False
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -61,7 +61,8 @@ def test_memory(device: str, bandwidth: float, gib: float) -> None:
     spec = DEVICES[device]
     assert spec.memory_bandwidth_bytes_per_s == bandwidth
     assert spec.memory_bytes / 1024**3 == pytest.approx(gib, rel=5e-3)
-    assert spec.usable_bytes == spec.memory_bytes - 1024**3
+    # A twentieth stays free, and 1 GiB of small devices.
+    assert spec.usable_bytes == spec.memory_bytes - max(1024**3, spec.memory_bytes // 20)
 
 
 @pytest.mark.parametrize("spec", DEVICES.values(), ids=lambda spec: spec.name)

@@ -37,7 +37,8 @@ def test_training_is_planned_as_hybrid(partita: Callable[..., Any], small: Path,
     document = run.document
     assert (document["status"], document["unit"], document["microbatches"]) == ("optimal", "s", 32)
     assert document["objective"] == pytest.approx(document["bound"], rel=1e-6)
-    assert document["step"]["time_per_sample"] >= document["objective"]
+    assert (document["mesh"], document["minimised"]) == ("uniform", "step")
+    assert document["step"]["time"] == pytest.approx(document["objective"], rel=1e-12)
     assert 0 < document["model_flops_utilisation"]["step"] <= document["model_flops_utilisation"]["steady"] < 1
     stages = document["plan"]["stages"]
     assert sum(len(stage["operators"]) for stage in stages) == document["model"]["layers"]
@@ -45,7 +46,8 @@ def test_training_is_planned_as_hybrid(partita: Callable[..., Any], small: Path,
     assert {f"transformer.h.{i}" for i in range(8)} <= {name for stage in stages for name in stage["modules"]}
     assert all(stage["memory_bytes"] <= document["memory_limit_bytes"] for stage in stages)
     spent = document["limits"]["device_time"]
-    assert sum(spent.values()) == pytest.approx(8 * document["objective"], rel=1e-9)
+    assert sum(spent.values()) == pytest.approx(8 * document["step"]["time_per_sample"], rel=1e-9)
+    assert len({(stage["data_parallel"], stage["tensor_parallel"]) for stage in stages}) == 1
     assert json.loads(output.read_text())["plan"] == document["plan"]
     problem = pt.read_problem(problem_file)
     assert pt.solve(problem).objective == pytest.approx(document["objective"], rel=1e-6)
@@ -57,9 +59,24 @@ def test_training_is_planned_as_hybrid(partita: Callable[..., Any], small: Path,
 def test_no_recipe_is_better(partita: Callable[..., Any], small: Path) -> None:
     document = partita("plan", small, "--cluster", "8xL4", "--json").document
     rows = {row["name"]: row for row in document["baselines"]}
-    assert {"pure data parallel", "Megatron's recipe", "equal stages", "no tensor parallelism"} <= set(rows)
+    recipes = {"FSDP only", "DeepSpeed ZeRO-3", "torchtitan's defaults", "nanotron's defaults"}
+    assert {"pure data parallel", "Megatron's recipe", "no tensor parallelism", *recipes} <= set(rows)
     for row in rows.values():
         assert row["feasible"] or row["reason"]
+        if row["feasible"]:
+            assert row["objective"] >= document["objective"] * (1 - 1e-6)
+            each = row["step"]["time_per_sample"]
+            assert sum(row["device_time"].values()) == pytest.approx(8 * each, rel=1e-9)
+            assert row["step"]["time"] == pytest.approx(row["objective"], rel=1e-12)
+
+
+def test_no_recipe_is_better_in_the_steady_state(partita: Callable[..., Any], small: Path) -> None:
+    document = partita("plan", small, "--cluster", "8xL4", "--minimise", "steady", "--json").document
+    rows = {row["name"]: row for row in document["baselines"]}
+    assert {"pure data parallel", "Megatron's recipe", "equal stages", "no tensor parallelism"} <= set(rows)
+    assert "FSDP only" not in rows
+    assert document["mesh"] == "free"
+    for row in rows.values():
         if row["feasible"]:
             assert row["objective"] >= document["objective"] * (1 - 1e-6)
             assert sum(row["device_time"].values()) == pytest.approx(8 * row["objective"], rel=1e-9)
@@ -71,7 +88,8 @@ def test_tables_say_what_the_plan_is(partita: Callable[..., Any], small: Path) -
     assert run.code == 0
     for text in (
         "Stages: ",
-        "16 microbatches take",
+        "16 microbatches of 1 sample take",
+        "runtimes call it tensor",
         "FLOPs utilisation",
         "Compared with",
         "Megatron",
@@ -82,9 +100,10 @@ def test_tables_say_what_the_plan_is(partita: Callable[..., Any], small: Path) -
 
 
 def test_the_shortest_step_is_no_longer(partita: Callable[..., Any], small: Path, tmp_path: Path) -> None:
-    steady = partita("plan", small, "--cluster", "2x(4xL4)", "--microbatches", "16", "--json").document
+    free = ("--microbatches", "16", "--minimise", "steady", "--json")
+    steady = partita("plan", small, "--cluster", "2x(4xL4)", *free).document
     output, problem_file = tmp_path / "r.json", tmp_path / "p.json"
-    arguments = ("--microbatches", "16", "--minimise", "step", "--output", output, "--problem-output", problem_file)
+    arguments = ("--microbatches", "16", "--mesh", "free", "--output", output, "--problem-output", problem_file)
     step = partita("plan", small, "--cluster", "2x(4xL4)", *arguments, "--json").document
     assert step["minimised"] == "step"
     assert step["step"]["time"] <= steady["step"]["time"] * (1 + 1e-9)
@@ -147,7 +166,7 @@ def test_throughput_stays_there(partita: Callable[..., Any], small: Path) -> Non
         (("--weight-sync-per-batch",), "--weight-sync-per-batch changes a stated problem"),
         (("--solver", "free"), "(it is one for throughput problems)"),
         (
-            ("--objective", "throughput", "--minimise", "step"),
+            ("--objective", "throughput", "--minimise", "steady"),
             "--minimise means nothing for a plan with objective",
         ),
         (("--objective", "throughput", "--microbatches", "4,8"), "takes one"),
@@ -157,6 +176,15 @@ def test_throughput_stays_there(partita: Callable[..., Any], small: Path) -> Non
         (("--microbatches", "many"), "8:64"),
         (("--recompute-options", "some"), "some"),
         (("--tensor-parallel-degrees", "64"), "64"),
+        (("--minimise", "steady", "--mesh", "uniform"), "--mesh uniform is for steps"),
+        (("--minimise", "steady", "--zero", "1"), "--zero is for steps of a uniform mesh"),
+        (("--mesh", "free", "--layout", "data=2"), "--layout is for steps of a uniform mesh"),
+        (("--zero", "4"), "--zero 4 is no stage of ZeRO"),
+        (("--zero", "1", "--zero1"), "leave --zero1 out"),
+        (("--schedule", "spiral"), "spiral"),
+        (("--layout", "data=3"), "does not divide"),
+        (("--layout", "pipeline=3,chunks=2"), "do not divide the 8 blocks"),
+        (("--layout", "expert=2"), "expert"),
     ],
 )
 def test_what_makes_no_sense_gets_one_line(
@@ -219,19 +247,84 @@ def test_training_may_be_compared_for_throughput(partita: Callable[..., Any], sm
     common = ("--cluster", "2xL4", "--microbatches", "4", "--json")
     document = partita("compare", small, *common, "--objective", "throughput", "--time-limit", "2").document
     assert "equal-layers" in {row["name"] for row in document["baselines"]}
-    run = partita("compare", small, *common, "--schedule", "gpipe")
+    run = partita("compare", small, *common, "--contiguity", "free")
     assert run.code == 2
     assert "--objective throughput" in run.err
 
 
-def test_zero1_is_planned(partita: Callable[..., Any], small: Path) -> None:
-    common = ("--cluster", "8xL4", "--json", "--tensor-parallel-degrees", "1")
-    plain, shared = (partita("plan", small, *common, *option).document for option in ((), ("--zero1",)))
-    assert shared["objective"] <= plain["objective"] * (1 + 1e-6)
-    assert any("ZeRO-1" in note for note in shared["notes"])
-    if plain["plan"]["stages"][0]["data_parallel"] == shared["plan"]["stages"][0]["data_parallel"] == 8:
-        assert shared["plan"]["stages"][0]["memory_bytes"] < plain["plan"]["stages"][0]["memory_bytes"]
-        assert shared["step"]["update"] == pytest.approx(plain["step"]["update"] / 8)
+def test_stages_of_zero_are_planned(partita: Callable[..., Any], small: Path) -> None:
+    common = ("--cluster", "8xL4", "--json", "--layout")
+    layouts = [f"data=8,zero={zero}" for zero in range(4)]
+    found = [partita("plan", small, *common, layout).document for layout in layouts]
+    memory = [document["plan"]["stages"][0]["memory_bytes"] for document in found]
+    assert memory == sorted(memory, reverse=True)
+    assert memory[3] < memory[0] / 2
+    assert found[1]["step"]["update"] == pytest.approx(found[0]["step"]["update"] / 8)
+    assert [document["plan"].get("zero") for document in found] == [0, 1, 2, 3]
+    shared = partita("plan", small, "--cluster", "8xL4", "--json", "--zero1").document
+    assert shared["plan"]["zero"] == 1
+
+
+def test_a_layout_is_priced_without_search(partita: Callable[..., Any], small: Path, tmp_path: Path) -> None:
+    text = "tensor=2,pipeline=2,data=2,chunks=2,recompute=full,zero=1"
+    output, problem_file = tmp_path / "r.json", tmp_path / "p.json"
+    common = ("--cluster", "2x(4xL4)", "--microbatches", "16")
+    run = partita(
+        "plan", small, *common, "--layout", text, "--json", "--output", output, "--problem-output", problem_file
+    )
+    assert run.code == 0, run.err
+    document = run.document
+    assert (document["status"], document["bound"], document["solver"]) == ("feasible", None, "stated")
+    plan = document["plan"]
+    assert (plan["schedule"], plan["zero"], len(plan["stages"])) == ("interleaved", 1, 2)
+    assert [len(stage["chunks"]) for stage in plan["stages"]] == [2, 2]
+    again = partita("evaluate", problem_file, output, "--json").document
+    assert again["feasible"]
+    assert again["step"]["time"] == pytest.approx(document["step"]["time"], rel=1e-12)
+    simulated = partita("simulate", output, "--json").document
+    assert simulated["step_time"] <= document["step"]["time"] * 1.1
+    best = partita("plan", small, *common, "--json").document
+    assert best["objective"] <= document["objective"] * (1 + 1e-9)
+
+
+def test_degrees_that_do_not_divide_heads_are_left_out(partita: Callable[..., Any], tmp_path: Path) -> None:
+    fields = {"n_layer": "4", "n_embd": "300", "n_head": "6", "vocab_size": "2000"}
+    path = tmp_path / "six.json"
+    pt.write_graph(path, pt.load_model("hf:gpt2", sequence_length=64, set_fields=fields, training=True))
+    document = partita("plan", path, "--cluster", "4xL4", "--json").document
+    assert {stage["tensor_parallel"] for stage in document["plan"]["stages"]} <= {1, 2}
+    assert any("degree 4 does not divide the 6 heads" in note for note in document["notes"])
+    for asked in (("--layout", "tensor=4"), ("--tensor-parallel-degrees", "4")):
+        run = partita("plan", path, "--cluster", "4xL4", *asked)
+        assert run.code == 2
+        assert "degree 4 does not divide the 6 heads of transformer.h.0" in run.err
+
+
+def test_a_layout_that_does_not_fit_says_what_is_short(partita: Callable[..., Any], tmp_path: Path) -> None:
+    fields = {"n_layer": "8", "n_embd": "4096", "n_head": "32", "vocab_size": "2000"}
+    path = tmp_path / "large.json"
+    pt.write_graph(path, pt.load_model("hf:gpt2", sequence_length=64, set_fields=fields, training=True))
+    run = partita("plan", path, "--cluster", "2xT4", "--layout", "data=2", "--json")
+    assert run.code == 1
+    assert run.document["status"] == "infeasible"
+    assert "more than its" in run.document["reason"]
+    assert run.document["step"]["time"] > 0
+
+
+def test_the_microbatch_is_chosen_with_the_global_batch(partita: Callable[..., Any]) -> None:
+    model = ("plan", "hf:gpt2", "--training", "--cluster", "2xL4", "--sequence-length", "64", "--json")
+    fields = [word for name, value in {**FIELDS, "n_layer": "2"}.items() for word in ("--set", f"{name}={value}")]
+    found = partita(*model, *fields, "--global-batch", "8").document
+    assert found["microbatches"] * found["microbatch_samples"] == found["global_batch"] == 8
+    assert {row["microbatches"] for row in found["batches"]} == {8, 4, 2, 1}
+    tried = [row["step"]["time"] for row in found["batches"] if row["step"] is not None]
+    assert found["step"]["time"] == pytest.approx(min(tried), rel=1e-9)
+    fixed = partita(*model, *fields, "--global-batch", "8", "--batch-size", "2").document
+    assert (fixed["microbatches"], fixed["microbatch_samples"]) == (4, 2)
+    assert fixed["step"]["time"] >= found["step"]["time"] * (1 - 1e-9)
+    wrong = partita(*model, *fields, "--global-batch", "9", "--batch-size", "2")
+    assert wrong.code == 2
+    assert "no multiple" in wrong.err
 
 
 def test_recipes_are_listed_with_the_baselines(partita: Callable[..., Any]) -> None:

@@ -118,7 +118,7 @@ def test_recipes_beside_the_plan_of_a_file(partita: Callable[..., Any], row: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("sweep", "--minimise", "step"), "--minimise means nothing for .*row.json, which states a hybrid"),
+        (("sweep", "--minimise", "steady"), "--minimise means nothing for .*row.json, which states a hybrid"),
         (("sweep", "--contiguity", "free"), "--contiguity means nothing for .*row.json, which states a hybrid"),
         (("sweep", "--objective", "hybrid"), "leave --objective out"),
         (("sweep", "--solver", "free"), "no solver 'free' for hybrid problems"),

@@ -41,6 +41,7 @@ from partita.problems.throughput.problem import (
 )
 from partita.problems.throughput.protocol import Options
 from partita.run.monitor import Monitor
+from problems.hybrid.step_strategies import random_step, step_problems
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 from strategies import examples, plans, throughput_problems
 
@@ -184,7 +185,18 @@ HYBRID: dict[str, tuple[HybridProblem, st.SearchStrategy[HybridProblem]]] = {
         FLAT.replace(hierarchy=Hierarchy(devices_per_machine=2, machine_bandwidth_bytes_per_unit=1.0)),
         machine_problems(),
     ),
+    "steps": (random_step(3, ("1f1b", "zero-bubble"), in_a_row=True), step_problems()),
 }
+
+
+def hybrid_cases(components: Any) -> list[Any]:
+    """Every component with every family of which it supports the example."""
+    return [
+        pytest.param(component, family, id=f"{component.name}-{family}")
+        for component in components
+        for family, (example, _) in HYBRID.items()
+        if component.supports(example, HybridOptions()) is None
+    ]
 
 
 def cases(components: Any, *contiguities: str) -> list[Any]:
@@ -297,8 +309,7 @@ def test_solvers(solver: Any, contiguity: str, family: str) -> None:
     over(FAMILIES[family], count, lambda problem: check_solver(problem, **asked))
 
 
-@pytest.mark.parametrize("family", HYBRID)
-@pytest.mark.parametrize("solver", partita.problems.hybrid.solvers.DEFAULT_HYBRID_SOLVERS, ids=lambda s: str(s.name))
+@pytest.mark.parametrize(("solver", "family"), hybrid_cases(partita.problems.hybrid.solvers.DEFAULT_HYBRID_SOLVERS))
 def test_hybrid_solvers(solver: Any, family: str) -> None:
     """Same status, objective and bound."""
     over(HYBRID[family], 40, lambda problem: check_solver(problem, solver=solver.name))
@@ -371,8 +382,7 @@ def test_baselines(component: Any, contiguity: Any, family: str) -> None:
     over(FAMILIES[family], 12, check, at_least=0.2)
 
 
-@pytest.mark.parametrize("family", HYBRID)
-@pytest.mark.parametrize("component", partita.problems.hybrid.baselines.DEFAULT_BASELINES, ids=lambda b: str(b.name))
+@pytest.mark.parametrize(("component", "family"), hybrid_cases(partita.problems.hybrid.baselines.DEFAULT_BASELINES))
 def test_hybrid_baselines(component: Any, family: str) -> None:
     """Same plan."""
     over(HYBRID[family], 10, lambda problem: same_plan(component, HybridOptions(), problem), at_least=0.2)

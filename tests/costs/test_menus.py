@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +18,16 @@ import pytest
 import partita as pt
 from menu_models import megatron, nn, torch
 from partita.costs.menus.entries import MenuEntry
+from partita.costs.menus.forward import GraphView
+from partita.costs.menus.layers import find_splits
+from partita.costs.menus.modes import assign_modes
+from partita.costs.menus.pricing import LayerPricer, Training
+from partita.costs.roofline import Roofline
 from partita.costs.table import CostRow, CostTable
 from partita.errors import InputError, UnsupportedError
 from partita.graph import Graph
+from partita.problems.hybrid.evaluate import evaluate as judge
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.pricing import LayerMenus, layer_menus, model_flops
 from partita.problems.hybrid.problem import Configuration
 from partita.problems.throughput.evaluate import evaluate
@@ -29,6 +37,7 @@ S, B, H, A, V = 512, 2, 1024, 16, 5120
 SIZE = S * B * H
 DEGREES = (1, 2, 4, 8)
 CLUSTER = pt.Cluster.from_spec("2x(8xA100-80GB)")
+DEVICE = CLUSTER.groups()[0].spec
 
 graph = cache(megatron)
 
@@ -149,11 +158,14 @@ def test_times_add_up() -> None:
             assert menu.entry(1).compute_s / t * 0.99 < entry.compute_s < menu.entry(1).compute_s
     entry = menus().layers[1].entry(8)
     link = CLUSTER.path(0, 1)
-    rounds = sum(7 * (2 if c.kind == "all-reduce" else 1) for c in entry.collectives if c.phase in FULL)
+    # Gathers and scatters go around a ring of 8, sums up and down a tree of 3 levels, behind the NVSwitch.
+    hops = {"all-gather": 7, "reduce-scatter": 7, "all-reduce": 6}
+    waits = {kind: link.latency_s + count * link.hop_time_s for kind, count in hops.items()}
+    calls = sum(waits[c.kind] for c in entry.collectives if c.phase in FULL)
     once = sum(c.sent_bytes(8) for c in entry.collectives if c.phase == "batch")
-    batch = sum(14 * link.latency_s for c in entry.collectives if c.phase == "batch")
+    batch = sum(waits[c.kind] for c in entry.collectives if c.phase == "batch")
     expected = (entry.communication_bytes + once / 64) / link.bandwidth_bytes_per_s
-    assert entry.communication_s == pytest.approx(expected + rounds * link.latency_s + batch / 64)
+    assert entry.communication_s == pytest.approx(expected + calls + batch / 64)
 
 
 FULL = ("forward", "backward", "recompute")
@@ -175,17 +187,20 @@ def test_problem() -> None:
     assert problem.weight_sync_per_batch
     assert problem.hierarchy is not None
     assert problem.hierarchy.devices_per_machine == 8
-    assert problem.hierarchy.machine_bandwidth_bytes_per_unit == CLUSTER.path(0, 8).bandwidth_bytes_per_s
+    # Eight devices, each with a network card of its own.
+    assert problem.hierarchy.machine_bandwidth_bytes_per_unit == 8 * CLUSTER.path(0, 8).bandwidth_bytes_per_s
+    assert any("8 network cards (ethernet-100g) of 11.25 GB/s each" in note for note in problem.notes)
     assert problem.bandwidth_bytes_per_unit == CLUSTER.path(0, 1).bandwidth_bytes_per_s
     usable = CLUSTER.groups()[0].spec.usable_bytes
     assert problem.memory_bytes == usable - found.reserve_bytes
     for menu, layer in zip(found.layers, problem.layers, strict=True):
-        assert layer.weight_bytes == menu.entry(1).gradient_bytes
+        # The objective adds up both directions of an exchange, which a link carries at once.
+        assert layer.weight_bytes == menu.entry(1).gradient_bytes / 2
         for t, choices in layer.configurations.items():
             for choice in choices:
                 entry = menu.entry(t, choice.id)
                 assert choice.time == entry.time_s
-                assert choice.weight_bytes == entry.gradient_bytes
+                assert choice.weight_bytes == entry.gradient_bytes / 2
                 assert choice.memory_per_microbatch_bytes == entry.activation_bytes
                 held = entry.weight_bytes + entry.gradient_bytes + entry.optimizer_bytes
                 # Whichever layers a stage has, what its devices hold and the largest workspace fit.
@@ -437,14 +452,92 @@ def test_zero1_fits_more_into_a_device() -> None:
         sizes.append(sum(held))
     states = sum(menu.entry(1).optimizer_bytes for menu in menus().layers)
     assert sizes[0] - sizes[1] == pytest.approx(states * 15 / 16)
-    tight = problem.replace(memory_bytes=sizes[1])
-    found = pt.solve(tight)
-    assert found.plan is not None
-    assert [stage.data_parallel for stage in found.plan.stages] == [16]
-    assert found.evaluation is not None
-    assert found.evaluation.stages[0].memory_bytes == pytest.approx(sizes[1])
+    stage = HybridStage(
+        operators=tuple(layer.id for layer in problem.layers),
+        data_parallel=16,
+        tensor_parallel=1,
+        configurations={layer.id: layer.configurations[1][-1].id for layer in problem.layers},
+        machines=2,
+        machine_group=0,
+    )
+    worth = judge(problem.replace(memory_bytes=sizes[1]), HybridPlan(stages=(stage,)))
+    assert worth.feasible
+    assert worth.stages[0].memory_bytes == pytest.approx(sizes[1])
 
 
 def test_names_of_classes_do_not_matter() -> None:
     renamed = graph().replace(modules=dict.fromkeys(graph().modules, "Unknown"))
     assert layer_menus(renamed, CLUSTER, microbatches=64).problem.layers == menus().problem.layers
+
+
+def llama() -> Graph:
+    """Four layers of a Llama of width 256 with 8 heads, 2 of keys and values, and 512 features inside the MLP."""
+    fields = {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "intermediate": 512, "vocabulary": 1024}
+    path = Path(__file__).parents[2] / "examples" / "language_models.py"
+    set_fields = {name: str(value) for name, value in fields.items()}
+    return pt.load_model(
+        f"{path}:llama", batch_size=2, sequence_length=128, dtype="bfloat16", set_fields=set_fields, training=True
+    )
+
+
+def test_parts_of_products_have_the_shape_of_their_part() -> None:
+    """Columns have fewer features, rows a shorter inner dimension; their gradients are shared out accordingly."""
+    view = GraphView(graph())
+    splits = find_splits(view)
+    modes = assign_modes(splits, 4, True)
+    link = CLUSTER.slowest_path(CLUSTER.groups()[0], inside=True)
+    pricer = LayerPricer(
+        splits, [0.0] * len(graph().operators), DEVICE, {4: link}, Training(64, "adam", "float32", None), Roofline()
+    )
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for v in splits.members[1]:
+        op = graph().operators[v]
+        if op.product is not None:
+            shapes.setdefault(f"{op.phase} {op.module.rpartition('.')[2]}", []).append(
+                pricer._part(v, op, modes).product or ()
+            )
+    tokens, f = S * B, 4 * H // 4
+    assert shapes["forward up"] == [(1, tokens, f, H)]
+    assert shapes["forward down"] == [(1, tokens, H, f)]
+    # Gradients of the source and of the weight, in either order.
+    assert sorted(shapes["backward up"]) == sorted([(1, tokens, H, f), (1, f, H, tokens)])
+    assert sorted(shapes["backward down"]) == sorted([(1, tokens, f, H), (1, H, f, tokens)])
+    heads = B * A // 4
+    assert shapes["forward attention"] == [(heads, S, S, H // A), (heads, S, H // A, S)]
+
+
+def test_fused_attention_keeps_every_other_product() -> None:
+    found = layer_menus(llama(), CLUSTER, microbatches=8, degrees=(1, 4))
+    none, some, full = (found.layers[1].entry(1, option) for option in ("none", "selective", "full"))
+    assert full.activation_bytes < some.activation_bytes < none.activation_bytes
+    assert 0 < some.recompute_s < full.recompute_s
+    # Kept: what enters, attention's result and statistics, every other product from the first of the seven on.
+    size = 2 * 128 * 2
+    products = size * (256 + 64 + 512 + 256)
+    attention = size * 256 + 2 * 128 * 8 * 4
+    assert some.activation_bytes == pytest.approx(size * 256 + attention + products, rel=0.05)
+    # Products that run again exchange again.
+    again = found.layers[1].entry(4, "selective")
+    assert any(c.phase == "recompute" for c in again.collectives)
+
+
+def test_what_is_gathered_may_be_kept() -> None:
+    again, kept = (
+        layer_menus(llama(), CLUSTER, microbatches=8, degrees=(2,), gather_again=choice).layers[1].entry(2)
+        for choice in (True, False)
+    )
+    # The results of two norms are kept whole, not half of them.
+    assert kept.activation_bytes - again.activation_bytes == 2 * 128 * 256 * 2 * 2 / 2
+    assert any(c.phase == "overlapped" for c in again.collectives)
+    assert not any(c.phase == "overlapped" for c in kept.collectives)
+    assert kept.time_s == again.time_s
+
+
+def test_compiled_models_run_chains_as_one_kernel() -> None:
+    plain, asked, compiled = (
+        layer_menus(traced, CLUSTER, microbatches=8, degrees=(1,), fused=fused).layers[1].entry(1)
+        for traced, fused in ((llama(), None), (llama(), True), (llama().replace(compiled=True), None))
+    )
+    assert compiled == asked
+    assert compiled.compute_s < plain.compute_s
+    assert compiled.activation_bytes == plain.activation_bytes

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from partita.catalogue.loader import load_catalogue
 from partita.catalogue.specs import DeviceSpec
+from partita.costs.products import shape_efficiency
 from partita.costs.roofline import Roofline
 from partita.errors import InputError
-from partita.graph import Graph, Operator
+from partita.graph import Graph, Operator, Phase
 
 DEVICE = DeviceSpec(
     name="X",
@@ -26,14 +28,17 @@ DEVICE = DeviceSpec(
     ("operator", "expected"),
     [
         # 1000 / (100 · 0.5) = 20 against 40 / (10 · 0.8) = 5
-        (Operator(name="a", target="t", flops=1000, bytes_read=30, bytes_written=10), 20.25),
+        (Operator(name="a", target="t", flops=1000, bytes_read=30, bytes_written=10), 20.0),
         # 1000 / (400 · 0.5) = 5 against 80 / 8 = 10
-        (Operator(name="a", target="t", flops=1000, dtype="float16", bytes_read=80), 10.25),
-        (Operator(name="a", target="t", bytes_written=16), 2.25),
+        (Operator(name="a", target="t", flops=1000, dtype="float16", bytes_read=80), 10.0),
+        (Operator(name="a", target="t", bytes_written=16), 2.0),
+        # The next operator is issued while one runs: only what is faster than that waits for it.
+        (Operator(name="a", target="t", bytes_written=1), 0.25),
         (Operator(name="a", target="t"), 0.25),
+        (Operator(name="a", target="t", bytes_written=1, joined=True), 0.125),
         (Operator(name="a", target="t", flops=1000, bytes_read=30, free=True), 0.0),
         # Number formats matter only where there is arithmetic.
-        (Operator(name="a", target="t", dtype="quint4", bytes_read=8), 1.25),
+        (Operator(name="a", target="t", dtype="quint4", bytes_read=8), 1.0),
     ],
 )
 def test_time(operator: Operator, expected: float) -> None:
@@ -41,9 +46,42 @@ def test_time(operator: Operator, expected: float) -> None:
     assert Roofline().operator_times(Graph(name="g", operators=(operator,)), DEVICE) == [expected]
 
 
+def test_a_cpu_issues_and_works_in_turn() -> None:
+    host = msgspec.structs.replace(DEVICE, accelerator=False)
+    assert Roofline().time_s(Operator(name="a", target="t", bytes_written=16), host) == 2.25
+
+
+@pytest.mark.parametrize(
+    ("phase", "causal", "expected"),
+    [
+        # 1000 / (100 · 0.2) = 50; backward kernels make the scores again, five products for four.
+        ("forward", False, 50.0),
+        ("forward", True, 25.0),
+        ("backward", False, 62.5),
+        ("backward", True, 31.25),
+    ],
+)
+def test_attention(phase: Phase, causal: bool, expected: float) -> None:
+    device = msgspec.structs.replace(DEVICE, attention_efficiency=0.2)
+    target = "aten.scaled_dot_product_attention.default"
+    operator = Operator(name="a", target=target, flops=1000, phase=phase, causal=causal)
+    assert Roofline().time_s(operator, device) == pytest.approx(expected)
+    # Seven tenths of the products' 0.5 where the device does not say.
+    assert Roofline().time_s(operator, DEVICE) == pytest.approx(expected * 0.2 / 0.35)
+
+
+def test_products_run_at_the_rate_of_their_shape() -> None:
+    device = msgspec.structs.replace(DEVICE, multiprocessors=4)
+    shape = (1, 256, 128, 64)
+    operator = Operator(name="a", target="aten.mm.default", flops=2 * 256 * 128 * 64, product=shape)
+    assert Roofline().time_s(operator, device) == pytest.approx(operator.flops / 50 / shape_efficiency(shape, 4))
+    # Without a shape, or on a device without multiprocessors, at the best rate.
+    assert Roofline().time_s(operator, DEVICE) == pytest.approx(operator.flops / 50)
+
+
 def test_tensorfloat_is_a_choice() -> None:
     operator = Operator(name="a", target="t", flops=1000)
-    assert Roofline(allow_tf32=True).time_s(operator, DEVICE) == 10.25
+    assert Roofline(allow_tf32=True).time_s(operator, DEVICE) == 10.0
     assert "TensorFloat-32" in Roofline(allow_tf32=True).notes()[0]
 
 
@@ -54,9 +92,15 @@ def test_an_unknown_number_format_is_refused() -> None:
 
 
 def test_a_large_product_on_a_known_device() -> None:
-    # 2 · 8192³ = 1.0995e12 FLOP at 78 % of 312e12 FLOP/s
+    # 2 · 8192³ = 1.0995e12 FLOP at 75 % of 312e12 FLOP/s. 32 · 64 = 2048 tiles of 256 × 128 fill 108 multiprocessors
+    # 18.96 times, which takes 19 rounds; each tile takes 64 steps more than its 8192.
     operator = Operator(
-        name="a", target="aten.mm.default", flops=2 * 8192**3, dtype="bfloat16", bytes_read=2 * 2 * 8192**2
+        name="a",
+        target="aten.mm.default",
+        flops=2 * 8192**3,
+        dtype="bfloat16",
+        bytes_read=2 * 2 * 8192**2,
+        product=(1, 8192, 8192, 8192),
     )
     time = Roofline().time_s(operator, load_catalogue().device("A100-80GB"))
-    assert time == pytest.approx(1.0995e12 / (0.78 * 312e12) + 4e-6, rel=1e-4)
+    assert time == pytest.approx(1.0995e12 / (0.75 * 312e12) * (19 * 108 / 2048) * (8256 / 8192), rel=1e-4)

@@ -3,6 +3,9 @@
 # ruff: noqa: E402 -- the imports follow the check that torch is there
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
@@ -262,3 +265,35 @@ def test_in_place_calls_keep_their_backward_at_home() -> None:
     quotient = [op.module for op in graph.operators if op.phase == "backward" and op.target == "aten.div.Tensor"]
     assert quotient
     assert set(quotient) == {"scale"}
+
+
+def test_products_and_attention_say_what_they_are() -> None:
+    class Model(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(32, 48)
+
+        def forward(self, x: Any) -> Any:
+            q = self.linear(x).view(2, 16, 4, 12).transpose(1, 2)
+            y = nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+            z = nn.functional.scaled_dot_product_attention(q, q, q)
+            return nn.functional.silu(torch.bmm((y + z).flatten(0, 1), q.flatten(0, 1).transpose(1, 2))).mean()
+
+    found = trace(Model(), (torch.zeros(2, 16, 32),), training=True)
+    products = [op.product for op in found.operators if op.phase == "forward" and op.product is not None]
+    assert products == [(1, 32, 48, 32), (8, 16, 16, 12)]
+    for op in found.operators:
+        if op.product is not None:
+            assert op.flops == 2 * math.prod(op.product)
+    causal = [op.causal for op in found.operators if op.target.startswith("aten.scaled_dot_product_attention.")]
+    assert causal == [True, False]
+    backward = [op.causal for op in found.operators if "attention_backward" in op.target]
+    assert sorted(backward) == [False, True]
+    # One kernel, not the recipe that PyTorch has for devices without it.
+    assert sum(op.target.startswith("aten.silu_backward") for op in found.operators) == 1
+
+
+def test_compiled_models_are_known() -> None:
+    model = nn.Linear(4, 4)
+    assert trace(torch.compile(model), (torch.zeros(2, 4),)).compiled
+    assert not trace(model, (torch.zeros(2, 4),)).compiled

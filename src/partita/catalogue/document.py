@@ -4,8 +4,9 @@
 
     name = "lab"                          # optional
     cluster = "2x(4xBIG@pcie4)"           # a short form, or
-    machines = [{count = 2, devices = "4xBIG+1xCPU", link = "pcie4"}]
+    machines = [{count = 2, devices = "4xBIG+1xCPU", link = "pcie4", nics = 2}]
     network = "ethernet-25g"              # optional
+    nics = 4                              # optional: network cards of every machine that does not say
     [devices.BIG]                         # optional: a device from scratch, or one with changes
     base = "A100-80GB"
     reserved_bytes = 4294967296
@@ -17,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -28,8 +29,8 @@ from partita.errors import FormatError
 
 Matrix = tuple[tuple[float, ...], ...]
 
-_FILE_KEYS = ("name", "cluster", "machines", "network", "devices", "links", "bandwidth_bytes_per_s")
-_MACHINE_KEYS = ("count", "devices", "link")
+_FILE_KEYS = ("name", "cluster", "machines", "network", "nics", "devices", "links", "bandwidth_bytes_per_s")
+_MACHINE_KEYS = ("count", "devices", "link", "nics")
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ def read_cluster_document(data: Mapping[str, Any], where: str) -> ClusterDocumen
             raise FormatError(f"{where}: machines must be a list with at least one entry")
         machines = tuple(_machine(where, entry) for entry in entries)
         check_size(where, machines)
+    nics = _whole(where, "nics", data["nics"]) if "nics" in data else None
+    machines = tuple(replace(machine, nics=nics) if machine.nics is None else machine for machine in machines)
     matrix = data.get("bandwidth_bytes_per_s")
     if matrix is not None:
         matrix = converted(f"{where}: bandwidth_bytes_per_s must be rows of numbers", matrix, Matrix)
@@ -81,6 +84,12 @@ def _text(where: str, key: str, value: Any) -> str:
     return value
 
 
+def _whole(where: str, what: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise FormatError(f"{where}: {what} is {value!r}; it must be a whole number of at least 1")
+    return value
+
+
 def _table(where: str, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = data.get(key, {})
     if not isinstance(value, Mapping):
@@ -92,12 +101,12 @@ def _machine(where: str, entry: Any) -> MachineForm:
     if not isinstance(entry, Mapping):
         raise FormatError(f"{where}: an entry of machines must be a table with devices, not {entry!r}")
     check_keys(f"{where}: machines", entry, _MACHINE_KEYS)
-    count, link = entry.get("count", 1), entry.get("link")
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise FormatError(f"{where}: the count of a machine is {count!r}; it must be a whole number of at least 1")
+    count, link = _whole(where, "the count of a machine", entry.get("count", 1)), entry.get("link")
+    nics = _whole(where, "nics of a machine", entry["nics"]) if "nics" in entry else None
     if "devices" not in entry:
         raise FormatError(f'{where}: a machine has no devices; state for example devices = "4xL4"')
     devices, inner = parse_devices(_text(where, "devices", entry["devices"]), where)
     if link is not None and inner is not None:
         raise FormatError(f"{where}: the link of a machine is stated twice, in devices and in link")
-    return MachineForm(count=count, devices=devices, link=inner if link is None else _text(where, "link", link))
+    link = inner if link is None else _text(where, "link", link)
+    return MachineForm(count=count, devices=devices, link=link, nics=nics)

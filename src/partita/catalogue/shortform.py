@@ -26,11 +26,12 @@ _COUNTED = re.compile(r"(\d+)[x×*](.+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class MachineForm:
-    """``count`` machines alike: their devices as (name, number) pairs, and the link if one is stated."""
+    """``count`` machines alike: their devices as (name, number) pairs, the link and the network cards if stated."""
 
     count: int
     devices: tuple[tuple[str, int], ...]
     link: str | None
+    nics: int | None = None
 
 
 def parse_short_form(text: str) -> tuple[tuple[MachineForm, ...], str | None]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from partita.checks import check_fields, check_fraction, check_positive
+from partita.checks import check_at_least, check_fields, check_fraction, check_positive
 from partita.errors import InputError
 from partita.units import GIB
+
+#: What attention kernels reach of the rate of products where a device does not say.
+ATTENTION_SHARE = 0.7
 
 _INTEGERS = frozenset({"int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"})
 
@@ -19,9 +22,13 @@ class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name
         For example ``pcie4``.
     bandwidth_bytes_per_s
-        Nominal bandwidth of one device in one direction.
+        Nominal bandwidth in one direction: of one device, or of one network card of a machine.
     latency_s
-        Fixed time of one message from device to device.
+        Fixed time of one message from device to device, or of one call of a group of devices.
+    hop_time_s
+        Time that every further hop of a call's messages takes; None where it is ``latency_s``.
+    switched
+        Whether any two ends reach each other directly, so that sums take the hops of a tree; otherwise those of a ring.
     efficiency
         Share of the bandwidth that large messages reach, above 0 and at most 1.
     source
@@ -31,19 +38,26 @@ class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name: str
     bandwidth_bytes_per_s: float
     latency_s: float = 0.0
+    hop_time_s: float | None = None
+    switched: bool = False
     efficiency: float = 1.0
     source: str = ""
 
     def __post_init__(self) -> None:
         owner = f"link {self.name!r}"
         check_positive(owner, "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s)
-        check_fields(owner, self, "latency_s")
+        check_fields(owner, self, "latency_s", "hop_time_s")
         check_fraction(owner, "efficiency", self.efficiency)
 
     @property
     def achievable_bytes_per_s(self) -> float:
         """Bandwidth that large messages reach: nominal bandwidth times efficiency."""
         return self.bandwidth_bytes_per_s * self.efficiency
+
+    @property
+    def per_hop_s(self) -> float:
+        """Time of every further hop of a call."""
+        return self.latency_s if self.hop_time_s is None else self.hop_time_s
 
 
 class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,12 +77,18 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     link
         Name of the link to other devices of the same machine.
     reserved_bytes
-        Memory that no plan may use: the driver's context, communication buffers, what the allocator loses. 1 GiB
-        unless stated.
+        Memory that no plan may use: the driver's context, communication buffers, what the allocator loses. Unless
+        stated, 5 % of the memory and at least 1 GiB.
     compute_efficiency, memory_efficiency
-        Share of the peak and of the memory bandwidth that large kernels reach, above 0 and at most 1.
+        Share of the peak that products of the best shape reach, and of the memory bandwidth that large kernels reach,
+        above 0 and at most 1.
+    attention_efficiency
+        Share of the peak that fused attention kernels reach; None for seven tenths of ``compute_efficiency``.
+    multiprocessors
+        Parts of the device that each make one tile of a product at a time; None where shapes do not matter.
     launch_overhead_s
-        Time every operator takes beyond its arithmetic and traffic.
+        Time to issue an operator. An accelerator works meanwhile, so that an operator takes this at least; on a CPU it
+        takes so much longer.
     host_link
         Name of the link to the host, and through it to the network; None where it is ``link``.
     accelerator
@@ -82,9 +102,11 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     memory_bandwidth_bytes_per_s: float
     memory_bytes: int
     link: str
-    reserved_bytes: int = GIB
+    reserved_bytes: int | None = None
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
+    attention_efficiency: float | None = None
+    multiprocessors: int | None = None
     launch_overhead_s: float = 0.0
     host_link: str | None = None
     accelerator: bool = True
@@ -99,17 +121,31 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for field in ("memory_bandwidth_bytes_per_s", "memory_bytes"):
             check_positive(owner, field, getattr(self, field))
         check_fields(owner, self, "reserved_bytes", "launch_overhead_s")
-        for field in ("compute_efficiency", "memory_efficiency"):
-            check_fraction(owner, field, getattr(self, field))
-        if self.reserved_bytes >= self.memory_bytes:
+        for field in ("compute_efficiency", "memory_efficiency", "attention_efficiency"):
+            if getattr(self, field) is not None:
+                check_fraction(owner, field, getattr(self, field))
+        if self.multiprocessors is not None:
+            check_at_least(f"{owner}: multiprocessors", self.multiprocessors)
+        if self.reserve_bytes >= self.memory_bytes:
             raise InputError(
-                f"{owner}: reserved_bytes {self.reserved_bytes} leaves nothing of memory_bytes {self.memory_bytes}"
+                f"{owner}: reserved_bytes {self.reserve_bytes} leaves nothing of memory_bytes {self.memory_bytes}"
             )
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Memory that no plan may use."""
+        return max(GIB, self.memory_bytes // 20) if self.reserved_bytes is None else self.reserved_bytes
 
     @property
     def usable_bytes(self) -> int:
         """Memory a plan may use: physical memory without the reserve."""
-        return self.memory_bytes - self.reserved_bytes
+        return self.memory_bytes - self.reserve_bytes
+
+    @property
+    def of_attention(self) -> float:
+        """Share of the peak that fused attention kernels reach."""
+        stated = self.attention_efficiency
+        return ATTENTION_SHARE * self.compute_efficiency if stated is None else stated
 
     @property
     def to_host(self) -> str:

@@ -24,7 +24,10 @@ def command() -> click.Command:
 def verb_command(verb: str) -> click.Command:
     """The command of the problem with a verb, with the flags of that one."""
     kind = next(kind for kind in kinds() if kind.verb == verb)
-    return _command(verb, (kind,), f"As `partita solve`, for FILE with a {kind.name} problem: {kind.summary}.")
+    text = (
+        f"As `partita solve`, for FILE with a {kind.name} problem, or a result whose stages make one: {kind.summary}."
+    )
+    return _command(verb, (kind,), text)
 
 
 def _command(name: str, known: Sequence[AnyKind], text: str) -> click.Command:
@@ -46,6 +49,8 @@ def _command(name: str, known: Sequence[AnyKind], text: str) -> click.Command:
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
         output, search = Output.take(parameters, *asked.values()), Search.take(parameters)
+        if len(known) == 1:
+            parameters["problem_kind"] = parameters["problem_kind"] or known[0].name
         stated = read_file(file, parameters)
         kind, problem, report = stated.kind, stated.problem, stated.kind.report
         if kind not in known:

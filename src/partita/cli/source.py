@@ -213,6 +213,13 @@ def read_model(
     for note in notes:
         warn(f"note: {note}")
     options, pricing, changes = settings
+    assert kind.model is not None
+    if "samples" in kind.model.pricing.__struct_fields__:
+        # The size of a microbatch is free unless it is given, and the model can be traced with another one.
+        source = click.get_current_context().get_parameter_source("batch_size")
+        free = source is not click.core.ParameterSource.COMMANDLINE and not text.endswith(".json")
+        pricing["samples"] = parameters["batch_size"]
+        pricing["trace"] = (lambda size: _read_graph(text, **{**parameters, "batch_size": size})) if free else None
     return ModelSource(kind, graph, machines, options, pricing, changes, notes)
 
 

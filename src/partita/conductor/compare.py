@@ -39,7 +39,7 @@ def run_baselines(problem: Any, options: Any, time_limit_s: float | None = None)
     """``compare`` with the problem's options as one value."""
     kind = kind_of(problem)
     rows: list[Row] = []
-    for baseline in kind.baselines:
+    for baseline in kind.baselines_of(problem):
         refusal = baseline.supports(problem, options)
         if refusal is not None:
             rows.append(Row(baseline.name, baseline.summary, note=refusal))

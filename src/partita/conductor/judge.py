@@ -83,6 +83,30 @@ def judge(
     )
 
 
+def judge_stated(problem: Any, plan: Any, options: Any) -> AnyResult:
+    """A result for a plan that was asked for, without a search: what it is worth, or what it breaks.
+
+    Raises
+    ------
+    InputError
+        If it is not a plan of the problem.
+    """
+    evaluation = kind_of(problem).evaluate(problem, plan)
+    return Result(
+        problem=problem,
+        plan=plan,
+        evaluation=evaluation,
+        bound=None,
+        status=Status.FEASIBLE if evaluation.feasible else Status.INFEASIBLE,
+        stop_reason=StopReason.FINISHED,
+        solver="stated",
+        seed=options.seed,
+        runtime_s=0.0,
+        reason="; ".join(evaluation.violations),
+        statistics=Statistics(),
+    )
+
+
 def proven(objective: float, bound: Bound | None) -> tuple[Bound | None, Status]:
     """The bound beside an objective, rounding taken off, and what the two prove."""
     if bound is None:

@@ -177,6 +177,8 @@ class _Builder:
             flops=step.flops,
             bytes_read=step.bytes_read,
             bytes_written=step.bytes_written,
+            product=step.product,
+            causal=step.causal,
             **common,
         )
 

@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from partita.frontends.flops import FRESH, GATHERS, OVERWRITES, SCATTERS, count_flops
+from partita.frontends.flops import FRESH, GATHERS, OVERWRITES, SCATTERS, count_flops, product_shape
 from partita.frontends.geometry import make_geometry
 from partita.frontends.records import Call, Capture, Layout, Read, Stored, Value
 
@@ -53,8 +53,9 @@ class _Target:
             for position, argument in enumerate(func._schema.arguments)
             if argument.alias_info is not None and argument.alias_info.is_write
         )
-        key = "CompositeImplicitAutograd"
-        self.composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+        # Many calls have both a recipe of other calls and a kernel of their own: the kernel is what devices run.
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        self.composite = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "CPU")
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -162,6 +163,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if (call.constant and not inputs) or target.packet == "aten.rand":
             self._remember(func, target, args, kwargs, fresh)
         call.flops = count_flops(func, args, kwargs, out)
+        call.product = product_shape(target.packet, args)
         call.bytes_read = traffic
         for tensor in mutated:
             self._overwrite(call, tensor)
@@ -230,11 +232,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     # -- calls made by hand ---------------------------------------------------------------------------------------
 
-    def emit(self, target: str, inputs: list[Any], outputs: list[Any], flops: int, partner: Call | None = None) -> Call:
+    def emit(
+        self,
+        target: str,
+        inputs: list[Any],
+        outputs: list[Any],
+        flops: int,
+        *,
+        causal: bool,
+        partner: Call | None = None,
+    ) -> Call:
         """Write down a fused call whose outputs were allocated while paused."""
         reads, traffic = self._reads(_FUSED, inputs, [], [])
         call = self._new_call(target, reads, _arithmetic_dtype(inputs, outputs))
-        call.flops, call.bytes_read, call.partner = flops, traffic, partner
+        call.flops, call.bytes_read, call.partner, call.causal = flops, traffic, partner, causal
         self._mark_node(call)
         for tensor in outputs:
             call.bytes_written += self._write(tensor, call).layout.bytes

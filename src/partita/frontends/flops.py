@@ -45,6 +45,15 @@ def count_flops(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any
     return int(extra(*args)) if extra is not None else 0
 
 
+def product_shape(packet: str, args: Sequence[Any]) -> tuple[int, int, int, int] | None:
+    """Batch, rows, columns and inner dimension of a call that is one product of matrices; None for other calls."""
+    place = _FACTORS.get(packet)
+    if place is None:
+        return None
+    a, b = args[place].shape, args[place + 1].shape
+    return math.prod(a[:-2]), a[-2], b[-1], a[-1]
+
+
 def attention_flops(query: Sequence[int], key: Sequence[int], value: Sequence[int]) -> tuple[int, int]:
     """FLOPs of softmax(QKᵀ)V: of the scores product and of the values product.
 
@@ -68,6 +77,9 @@ def _recurrent(x: Any, weights: Any, recurrent_weights: Any, *_: Any) -> int:
     # One step of a sample multiplies by both weight matrices once.
     return int(2 * math.prod(x.shape[:-1]) * (weights.numel() + recurrent_weights.numel()))
 
+
+_FACTORS = {"aten.mm": 0, "aten.bmm": 0, "aten.addmm": 1, "aten.baddbmm": 1}
+"""Place of the first factor among a product's arguments; the second follows it."""
 
 _EXTRA: dict[str, Any] = {
     "aten.mkldnn_rnn_layer": _recurrent,

@@ -87,12 +87,12 @@ def _attention(
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         shapes = f"{list(query.shape)}, {list(key.shape)}, {list(value.shape)}"
         raise RuntimeError(f"attention of query, key and value shaped {shapes} is not defined")
-    return _Attention.apply(recorder, query, key, value, attn_mask)
+    return _Attention.apply(recorder, query, key, value, attn_mask, is_causal)
 
 
 class _Attention(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, recorder: Recorder, query: Any, key: Any, value: Any, mask: Any) -> Any:
+    def forward(ctx: Any, recorder: Recorder, query: Any, key: Any, value: Any, mask: Any, causal: bool) -> Any:
         # Kernels write (…, sequence, head, feature), so that joining the heads is a view.
         lead, heads = query.shape[:-3], query.shape[-3:-2]
         recorder.paused = True
@@ -102,8 +102,8 @@ class _Attention(torch.autograd.Function):  # type: ignore[misc]
         recorder.paused = False
         inputs = [t for t in (query, key, value, mask) if t is not None]
         flops = sum(attention_flops(query.shape, key.shape, value.shape))
-        ctx.call = recorder.emit(_ATTENTION, inputs, [out, stats], flops)
-        ctx.recorder = recorder
+        ctx.call = recorder.emit(_ATTENTION, inputs, [out, stats], flops, causal=causal)
+        ctx.recorder, ctx.causal = recorder, causal
         ctx.save_for_backward(query, key, value, mask, out, stats)
         return out
 
@@ -111,7 +111,7 @@ class _Attention(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, grad: Any) -> Any:
         recorder = ctx.recorder
         query, key, value, mask, out, stats = ctx.saved_tensors
-        needs = ctx.needs_input_grad[1:]
+        needs = ctx.needs_input_grad[1:5]
         recorder.paused = True
         grads = [
             torch.empty_like(t) if need and t is not None else None
@@ -123,5 +123,6 @@ class _Attention(torch.autograd.Function):  # type: ignore[misc]
         # as fused kernels do, is not counted: it is not part of the arithmetic that was asked for.
         flops = values * (bool(needs[2]) + bool(needs[0] or needs[1] or needs[3])) + scores * (needs[0] + needs[1])
         inputs = [t for t in (grad, query, key, value, mask, out, stats) if t is not None]
-        recorder.emit(_ATTENTION_BACKWARD, inputs, [g for g in grads if g is not None], flops, partner=ctx.call)
-        return (None, *grads)
+        made = [g for g in grads if g is not None]
+        recorder.emit(_ATTENTION_BACKWARD, inputs, made, flops, causal=ctx.causal, partner=ctx.call)
+        return (None, *grads, None)

@@ -90,6 +90,10 @@ class Call:
     """Backward: the number of the autograd node that issued it."""
     partner: Call | None = None
     """Backward: the forward call it belongs to, where the capture knows it outright."""
+    product: tuple[int, int, int, int] | None = None
+    """Batch, rows, columns and inner dimension of a matrix product."""
+    causal: bool = False
+    """Whether it is attention that skips what comes later."""
 
 
 @dataclass(slots=True)

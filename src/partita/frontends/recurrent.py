@@ -83,7 +83,7 @@ class _Layer(torch.autograd.Function):  # type: ignore[misc]
         recorder.paused = False
         ctx.recorder, ctx.kind = recorder, kind
         inputs, flops = [x, state, *weights], sum(_products(x, weights))
-        ctx.call = recorder.emit(f"partita.{kind}.default", inputs, [result, final, gates], flops)
+        ctx.call = recorder.emit(f"partita.{kind}.default", inputs, [result, final, gates], flops, causal=False)
         ctx.save_for_backward(x, state, result, gates, *weights)
         return result, final
 
@@ -104,5 +104,5 @@ class _Layer(torch.autograd.Function):  # type: ignore[misc]
         first = 0 if needs_state else recurrent // x.shape[0]
         flops = own * (1 + needs_source) + 2 * recurrent - first
         made = [t for t in found if t is not None]
-        recorder.emit(f"partita.{ctx.kind}_backward.default", inputs, made, flops, partner=ctx.call)
+        recorder.emit(f"partita.{ctx.kind}_backward.default", inputs, made, flops, causal=False, partner=ctx.call)
         return (None, None, *found)

@@ -69,12 +69,14 @@ def trace(
     if isinstance(args, torch.Tensor) or not isinstance(args, Sequence) or isinstance(args, str):
         raise InputError(f"args must be a tuple of arguments, not {type(args).__name__}; write (x,) for one")
     # A compiled module wraps the one that was given to torch.compile.
+    compiled = hasattr(module, "_orig_mod")
     module = getattr(module, "_orig_mod", module)
     number_format = None if dtype is None else parse_dtype(dtype)
     title = name or type(module).__name__
     try:
-        return assemble(run_module(module, args, kwargs or {}, training, number_format), title, training)
+        graph = assemble(run_module(module, args, kwargs or {}, training, number_format), title, training)
     except PartitaError:
         raise
     except Exception as error:
         raise TraceError(f"cannot trace the root module ({type(module).__name__}): {one_line(error)}") from error
+    return graph.replace(compiled=True) if compiled else graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import document_keys, read_bytes, read_tagged
-from partita.documents.result_file import problem_digest, read_plan_bytes
+from partita.documents.result_file import RESULT_FORMAT, problem_digest, read_plan_bytes
 from partita.documents.stated import GRAPH_FORMAT
 from partita.errors import FormatError, InputError, UnsupportedError
 from partita.problems import find_kind, kind_of, kinds
@@ -138,6 +139,8 @@ def open_problem(
     if problem is not None:
         find_kind(problem)
     data = read_bytes(path)
+    if format is None and problem is not None and find_kind(problem).from_pipeline is not None and _is_result(data):
+        return _placed(path, problem, scale_communication), None
     found = format or detect_format(data, path)
     if found == NATIVE:
         return _native(data, path, problem, scale_communication), None
@@ -150,6 +153,25 @@ def open_problem(
     return resolve_name(importer.makes[wanted])(data, path, scale_communication=scale_communication), importer
 
 
+def _is_result(data: bytes) -> bool:
+    """Whether a document holds a plan."""
+    try:
+        return bool(json.loads(data).get("format") == RESULT_FORMAT)
+    except (ValueError, AttributeError):
+        return False
+
+
+def _placed(path: str | Path, problem: str, scale: float) -> Any:
+    """The problem of placing the stages of a result file's plan."""
+    stated, plan, _ = plan_with_problem(path)
+    kind, wanted = kind_of(stated), find_kind(problem)
+    if kind.pipeline is None:
+        raise UnsupportedError(f"{path}: plans of {kind.name} problems are no pipeline of stages that can be placed")
+    assert wanted.from_pipeline is not None
+    made = wanted.from_pipeline(kind.pipeline(stated, plan, kind.evaluate(stated, plan)))
+    return made if scale == 1.0 else made.scale_communication(scale)
+
+
 def _native(data: bytes, path: str | Path, problem: str | None, scale: float) -> Any:
     """A document of one of partita's own formats."""
     keys = document_keys(data, path)
@@ -159,7 +181,10 @@ def _native(data: bytes, path: str | Path, problem: str | None, scale: float) ->
         # Says what is missing or wrong.
         kind = kinds()[0] if problem is None else find_kind(problem)
     elif problem is not None and problem != kind.name:
-        raise UnsupportedError(f"{path}: it states a {kind.name} problem, not a {problem} one; leave --problem out")
+        raise UnsupportedError(
+            f"{path}: it states a {kind.name} problem, not a {problem} one; leave --problem out, or give it to "
+            "`partita solve`"
+        )
     found = read_tagged(data, kind.problem, kind.problem.format, kind.problem.version, path)
     if scale == 1.0:
         return found

@@ -23,6 +23,7 @@ from partita.run.result import Bound, Result, Worth
 if TYPE_CHECKING:
     from partita.problems.facets.files import Files
     from partita.problems.facets.model import FromModel
+    from partita.problems.facets.pipeline import Pipeline
     from partita.problems.facets.report import Report
     from partita.problems.facets.sweep import Sweep
     from partita.problems.facets.timeline import TimeLine
@@ -232,6 +233,9 @@ class Kind(Generic[P, L, E]):
         are made with this descriptor when they are asked for.
     timeline
         What happens when a plan runs; a class, like those.
+    pipeline, from_pipeline
+        A plan as a pipeline of stages that can be placed on devices; the problem that such a pipeline makes. Each None
+        where there is no such thing.
     generators, converter
         Families of random problems; a simpler form of any problem, None for none.
     samples
@@ -253,6 +257,8 @@ class Kind(Generic[P, L, E]):
     report: Report[P, L, E] = lazy("partita.problems.facets.report:Report")
     sweep: Sweep[P, L] = lazy("partita.problems.facets.sweep:Sweep")
     timeline: TimeLine[P, L, E] = lazy("partita.problems.facets.timeline:TimeLine")
+    pipeline: Callable[[P, L, E], Pipeline] | None = None
+    from_pipeline: Callable[[Pipeline], P] | None = None
     generators: Sequence[Generator] = ()
     converter: Generator | None = None
     samples: Sequence[Sequence[P]] = ()
@@ -280,6 +286,10 @@ class Kind(Generic[P, L, E]):
     def default_solver(self, problem: P, options: Any) -> str:
         """The solver for a problem if none is named: the first of the list."""
         return self.solvers[0].name
+
+    def baselines_of(self, problem: P) -> Sequence[Solver[P, L, Any]]:
+        """The baselines that are beside a problem's plan: all of the list."""
+        return self.baselines
 
     # What a plan is worth.
 

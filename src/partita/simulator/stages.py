@@ -113,6 +113,9 @@ class StagePipeline:
         What transfers take of a device.
     end_every, notes
         As of programs.
+    parts
+        Stages that every rank has, if they are given already: of all ranks the first ones, then all second ones. The
+        first stage of a rank says what of it happens at the end.
     """
 
     name: str
@@ -125,6 +128,7 @@ class StagePipeline:
     streams: Streams = "sum"
     end_every: int | None = None
     notes: tuple[str, ...] = ()
+    parts: int = 1
 
     @property
     def training(self) -> bool:
@@ -164,10 +168,13 @@ def staged_program(
         If the schedule does not run such a pipeline, or can never end. Of schedules in turns, whether they end depends
         on what waits for what, and is seen when they run.
     """
-    ranks = len(pipeline.stages)
+    ranks = len(pipeline.stages) // pipeline.parts
     if microbatches < 1:
         raise InputError(f"{pipeline.name}: microbatches is {microbatches}; it must be at least 1")
-    chunks = schedule.default_chunks() if chunks is None else chunks
+    if pipeline.parts > 1 and chunks not in (None, pipeline.parts):
+        raise InputError(f"{pipeline.name}: its stages have {pipeline.parts} parts; leave chunks out")
+    if chunks is None:
+        chunks = pipeline.parts if pipeline.parts > 1 else schedule.default_chunks()
     if schedule.training and not pipeline.training:
         raise InputError(f"{pipeline.name}: schedule {schedule.name} is for training; use --schedule forward")
     if not schedule.training and pipeline.training:
@@ -177,7 +184,7 @@ def staged_program(
     batches = 1 if schedule.flush else 2 * apart + 2
     actions = _actions(pipeline, schedule, microbatches, batches, chunks)
     rank_of = schedule.rank_of(ranks, chunks)
-    if chunks > 1:
+    if chunks > pipeline.parts:
         pipeline = cut(pipeline, rank_of)
     count = len(rank_of)
     split = schedule.splits_backward
@@ -236,8 +243,8 @@ def _actions(
     pipeline: StagePipeline, schedule: Schedule, microbatches: int, batches: int, chunks: int
 ) -> dict[tuple[int, int], list[Action]]:
     """What every replica of every rank does, in order; microbatches are numbered over all replicas."""
-    ranks = len(pipeline.stages)
-    degrees = [len(stage.replicas) for stage in pipeline.stages]
+    ranks = len(pipeline.stages) // pipeline.parts
+    degrees = [len(stage.replicas) for stage in pipeline.stages[:ranks]]
     uniform = len(set(degrees)) == 1
     columns, total = degrees[0], microbatches * batches
     if isinstance(schedule, InTurns):
@@ -246,7 +253,7 @@ def _actions(
             raise InputError(f"{pipeline.name}: {refusal}")
         return {
             (rank, replica): schedule.own_order(rank, range(replica, total, degrees[rank]), stage.in_flight)
-            for rank, stage in enumerate(pipeline.stages)
+            for rank, stage in enumerate(pipeline.stages[:ranks])
             for replica in range(degrees[rank])
         }
     if not uniform:

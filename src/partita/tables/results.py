@@ -29,7 +29,7 @@ def summary_lines(report: Report[Any, Any, Any], result: Result[Any, Any, Any]) 
     bound = "none" if result.bound is None else format_time(result.bound.value, unit)
     gap = "unknown" if result.gap is None else f"{result.gap:.4%}"
     return [
-        f"objective {format_time(result.objective, unit)}{report.per}, proven bound {bound}, gap {gap}",
+        f"objective {format_time(result.objective, unit)}{report.per(result.problem)}, proven bound {bound}, gap {gap}",
         *report.sentences(result.problem, result.plan, result.evaluation),
         f"{result.status}, stopped: {result.stop_reason}, {result.runtime_s:.2f} s, solver {result.solver}",
     ]
@@ -39,7 +39,7 @@ def verdict_lines(report: Report[Any, Any, Any], problem: Any, plan: Any, evalua
     """What a given plan is worth."""
     verdict = "feasible" if evaluation.feasible else "not feasible: " + "; ".join(evaluation.violations)
     return [
-        f"objective {format_time(evaluation.objective, problem.unit)}{report.per}",
+        f"objective {format_time(evaluation.objective, problem.unit)}{report.per(problem)}",
         *report.sentences(problem, plan, evaluation),
         verdict,
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from functools import lru_cache
 
@@ -13,9 +14,12 @@ from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.options import Options
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.brute_force_machines import best_objective_on_machines
+from problems.hybrid.brute_force_step import shortest_step
 from problems.hybrid.independent_evaluator import judge
+from problems.hybrid.step_strategies import step_problems
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 
 __all__ = ["SAMPLES"]
@@ -38,6 +42,23 @@ def _row(**changes: object) -> HybridProblem:
         edges=tuple(Edge(source=v, target=v + 1, bytes=0.5) for v in range(3)),
     )
     return problem.replace(**changes)
+
+
+def _step(problem: HybridProblem) -> HybridProblem:
+    """The same as a step, with configurations that recipes know."""
+    words = ("none", "full", "selective")
+    layers = tuple(
+        msgspec.structs.replace(
+            layer,
+            configurations={
+                t: tuple(msgspec.structs.replace(c, id=words[k]) for k, c in enumerate(row))
+                for t, row in layer.configurations.items()
+            },
+            states={t: LayerState(parameter_bytes=0.5, gradient_bytes=0.5) for t in layer.configurations},
+        )
+        for layer in problem.layers
+    )
+    return problem.replace(layers=layers, training=Training(schedules=SCHEDULES, zero=ZERO_STAGES))
 
 
 def _large(seed: int, columns: int = 4, rows: int = 7, devices: int = 24) -> HybridProblem:
@@ -81,12 +102,18 @@ def optimum(problem: HybridProblem, options: Options) -> float | None:
 @lru_cache(maxsize=5_000)
 def _remembered(encoded: bytes) -> float | None:
     problem = msgspec.json.decode(encoded, type=HybridProblem)
+    if problem.training is not None:
+        step = shortest_step(problem)
+        return None if math.isinf(step) else step
     return best_objective(problem) if problem.hierarchy is None else best_objective_on_machines(problem)
 
 
 def check(problem: HybridProblem, plan: HybridPlan, options: Options) -> None:
     """The evaluator agrees with an independent one."""
     found = evaluate(problem, plan)
+    if problem.training is not None:
+        # Trying everything and simulations check these.
+        return
     value, broken = judge(problem, plan)
     assert found.feasible == (not broken), (found.violations, broken)
     assert found.objective == pytest.approx(value, rel=1e-9, abs=1e-12)
@@ -98,6 +125,7 @@ SAMPLES = Samples(
     families=(
         Family("flat", hybrid_problems(), _row()),
         Family("machines", machine_problems(), _row(hierarchy=_MACHINES)),
+        Family("steps", step_problems(), _step(_row())),
     ),
     optimum=optimum,
     check=check,
@@ -106,7 +134,13 @@ SAMPLES = Samples(
         _row(memory_bytes=0.5),
         _row(memory_bytes=1.5, devices=2),
         _row(memory_bytes=0.5, hierarchy=_MACHINES),
+        _step(_row(memory_bytes=0.5)),
     ),
     floors=(),
-    large=(_large(1), _large(2, columns=2, rows=10), _large(3, devices=24).replace(hierarchy=_MACHINES)),
+    large=(
+        _large(1),
+        _large(2, columns=2, rows=10),
+        _large(3, devices=24).replace(hierarchy=_MACHINES),
+        _step(_large(4)),
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from partita.costs.collectives import sent_share
 from partita.costs.menus.regions import Region
 
 
@@ -30,13 +31,9 @@ class Collective:
     bytes: float
     tensor: str = ""
 
-    def steps(self, degree: int) -> int:
-        """Messages that each device sends around a ring: t − 1, twice for an all-reduce, of a t-th of the tensor."""
-        return (degree - 1) * (2 if self.kind == "all-reduce" else 1)
-
     def sent_bytes(self, degree: int) -> float:
-        """What each device sends around a ring."""
-        return self.bytes * self.steps(degree) / degree
+        """What each device sends: (t − 1)/t of the tensor, twice that for an all-reduce."""
+        return self.bytes * sent_share(self.kind, degree)
 
 
 @dataclass(frozen=True)
@@ -63,6 +60,10 @@ class MenuEntry:
         The most that each device needs while it runs the layer, beyond all that.
     flops
         Floating-point operations of each device for one microbatch, those that run a second time included.
+    trained
+        Number of weights that each device holds and trains.
+    weight_gradient_s
+        What of ``backward_s`` makes gradients of weights and nothing else.
     """
 
     layer: str
@@ -80,6 +81,8 @@ class MenuEntry:
     activation_bytes: float
     workspace_bytes: float
     flops: float
+    trained: int = 0
+    weight_gradient_s: float = 0.0
 
     @property
     def time_s(self) -> float:

@@ -64,7 +64,7 @@ def _entering(place: int, users: set[Mode], modes: Modes) -> Iterator[tuple[str,
         yield "all-gather", "forward"
         if parts:
             yield "reduce-scatter", "backward"
-        if place in view.saved and Mode.WHOLE not in users:
+        if modes.again and place in view.saved and Mode.WHOLE not in users:
             # Only a share of the tokens is kept; it is put together again beside the backward arithmetic.
             yield "all-gather", "overlapped"
     elif held is Mode.WHOLE:

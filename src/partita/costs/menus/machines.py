@@ -21,11 +21,13 @@ class Machines:
     inside: LinkPath | None
     """The slowest way between two devices of one machine."""
     outside: LinkPath | None
-    """The slowest way between any two devices."""
+    """The slowest way between any two devices, when all devices of their machines use the network at once."""
     bandwidth_bytes_per_s: float
     """What each device moves per second; with machines of several devices inside its machine."""
     machine_bandwidth_bytes_per_s: float | None
-    """What each machine of several devices moves per second; None where all ways are alike."""
+    """What each machine of several devices moves per second, in one direction; None where all ways are alike."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know about the network, one sentence each."""
 
     def path(self, degree: int) -> LinkPath | None:
         """The slowest way in a tensor-parallel group."""
@@ -54,9 +56,10 @@ def find_machines(cluster: Cluster) -> Machines:
     (group,) = cluster.workers()
     counts = cluster.per_machine(group)
     inside, outside = cluster.slowest_path(group, inside=True), cluster.slowest_path(group)
-    between = None
+    between: float | None = None
+    notes: tuple[str, ...] = ()
     if len(counts) > 1 and inside is not None and outside is not None:
-        between = outside.bandwidth_bytes_per_s
+        between, notes = _between(cluster, group.indices, outside)
     path = inside or outside
     # A single device never transfers; its own link keeps the problem meaningful when the count is raised.
     link = cluster.links[group.spec.link].achievable_bytes_per_s
@@ -68,7 +71,31 @@ def find_machines(cluster: Cluster) -> Machines:
         outside=outside,
         bandwidth_bytes_per_s=link if path is None else path.bandwidth_bytes_per_s,
         machine_bandwidth_bytes_per_s=between,
+        notes=notes,
     )
+
+
+def _between(cluster: Cluster, devices: Sequence[int], outside: LinkPath) -> tuple[float, tuple[str, ...]]:
+    """What the narrowest machine moves per second, and what to say of it."""
+    of_device = cluster.machine_of()
+    machines = sorted({of_device[device] for device in devices})
+    if cluster.matrix_bytes_per_s is not None:
+        rate = min(cluster.network_cards(machine) for machine in machines) * outside.bandwidth_bytes_per_s
+        return rate, (f"Each machine sends {_rate(rate)} to others, by the bandwidth matrix and its network cards.",)
+    cards, host = min((cluster.machine_network_bytes_per_s(m), cluster.host_limit_bytes_per_s(m)) for m in machines)
+    network = cluster.links[cluster.network]
+    number = round(cards / network.achievable_bytes_per_s)
+    said = (
+        f"Each machine sends {_rate(min(cards, host))} to others: {number} network cards ({network.name}) of "
+        f"{_rate(network.achievable_bytes_per_s)} each"
+    )
+    if host < cards:
+        said += f", limited by its devices' links to the host, {_rate(host)} together"
+    return min(cards, host), (said + f"; one device sends at most {_rate(outside.bandwidth_bytes_per_s)}.",)
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e9:.4g} GB/s"
 
 
 def uneven(cluster: Cluster) -> str | None:

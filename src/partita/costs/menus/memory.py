@@ -45,7 +45,8 @@ def _kept_share(layer: int, modes: Modes, place: int) -> float:
     if held is Mode.TOKENS:
         # An operator that reads all tokens keeps them all.
         readers = splits.view.saved.get(place, ())
-        whole = any(modes.mode[v] is Mode.WHOLE and splits.layer[v] == layer for v in readers)
+        reads_all = {Mode.WHOLE} if modes.again else {Mode.WHOLE, Mode.COLUMN}
+        whole = any(modes.mode[v] in reads_all and splits.layer[v] == layer for v in readers)
         return 1.0 if whole else 1.0 / modes.degree
     return 1.0
 
@@ -62,7 +63,7 @@ def workspace_bytes(layer: int, modes: Modes, *, accumulates: bool) -> float:
     for place in sorted({place for v in members for place in (*view.inputs[v], *view.outputs[v])}):
         tensor = view.graph.tensors[place]
         if any(v in rank for v in view.saved.get(place, ())):
-            if modes.holding(place) is Mode.TOKENS:
+            if modes.again and modes.holding(place) is Mode.TOKENS:
                 gathered = max(gathered, tensor.bytes * (1.0 - 1.0 / modes.degree))
             continue
         if place in view.weight_gradients and not accumulates:

@@ -85,6 +85,8 @@ class Modes:
     degree: int
     sequence: bool
     """Whether tokens are shared out where features are not."""
+    again: bool
+    """Whether what is gathered for columns is gathered again in the backward pass, instead of being kept whole."""
     mode: tuple[Mode, ...]
     """Of every forward operator; that of its forward operator for a backward one."""
     share: tuple[float, ...]
@@ -133,8 +135,11 @@ class Modes:
         return 1.0
 
 
-def assign_modes(splits: Splits, degree: int, sequence: bool) -> Modes:
-    """Modes of all operators at a degree, with tokens shared out where features are not if asked to."""
+def assign_modes(splits: Splits, degree: int, sequence: bool, *, again: bool = True) -> Modes:
+    """Modes of all operators at a degree, with tokens shared out where features are not if asked to.
+
+    ``again`` says whether what is gathered is gathered again for the backward pass.
+    """
     view = splits.view
     count = len(view.graph.operators)
     mode = [Mode.WHOLE] * count
@@ -156,7 +161,9 @@ def assign_modes(splits: Splits, degree: int, sequence: bool) -> Modes:
         mode[v], share[v] = Mode.ROW, math.ceil(table.rows / degree) / table.rows
     roots = view.roots
     sequence = sequence and degree > 1
-    return Modes(splits, degree, sequence, tuple(mode[root] for root in roots), tuple(share[root] for root in roots))
+    return Modes(
+        splits, degree, sequence, again, tuple(mode[root] for root in roots), tuple(share[root] for root in roots)
+    )
 
 
 def _by_token(splits: Splits, v: int, degree: int) -> bool:

@@ -11,10 +11,13 @@ import msgspec
 
 from partita.catalogue.specs import DeviceSpec
 from partita.cluster import LinkPath
+from partita.costs.collectives import Level, collective_time
 from partita.costs.menus.entries import Collective, MenuEntry
 from partita.costs.menus.exchanges import exchanges
+from partita.costs.menus.forward import GraphView
 from partita.costs.menus.memory import activation_bytes, kept_inputs, parameter_shares, saved_tensors, workspace_bytes
 from partita.costs.menus.modes import Mode, Modes, Splits
+from partita.costs.menus.targets import ATTENTION
 from partita.costs.optimizer import optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.graph import Operator
@@ -62,7 +65,8 @@ class LayerPricer:
             if not again or plain - kept <= _WORTH * plain:
                 continue
             collectives = base.collectives
-            if option == "full":
+            # Products that run again exchange again; attention's scores are of each device's own heads.
+            if any(v in self.splits.view.linears for v in again):
                 forward = (c for c in collectives if c.phase == "forward")
                 collectives += tuple(dataclasses.replace(c, phase="recompute") for c in forward)
             result.append(
@@ -83,25 +87,33 @@ class LayerPricer:
     def _again(self, layer: int, option: str, saved: set[int]) -> tuple[list[int], set[int]]:
         """What a memory option runs again, and the tensors that it keeps."""
         splits = self.splits
+        forward = splits.forward(layer)
         if option == "full":
-            forward = splits.forward(layer)
             return forward, kept_inputs(splits, forward)
-        # Attention's scores and all that is made of them, but for its result.
         regions = [r for r in splits.regions if r.core and splits.layer[r.core[0]] == layer]
-        core = [v for region in regions for v in region.core]
-        inner = {place for r in regions for v in r.core if v != r.context for place in splits.view.outputs[v]}
-        return core, (saved - inner) | kept_inputs(splits, core)
+        if regions:
+            # Attention's scores and all that is made of them, but for its result.
+            core = [v for region in regions for v in region.core]
+            inner = {place for r in regions for v in r.core if v != r.context for place in splits.view.outputs[v]}
+            return core, (saved - inner) | kept_inputs(splits, core)
+        # Where a kernel keeps no scores: all but its result and every other product, as torchtitan does by operator.
+        products = [v for v in forward if splits.view.graph.operators[v].flops]
+        fused = [v for v in products if splits.view.names[v] in ATTENTION]
+        kept = {*fused, *[v for v in products if v not in fused][::2]}
+        again = [v for v in forward if v not in kept] if fused else []
+        return again, {p for p in saved if splits.view.maker(p) not in again} | kept_inputs(splits, again)
 
     def _base(self, layer: int, modes: Modes, seconds: dict[int, float], activations: float) -> MenuEntry:
         """The entry that runs nothing again, given the time of every operator and what is kept."""
         view, training = self.splits.view, self.training
         weights = gradients = state = 0.0
-        count = 0
+        count = trained = 0
         for place, share in parameter_shares(layer, modes).items():
             parameter = view.graph.parameters[place]
             weights += round(parameter.bytes * share)
             if parameter.trainable and not parameter.buffer:
                 gradients += round(parameter.bytes * share)
+                trained += round(math.prod(parameter.shape) * share)
                 whole = optimizer_bytes(
                     parameter,
                     training.optimizer,
@@ -128,6 +140,8 @@ class LayerPricer:
             activation_bytes=activations,
             workspace_bytes=workspace_bytes(layer, modes, accumulates=training.microbatches > 1),
             flops=sum(self._flops(v, modes) for v in seconds),
+            trained=trained,
+            weight_gradient_s=sum(time for v, time in seconds.items() if view.backward[v] and _only_weights(view, v)),
         )
 
     # -- time -----------------------------------------------------------------------------------------------------
@@ -157,21 +171,45 @@ class LayerPricer:
             flops=round(op.flops * modes.share[v]),
             bytes_read=round(op.bytes_read * _average(read)),
             bytes_written=round(op.bytes_written * _average(written)),
+            product=None if op.product is None else self._product(v, op.product, modes),
         )
+
+    def _product(self, v: int, shape: tuple[int, int, int, int], modes: Modes) -> tuple[int, int, int, int]:
+        """A device's part of a product: the dimension that the group shares out is smaller, the others are not."""
+        view, mode, share = self.splits.view, modes.mode[v], modes.share[v]
+        linear = view.linears.get(view.roots[v])
+        batch, rows, columns, inner = shape
+        if mode is Mode.SPLIT or linear is None:
+            return max(1, round(batch * share)), rows, columns, inner
+        whole = all(modes.seen_share(v, place, writes=True) == 1.0 for place in view.outputs[v])
+        gradient = any(place in view.weight_gradients for place in view.outputs[v])
+        # Tokens are rows of a result, or what the gradient of a weight is summed over.
+        if whole or (mode is Mode.TOKENS and gradient):
+            return batch, rows, columns, max(1, round(inner * share))
+        features = linear.outputs if mode is Mode.COLUMN else linear.inputs
+        if mode is Mode.TOKENS or (columns != features and rows == features):
+            return batch, max(1, round(rows * share)), columns, inner
+        return batch, rows, max(1, round(columns * share)), inner
 
     def _communication(self, collectives: Sequence[Collective], degree: int) -> float:
         path = self.paths[degree]
         if path is None or degree == 1:
             return 0.0
+        group = Level(degree, path.bandwidth_bytes_per_s, path.latency_s, path.hop_time_s, path.switched)
         total = 0.0
         for collective in collectives:
             if collective.phase == "overlapped":
                 continue
-            latency = collective.steps(degree) * path.latency_s
-            time = collective.sent_bytes(degree) / path.bandwidth_bytes_per_s + latency
+            time = collective_time(collective.kind, collective.bytes, (group,))
             # A batch has at least so many microbatches for every replica when there is one.
             total += time / self.training.microbatches if collective.phase == "batch" else time
         return total
+
+
+def _only_weights(view: GraphView, v: int) -> bool:
+    """Whether an operator makes gradients of weights, and nothing else."""
+    made = view.outputs[v]
+    return bool(made) and all(place in view.weight_gradients for place in made)
 
 
 def _average(parts: list[tuple[int, float]]) -> float:

@@ -188,6 +188,10 @@ class FromModel(Facet, Generic[P]):
             If a setting does not fit the model or the cluster.
         """
 
+    def stated(self, priced: Priced[P]) -> Any:
+        """The plan that the settings state, which is then priced and not searched for; None if they state none."""
+        return None
+
     def choose(self, answers: Sequence[tuple[Priced[P], Result[P, Any, Any]]]) -> int:
         """Number of the best of several candidates."""
         return 0

@@ -34,12 +34,13 @@ class Report(Facet, Generic[P, L, E]):
     ----------
     doing
         What a run does, for the line of progress: ``splitting``.
-    per
-        What the objective is a time of: `` per sample``; empty for nothing.
     """
 
     doing: str = "solving"
-    per: str = ""
+
+    def per(self, problem: P) -> str:
+        """What the objective is a time of: `` per sample``; empty for nothing."""
+        return ""
 
     def scope(self, scope: str) -> str:
         """A plan of a scope, in words: ``acyclic split``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.problems.hybrid.options import Changes, Options, change
@@ -11,7 +12,7 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
 
 if TYPE_CHECKING:
-    from partita.problems.hybrid.evaluate import HybridEvaluation
+    from partita.problems.hybrid.worth import HybridEvaluation
 
 
 class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
@@ -33,6 +34,16 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     samples = lazy("partita.problems.hybrid.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = lazy("partita.problems.hybrid.evaluate:evaluate")
+
+    def default_solver(self, problem: HybridProblem, options: Options) -> str:
+        """By the objective."""
+        return "exact" if problem.training is None else "uniform"
+
+    def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, HybridPlan, Options]]:
+        """Those for the problem's objective."""
+        from partita.problems.hybrid.baselines.by_objective import ByObjective
+
+        return [each for each in self.baselines if not isinstance(each, ByObjective) or each.of(problem) is not None]
 
     def scope(self, options: Options) -> str:
         """Stages are always in a row."""

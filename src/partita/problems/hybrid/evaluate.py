@@ -1,4 +1,4 @@
-"""The objective and the feasibility of a hybrid plan: the only place where they are defined.
+"""The objective and the feasibility of a hybrid plan: the only place where they are defined, with ``step.evaluate``.
 
 Source: Piper (NeurIPS 2021), §3.4 to §4 and Appendix A; hierarchies are Appendix E's with two levels;
 ``weight_sync_per_batch`` follows a later version of the published program.
@@ -7,86 +7,19 @@ Source: Piper (NeurIPS 2021), §3.4 to §4 and Appendix A; hierarchies are Appen
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
-from partita.checks import check_at_least
 from partita.errors import InputError
-from partita.problems.assignment import stage_of_each
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.run.result import Worth
+from partita.problems.hybrid.step.evaluate import evaluate_step
+from partita.problems.hybrid.worth import (
+    HybridEvaluation,
+    HybridStageEvaluation,
+    MachineGroupEvaluation,
+    choose,
+    stages_of_layers,
+)
 from partita.units import format_bytes, leq
-
-
-@dataclass(frozen=True)
-class HybridStageEvaluation:
-    """What one stage costs its devices. With a hierarchy, d = d_1·d_2: replicas in a machine times machines.
-
-    Attributes
-    ----------
-    compute
-        Time of its layers per sample, P/d.
-    transfer
-        Time per sample for tensors that enter or leave it, E/(d·B).
-    weight_sync
-        Time per sample to synchronise its weights, 4·(d − 1)·W/(d·d·B), or with N for one d once per batch. With a
-        hierarchy only inside machines: 4·(d_1 − 1)·W/(d_1·d·B_1), or 4·(d_1 − 1)·W/(d_1·N·B_1) once per batch.
-    memory_bytes
-        Memory that each of its devices needs.
-    in_flight
-        Microbatches that each of its replicas holds, ⌈s/d⌉, s counting the replicas of this and all later stages.
-    """
-
-    compute: float
-    transfer: float
-    weight_sync: float
-    memory_bytes: float
-    in_flight: int
-
-    @property
-    def time_per_sample(self) -> float:
-        """The stage's time per sample."""
-        return self.compute + self.transfer + self.weight_sync
-
-
-@dataclass(frozen=True)
-class MachineGroupEvaluation:
-    """What the stages that share machines exchange with other machines.
-
-    Attributes
-    ----------
-    machines
-        Machines of the group (d_2).
-    transfer
-        Time per sample for tensors that enter or leave the group, Σ 2·bytes/(d_2·B_2).
-    weight_sync
-        Time per sample to synchronise whole layers between its machines, 4·(d_2 − 1)·W/(d_2·d_2·B_2), or with N for one
-        d_2 once per batch.
-    """
-
-    machines: int
-    transfer: float
-    weight_sync: float
-
-    @property
-    def time_per_sample(self) -> float:
-        """Time per sample that each machine's link is busy."""
-        return self.transfer + self.weight_sync
-
-
-class HybridEvaluation(Worth, frozen=True, kw_only=True):
-    """What a plan is worth: time per sample of the slowest stage, or of the busiest machine's link.
-
-    Attributes
-    ----------
-    stages
-        One entry per stage of the plan.
-    machine_groups
-        One entry per machine group; empty without a hierarchy.
-    """
-
-    stages: tuple[HybridStageEvaluation, ...]
-    machine_groups: tuple[MachineGroupEvaluation, ...] = ()
 
 
 def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
@@ -98,7 +31,9 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
         If the plan is not a plan of this problem: a layer is missing, unknown or placed twice, a stage is empty, a
         degree is below 1, a configuration is unknown, or machines are given without a hierarchy or the other way round.
     """
-    stage_of = _assignment(problem, plan)
+    if problem.training is not None:
+        return evaluate_step(problem, plan)
+    stage_of = stages_of_layers(problem, plan)
     violations = _check_machines(problem, plan)
     if plan.devices > problem.devices:
         violations.append(f"the stages use {plan.devices} devices, the problem has {problem.devices}")
@@ -120,7 +55,7 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
                 f"stage {number}: data-parallel degree {stage.data_parallel} does not divide the "
                 f"{problem.microbatches} microbatches"
             )
-        violations += _choose(problem, number, stage, chosen)
+        violations += choose(problem, number, stage, chosen)
     stages = []
     remaining = plan.microbatches
     traffic = _traffic(problem, plan, stage_of, chosen)
@@ -151,20 +86,6 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
         violations=tuple(violations),
         stages=tuple(stages),
         machine_groups=tuple(groups),
-    )
-
-
-def _assignment(problem: HybridProblem, plan: HybridPlan) -> dict[int, int]:
-    for number, stage in enumerate(plan.stages):
-        if not stage.operators:
-            raise InputError(f"plan stage {number} has no operators; leave it out")
-        for field in ("data_parallel", "tensor_parallel"):
-            check_at_least(f"plan stage {number}: {field}", getattr(stage, field))
-        extra = set(stage.configurations) - set(stage.operators)
-        if extra:
-            raise InputError(f"plan stage {number}: configurations name layer {min(extra)}, which is not in the stage")
-    return stage_of_each(
-        [stage.operators for stage in plan.stages], sorted(layer.id for layer in problem.layers), "layer"
     )
 
 
@@ -245,30 +166,6 @@ def _machine_groups(problem: HybridProblem, plan: HybridPlan, stage_of: dict[int
         )
         for group, d in machines.items()
     ]
-
-
-def _choose(problem: HybridProblem, number: int, stage: HybridStage, chosen: dict[int, Configuration]) -> list[str]:
-    """Look up every layer's configuration; layers that do not have the stage's degree are violations."""
-    held = set(stage.operators)
-    violations = []
-    for layer in problem.layers:
-        if layer.id not in held:
-            continue
-        choices = layer.configurations.get(stage.tensor_parallel, ())
-        if not choices:
-            violations.append(f"{layer.label} has no configuration of degree {stage.tensor_parallel} (stage {number})")
-            continue
-        name = stage.configurations.get(layer.id)
-        if name is None:
-            raise InputError(f"plan stage {number}: there is no configuration for {layer.label}")
-        found = [choice for choice in choices if choice.id == name]
-        if not found:
-            raise InputError(
-                f"plan stage {number}: {layer.label} has no configuration {name!r} of degree {stage.tensor_parallel}; "
-                f"it has {', '.join(repr(choice.id) for choice in choices)}"
-            )
-        chosen[layer.id] = found[0]
-    return violations
 
 
 def _traffic(

@@ -14,6 +14,7 @@ from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.run.monitor import Monitor
 from partita.units import format_bytes, leq
 
@@ -36,20 +37,40 @@ def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> st
                 f"{where} {problem.devices_per_machine}"
             )
     clock = Monitor(time_limit_s)
-    flat = problem.hierarchy is None
-    enough = _smallest_devices(problem) if flat else _smallest_machines(problem, Monitor(time_limit_s / 2))
+    if problem.training is not None or problem.hierarchy is not None:
+        enough = _smallest_machines(problem, Monitor(time_limit_s / 2))
+    else:
+        enough = _smallest_devices(problem)
     parts = (_what_is_missing(problem), enough, _smallest_memory(problem, clock))
     return "; ".join(part for part in parts if part)
 
 
 def _least_memory(problem: HybridProblem, layer: Layer) -> float:
     """Memory of a stage with one layer, one microbatch and as many replicas as there can be: no stage needs less."""
+    if problem.training is not None:
+        return min(
+            choice.memory_per_microbatch_bytes + choice.memory_bytes + _least_state(problem, layer, degree)
+            for degree, choices in layer.configurations.items()
+            if degree <= problem.devices_per_machine
+            for choice in choices
+        )
     return min(
         choice.held_bytes(1, max(1, min(problem.devices // degree, problem.microbatches)))
         for degree, choices in layer.configurations.items()
         if degree <= problem.devices_per_machine
         for choice in choices
     )
+
+
+def _least_state(problem: HybridProblem, layer: Layer, degree: int) -> float:
+    """Weights, gradients and states of a layer with as many replicas as there can be."""
+    state, training = layer.states.get(degree), problem.training
+    if state is None or training is None:
+        return 0.0
+    most = max(1, min(problem.devices // degree, problem.microbatches))
+    shares = [most if max(training.zero) >= stage else 1 for stage in (3, 2, 1)]
+    parts = zip((state.parameter_bytes, state.gradient_bytes, state.optimizer_bytes), shares, strict=True)
+    return sum(size / share for size, share in parts)
 
 
 def _what_is_missing(problem: HybridProblem) -> str:
@@ -87,8 +108,7 @@ def _smallest_devices(problem: HybridProblem) -> str:
 
 def _smallest_machines(problem: HybridProblem, clock: Monitor) -> str:
     """The batch stays as it is, so that some problems have no plan with any number of machines."""
-    assert problem.hierarchy is not None
-    size = problem.hierarchy.devices_per_machine
+    size = 1 if problem.hierarchy is None else problem.hierarchy.devices_per_machine
 
     def fits(machines: int, time_s: float) -> bool | None:
         outcome = _solved(problem.replace(devices=machines * size), time_s)
@@ -97,7 +117,8 @@ def _smallest_machines(problem: HybridProblem, clock: Monitor) -> str:
     # Each group has a layer and each of its machines a microbatch of its own.
     most = min(len(problem.layers) * problem.microbatches, _MOST_MACHINES)
     # A machine may not be full yet.
-    return smallest_count(fits, problem.devices // size, most, f"machines of {size} devices", clock)
+    noun = "devices" if problem.hierarchy is None else f"machines of {size} devices"
+    return smallest_count(fits, problem.devices // size, most, noun, clock)
 
 
 def _smallest_memory(problem: HybridProblem, clock: Monitor) -> str:
@@ -115,4 +136,5 @@ def _smallest_memory(problem: HybridProblem, clock: Monitor) -> str:
 
 def _solved(problem: HybridProblem, time_s: float) -> Outcome:
     """Any plan, or a proof that there is none, within a time."""
-    return HybridExact().solve(problem, Options(), Monitor(time_s, target=math.inf))
+    solver = HybridExact() if problem.training is None else UniformMesh()
+    return solver.solve(problem, Options(), Monitor(time_s, target=math.inf))

@@ -11,14 +11,23 @@ import msgspec
 from partita.errors import InputError
 from partita.problems.facets.model import PER_DEVICE, FromModel, Priced, Refinement
 from partita.problems.hybrid.options import HybridPricing, Options
+from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
+from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan, parse_layout
+from partita.problems.hybrid.training import ZERO_STAGES, Training
 from partita.run.monitor import Monitor
 from partita.run.result import Result, Row
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
+    from partita.costs.menus.entries import LayerMenu
     from partita.graph import Graph
+
+#: Schedules that are looked at unless others are asked for.
+PLANNED = ("1f1b", "interleaved", "zero-bubble")
+#: Samples of a microbatch that are looked at.
+_SIZES = (1, 2, 4, 8, 16)
 
 Change = Callable[[HybridProblem], HybridProblem]
 Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Any, Any]]
@@ -48,11 +57,28 @@ class HybridFromModel(FromModel[HybridProblem]):
     def price(
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None = None
     ) -> Sequence[Priced[HybridProblem]]:
+        """One problem for each number of microbatches; with a global batch one for each size of a microbatch."""
+        check_settings(settings)
+        if settings.global_batch is None:
+            if not settings.microbatches:
+                raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")
+            return self._price_each(graph, cluster, settings, change)
+        found: list[Priced[HybridProblem]] = []
+        for samples in microbatch_sizes(settings):
+            traced = graph if samples == settings.samples else settings.trace(samples)
+            number = settings.global_batch // samples
+            sized = msgspec.structs.replace(settings, samples=samples, microbatches=(number,))
+            found += self._price_each(traced, cluster, sized, change)
+        return found
+
+    def _price_each(
+        self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None
+    ) -> list[Priced[HybridProblem]]:
         from partita.costs.table import cost_source
         from partita.problems.hybrid.pricing import MEMORY_OPTIONS, layer_menus
 
-        if not settings.microbatches:
-            raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")
+        layout = None if settings.layout is None else parse_layout(settings.layout)
+        degrees = settings.tensor_parallel_degrees or None
         menus = layer_menus(
             graph,
             cluster,
@@ -61,24 +87,36 @@ class HybridFromModel(FromModel[HybridProblem]):
             optimizer_dtype=settings.optimizer_dtype,
             master_weights=settings.master_weights,
             zero1=settings.zero1,
-            sequence_parallel=settings.sequence_parallel,
-            degrees=settings.tensor_parallel_degrees or None,
+            sequence_parallel=settings.sequence_parallel if layout is None else layout.sequence_parallel,
+            degrees=degrees if layout is None else (layout.tensor,),
             memory_options=settings.recompute_options or MEMORY_OPTIONS,
             offload=settings.offload,
             costs=cost_source(settings.costs),
+            fused=settings.fused,
             name=settings.name,
+            training=training_of(settings, layout),
+            gradient_dtype=settings.gradient_dtype,
         )
         found = []
         for number in settings.microbatches:
             problem = menus.problem.replace(microbatches=number)
+            if problem.training is not None:
+                problem = even_degrees(problem, menus.layers, stated=bool(degrees or layout))
             found.append(Priced(problem if change is None else change(problem), graph, cluster, settings, menus))
         return found
 
+    def stated(self, priced: Priced[Any]) -> HybridPlan | None:
+        if priced.settings.layout is None:
+            return None
+        layout = parse_layout(priced.settings.layout)
+        check_layout(priced.problem, layout)
+        return layout_plan(priced.problem, layout)
+
     def choose(self, answers: Sequence[Answered]) -> int:
-        """The shortest step per microbatch; without any plan the last number, which leaves most freedom."""
+        """The shortest step per sample; without any plan the last candidate, which leaves most freedom."""
         worth = {
-            place: simulated_step(result.problem, result.plan, result.evaluation).per_sample
-            for place, (_, result) in enumerate(answers)
+            place: simulated_step(result.problem, result.plan, result.evaluation).per_sample / priced.settings.samples
+            for place, (priced, result) in enumerate(answers)
             if result.plan is not None and result.evaluation is not None
         }
         return min(worth, key=lambda place: worth[place]) if worth else len(answers) - 1
@@ -95,4 +133,86 @@ class HybridFromModel(FromModel[HybridProblem]):
     ) -> Refinement:
         from partita.problems.hybrid.shorter_step import shorter_steps
 
+        if result.problem.training is not None:
+            return Refinement(by_objective=priced.settings.layout is None)
         return shorter_steps(result, rows, priced.settings.minimise, options, monitor)
+
+
+def check_settings(settings: HybridPricing) -> None:
+    """Refuse settings that contradict each other."""
+    steady = settings.minimise == "steady"
+    if steady and settings.mesh == "uniform":
+        raise InputError("--mesh uniform is for steps; leave it out, or --minimise steady")
+    asked = {"--layout": settings.layout, "--schedule": settings.schedule, "--zero": settings.zero}
+    for flag, value in asked.items():
+        if value and (steady or settings.mesh == "free"):
+            cause = "--minimise steady" if steady else "--mesh free"
+            raise InputError(f"{flag} is for steps of a uniform mesh; leave it out, or {cause}")
+    for stage in settings.zero:
+        if stage not in ZERO_STAGES:
+            raise InputError(f"--zero {stage} is no stage of ZeRO; give {', '.join(map(str, ZERO_STAGES))}")
+    if settings.zero1 and settings.zero:
+        raise InputError("--zero1 and --zero say the same; leave --zero1 out")
+
+
+def training_of(settings: HybridPricing, layout: Layout | None) -> Training | None:
+    """What plans of a step may choose; None for the time per sample, and for stages with degrees of their own."""
+    overlap = settings.weight_sync == "behind"
+    if layout is not None:
+        return Training(schedules=(layout.runs,), zero=(layout.zero,), overlap=overlap and layout.overlap)
+    if settings.minimise == "steady" or settings.mesh == "free":
+        return None
+    zero = settings.zero or ((1,) if settings.zero1 else ZERO_STAGES)
+    return Training(schedules=settings.schedule or PLANNED, zero=tuple(sorted(zero)), overlap=overlap)
+
+
+def microbatch_sizes(settings: HybridPricing) -> list[int]:
+    """Samples of a microbatch to look at: powers of two that divide the global batch, if the model can be traced again.
+
+    Raises
+    ------
+    InputError
+        If the only size there is does not divide the global batch.
+    """
+    batch = settings.global_batch or 0
+    if settings.trace is not None and settings.layout is None:
+        return [size for size in _SIZES if batch % size == 0]
+    if batch % settings.samples:
+        raise InputError(
+            f"the global batch of {batch} samples is no multiple of the {settings.samples} of a microbatch; "
+            "change one of them"
+        )
+    return [settings.samples]
+
+
+def even_degrees(problem: HybridProblem, menus: Sequence[LayerMenu], *, stated: bool) -> HybridProblem:
+    """A problem about a step without the tensor-parallel degrees that do not divide what a layer splits.
+
+    Runtimes do not run these. Words of a vocabulary are padded, so that any degree divides them.
+
+    Raises
+    ------
+    InputError
+        If the degrees were ``stated``.
+    """
+    uneven: dict[int, str] = {}
+    for menu in menus:
+        for region in menu.regions:
+            for degree in menu.entries:
+                if degree in uneven or region.kind == "vocabulary" or region.splits(degree):
+                    continue
+                unit = next(unit for unit in region.units if unit % degree)
+                what = {"attention": "heads", "experts": "features of experts"}.get(region.kind, "features")
+                uneven[degree] = f"tensor-parallel degree {degree} does not divide the {unit} {what} of {menu.name}"
+    if not uneven:
+        return problem
+    if stated:
+        raise InputError(f"{next(iter(uneven.values()))}; take another degree")
+    layers = tuple(
+        msgspec.structs.replace(
+            layer, configurations={t: row for t, row in layer.configurations.items() if t not in uneven}
+        )
+        for layer in problem.layers
+    )
+    notes = (*problem.notes, *(f"{text[0].upper()}{text[1:]}, so that it is left out." for text in uneven.values()))
+    return problem.replace(layers=layers, notes=notes)

@@ -11,8 +11,11 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
 
-#: What a plan is chosen for: the objective, an endless row of microbatches, or one synchronous step with its bubble.
-Aim = Literal["steady", "step"]
+#: What a plan is chosen for: one optimizer step, or an endless row of microbatches.
+Aim = Literal["step", "steady"]
+
+#: Schedules that plans of a step may have.
+ScheduleName = Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
 
 
 class Options(SearchOptions, frozen=True, kw_only=True):
@@ -47,6 +50,11 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     ----------
     offload
         As for ``pricing.layer_menus``; in Python only.
+    samples
+        Samples of a microbatch of the traced model, for ``global_batch``; in Python only.
+    trace
+        The model traced with so many samples in a microbatch: with a global batch their number is then chosen, too. In
+        Python only.
     """
 
     microbatches: Annotated[
@@ -59,12 +67,45 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
             group="training",
         ),
     ] = ()
+    global_batch: Annotated[
+        int | None,
+        setting("Samples of a step, instead of its microbatches.", metavar="G", least=1, group="training"),
+    ] = None
     minimise: Annotated[
         Aim,
-        setting("Time per sample of an endless row of microbatches, with proof, or of a step with its bubble."),
-    ] = "steady"
-    zero1: Annotated[bool, setting("Replicas share out the optimizer's states.")] = False
+        setting("The time of an optimizer step, or per sample of an endless row of microbatches; both with proof."),
+    ] = "step"
+    mesh: Annotated[
+        Literal["uniform", "free"] | None,
+        setting("The same degrees in every stage, or each stage its own; uniform for steps."),
+    ] = None
+    schedule: Annotated[
+        tuple[ScheduleName, ...],
+        setting("Of a step; the best of 1f1b, interleaved and zero-bubble if not given.", metavar="NAME,…"),
+    ] = ()
+    zero: Annotated[
+        tuple[int, ...],
+        setting("Stages of ZeRO to choose from; all if not given.", metavar="Z,…", least=0),
+    ] = ()
+    layout: Annotated[
+        str | None,
+        setting("Price this layout, without search: tensor=8,pipeline=4,data=2,recompute=full,…", metavar="LAYOUT"),
+    ] = None
+    weight_sync: Annotated[
+        Literal["behind", "after"],
+        setting("Replicas exchange gradients behind the last backward part, or after it."),
+    ] = "behind"
+    gradient_dtype: Annotated[
+        str,
+        setting(
+            "Of a step: gradients are added up and exchanged in it; parameter for that of weights.", metavar="NAME"
+        ),
+    ] = "float32"
+    zero1: Annotated[bool, setting("Replicas share out the optimizer's states, as --zero 1.")] = False
     sequence_parallel: Annotated[bool, setting("Tensor-parallel groups do not share out tokens.", inverted=True)] = True
+    fused: Annotated[
+        bool | None, setting("Chains of elementwise operators run as one kernel, as in compiled models.")
+    ] = None
     tensor_parallel_degrees: Annotated[
         tuple[int, ...], setting("1, 2, 4, … up to a machine's devices if not given.", metavar="T,T,…", least=1)
     ] = ()
@@ -73,6 +114,8 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
         setting("What layers may recompute; none,selective,full if not given.", metavar="NAME,…"),
     ] = ()
     offload: Any = None
+    samples: int = 1
+    trace: Any = None
 
 
 def change(problem: HybridProblem, changes: Changes) -> HybridProblem:

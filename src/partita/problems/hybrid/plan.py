@@ -24,7 +24,11 @@ class HybridStage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     machines
         Machines of its machine group (d_2); they divide ``data_parallel``. None without a hierarchy.
     machine_group
-        Number of its machine group, 0 for the first, never falling from stage to stage. None without a hierarchy.
+        Number of its machine group, 0 for the first, never falling from stage to stage. None without a hierarchy, and
+        in plans of a step.
+    chunks
+        Under an interleaved schedule, its layers as parts that are passed one after the other: of all stages the first
+        parts come first, then all second ones. Empty if the stage is passed once.
     """
 
     operators: tuple[int, ...]
@@ -33,6 +37,7 @@ class HybridStage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     configurations: dict[int, str]
     machines: int | None = None
     machine_group: int | None = None
+    chunks: tuple[tuple[int, ...], ...] = ()
 
     @property
     def devices(self) -> int:
@@ -45,10 +50,27 @@ class HybridStage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return self.data_parallel // (self.machines or 1)
 
 
-class HybridPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Stages in pipeline order, first stage first."""
+class HybridPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Stages in pipeline order, first stage first.
+
+    Attributes
+    ----------
+    stages
+        The stages.
+    schedule
+        How microbatches run through them.
+    zero
+        What replicas share out (ZeRO's stage): 0 nothing, 1 optimizer states, 2 gradients, 3 weights as well.
+    """
 
     stages: tuple[HybridStage, ...]
+    schedule: str = "1f1b"
+    zero: int = 0
+
+    @property
+    def chunks(self) -> int:
+        """How often a microbatch passes the row of stages."""
+        return max((len(stage.chunks) for stage in self.stages), default=0) or 1
 
     @property
     def devices(self) -> int:

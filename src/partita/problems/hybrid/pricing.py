@@ -4,36 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from partita.catalogue.specs import DeviceSpec
 from partita.checks import check_at_least
 from partita.cluster import Cluster
+from partita.costs.fusion import fuse_pointwise
 from partita.costs.menus.alike import first_alike
 from partita.costs.menus.entries import LayerMenu, MenuEntry
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import find_splits
 from partita.costs.menus.machines import find_machines
 from partita.costs.menus.modes import Modes, Splits, assign_modes
-from partita.costs.menus.pricing import LayerPricer, Training
+from partita.costs.menus.pricing import LayerPricer
+from partita.costs.menus.pricing import Training as TrainingCosts
 from partita.costs.optimizer import check_optimizer
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.errors import InputError
 from partita.graph import Graph
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.step.pricing import Offload, offloaded, step_layers, step_training
+from partita.problems.hybrid.training import Training
 from partita.units import format_bytes
+
+#: The paper adds up what replicas send and receive of every weight; links of the catalogue carry both at once.
+DUPLEX = 0.5
 
 #: Ways to save memory that can be asked for; ``none`` is always there.
 MEMORY_OPTIONS = ("none", "selective", "full")
-
-#: A user's own ways to run a layer: for the entry without recomputation, the configurations to add.
-Offload = (
-    Callable[[MenuEntry], Configuration | Sequence[Configuration] | None]
-    | Mapping[str, Mapping[int, Configuration | Sequence[Configuration]]]
-)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class LayerMenus:
     layers
         What each of its layers can do and costs, in the same order.
     reserve_bytes
-        Working memory that was taken off every device's limit.
+        Working memory that was taken off every device's limit; 0 for a step, whose stages hold it themselves.
     """
 
     problem: HybridProblem
@@ -79,11 +80,15 @@ def layer_menus(
     master_weights: bool | None = None,
     zero1: bool = False,
     sequence_parallel: bool = True,
+    gather_again: bool = True,
     degrees: Sequence[int] | None = None,
     memory_options: Sequence[str] = MEMORY_OPTIONS,
     offload: Offload | None = None,
     costs: CostSource | None = None,
+    fused: bool | None = None,
     name: str | None = None,
+    training: Training | None = None,
+    gradient_dtype: str = "parameter",
 ) -> LayerMenus:
     """The hybrid problem of training a model on a cluster, in seconds and bytes, and what its numbers are made of.
 
@@ -102,6 +107,9 @@ def layer_menus(
         exchange as many bytes as without: gradients are scattered, and updated weights gathered.
     sequence_parallel
         Whether a tensor-parallel group shares out the tokens where it cannot share out features.
+    gather_again
+        Whether the tokens that are gathered for products are gathered again in the backward pass, as Megatron-LM does,
+        or kept whole, as where automatic differentiation decides.
     degrees
         Tensor-parallel degrees; 1, 2, 4, … up to the devices of a machine unless stated.
     memory_options
@@ -111,8 +119,16 @@ def layer_menus(
         several or to None; or by layer name and degree, the configurations.
     costs
         Where operator times come from; the roofline unless stated.
+    fused
+        Whether chains of elementwise operators run as one kernel (``partita.costs.fusion``); unless stated, where the
+        model is compiled.
     name
         The problem's name; the graph's and cluster's names unless stated.
+    training
+        For a problem about one optimizer step, what its plans may choose; ``zero1`` then has no meaning. None for one
+        about the time per sample.
+    gradient_dtype
+        Of a step, the number format in which gradients are added up and exchanged; ``parameter`` for that of weights.
 
     Returns
     -------
@@ -135,20 +151,30 @@ def layer_menus(
     source: CostSource = Roofline() if costs is None else costs
 
     splits = find_splits(GraphView(graph))
+    if graph.compiled if fused is None else fused:
+        graph = fuse_pointwise(graph, splits.layer)
+        splits = find_splits(GraphView(graph))
     pricer = LayerPricer(
         splits,
         _times(graph, source, machines.device),
         machines.device,
         {degree: machines.path(degree) for degree in chosen},
-        Training(microbatches, optimizer, optimizer_dtype, master_weights),
+        TrainingCosts(microbatches, optimizer, optimizer_dtype, master_weights),
         _scaling(source),
     )
-    modes = {degree: assign_modes(splits, degree, sequence_parallel) for degree in chosen}
+    modes = {degree: assign_modes(splits, degree, sequence_parallel, again=gather_again) for degree in chosen}
     menus = _menus(pricer, modes, memory_options)
     _check_offload(offload, splits.names, chosen)
     reserve = _reserve(menus)
+    if training is not None:
+        reserves = {degree: _reserve(menus, degree) for degree in chosen}
+        training, reserve = step_training(training, machines, reserves), 0.0
     bandwidth = machines.device.memory_bandwidth_bytes_per_s * machines.device.memory_efficiency
-    layers = tuple(_layer(menu, reserve, offload, zero1, bandwidth) for menu in menus)
+    edges = _edges(splits)
+    if training is None:
+        layers = tuple(_layer(menu, reserve, offload, zero1, bandwidth) for menu in menus)
+    else:
+        layers = step_layers(menus, edges, training.reserves, bandwidth, gradient_dtype, sequence_parallel, offload)
     problem = HybridProblem(
         name=name if name is not None else f"{graph.name} on {cluster.name}",
         devices=machines.count,
@@ -156,12 +182,18 @@ def layer_menus(
         bandwidth_bytes_per_unit=machines.bandwidth_bytes_per_s,
         microbatches=microbatches,
         layers=layers,
-        edges=_edges(splits),
+        edges=edges,
         unit="s",
-        weight_sync_per_batch=True,
+        weight_sync_per_batch=training is None,
         hierarchy=hierarchy,
-        update_shared=zero1,
-        notes=(*graph.notes, *source.notes(), *_notes(menus, modes, reserve, sequence_parallel, zero1)),
+        update_shared=zero1 and training is None,
+        training=training,
+        notes=(
+            *graph.notes,
+            *source.notes(),
+            *machines.notes,
+            *_notes(menus, modes, reserve, sequence_parallel, zero1, training),
+        ),
     )
     return LayerMenus(problem, tuple(menus), reserve)
 
@@ -250,25 +282,31 @@ def _menus(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str])
     return menus
 
 
-def _reserve(menus: list[LayerMenu]) -> float:
-    """Working memory of the repeated layers: a stage needs the most of its layers', once."""
+def _reserve(menus: list[LayerMenu], degree: int | None = None) -> float:
+    """Working memory of the repeated layers, at one degree or any: a stage needs the most of its layers', once."""
     counts = Counter(menu.like for menu in menus)
     repeated = [menu for menu in menus if counts[menu.like] > 1] or menus
-    return max(entry.workspace_bytes for menu in repeated for found in menu.entries.values() for entry in found)
+    return max(
+        entry.workspace_bytes
+        for menu in repeated
+        for t, found in menu.entries.items()
+        for entry in found
+        if degree in (None, t)
+    )
 
 
 def _layer(menu: LayerMenu, reserve: float, offload: Offload | None, zero1: bool, bandwidth: float) -> Layer:
     configurations: dict[int, tuple[Configuration, ...]] = {}
     for degree, entries in menu.entries.items():
         found = [_configuration(entry, reserve, zero1) for entry in entries]
-        found += _offloaded(menu, degree, offload)
+        found += offloaded(menu, degree, offload)
         configurations[degree] = tuple(found)
     whole = menu.entries.get(1)
     return Layer(
         id=menu.id,
         name=menu.name,
         configurations=configurations,
-        weight_bytes=whole[0].gradient_bytes if whole else None,
+        weight_bytes=DUPLEX * whole[0].gradient_bytes if whole else None,
         update_times={degree: _update(entries[0], bandwidth) for degree, entries in menu.entries.items()},
     )
 
@@ -287,25 +325,13 @@ def _configuration(entry: MenuEntry, reserve: float, zero1: bool) -> Configurati
     return Configuration(
         id=entry.option,
         time=entry.time_s,
-        weight_bytes=entry.gradient_bytes,
+        weight_bytes=DUPLEX * entry.gradient_bytes,
         memory_per_microbatch_bytes=entry.activation_bytes,
         memory_bytes=constant + max(entry.workspace_bytes - reserve, 0.0),
         sharded_bytes=entry.optimizer_bytes if zero1 else 0.0,
         forward_time=min(entry.forward_s + entry.forward_communication_s, entry.time_s),
         traffic_time=entry.communication_s,
     )
-
-
-def _offloaded(menu: LayerMenu, degree: int, offload: Offload | None) -> list[Configuration]:
-    if offload is None:
-        return []
-    if callable(offload):
-        found = offload(menu.entry(degree))
-    else:
-        found = offload.get(menu.name, {}).get(degree)
-    if found is None:
-        return []
-    return [found] if isinstance(found, Configuration) else list(found)
 
 
 def _edges(splits: Splits) -> tuple[Edge, ...]:
@@ -324,17 +350,24 @@ def _edges(splits: Splits) -> tuple[Edge, ...]:
 
 
 def _notes(
-    menus: list[LayerMenu], modes: dict[int, Modes], reserve: float, sequence_parallel: bool, zero1: bool
+    menus: list[LayerMenu],
+    modes: dict[int, Modes],
+    reserve: float,
+    sequence_parallel: bool,
+    zero1: bool,
+    step: Training | None,
 ) -> list[str]:
-    notes = [
-        f"{format_bytes(reserve)} of each device's memory are set aside for what runs only while a layer does.",
-    ]
+    if step is not None:
+        kept = ", ".join(f"{format_bytes(size)} at degree {degree}" for degree, size in sorted(step.reserves.items()))
+    else:
+        kept = format_bytes(reserve)
+    notes = [f"{kept} of each device's memory are set aside for what runs only while a layer does."]
     if zero1:
         notes.append("The data-parallel replicas of a stage share out its optimizer states (ZeRO-1).")
     if sequence_parallel and max(modes) > 1:
         notes.append(
-            "Tensor-parallel groups share out tokens where they do not share out features; stages still hand over "
-            "whole tensors."
+            "Tensor-parallel groups share out tokens where they do not share out features"
+            + ("; stages still hand over whole tensors." if step is None else ".")
         )
     mixtures = [menu.name for menu in menus if any(region.kind == "experts" for region in menu.regions)]
     if mixtures:

@@ -15,6 +15,7 @@ import msgspec
 from partita.checks import check_at_least, check_fields, check_number, check_positive
 from partita.dags import check_acyclic, check_ends, topological_order
 from partita.errors import InputError
+from partita.problems.hybrid.training import LayerState, Training, check_training
 from partita.problems.kind import Stated
 from partita.units import leq
 
@@ -87,6 +88,9 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     update_times
         By degree, the time of the optimizer's step for the layer on one device, once per batch; 0 if absent. It is part
         of a step (``partita.problems.hybrid.step_time``), not of the objective.
+    states
+        By degree, what devices hold of the weights and replicas exchange, if the problem is about a step; nothing if
+        absent. Configurations then hold nothing of it themselves.
     """
 
     id: int
@@ -94,6 +98,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str = ""
     weight_bytes: float | None = None
     update_times: dict[int, float] = {}
+    states: dict[int, LayerState] = {}
 
     @property
     def whole_weight_bytes(self) -> float:
@@ -133,7 +138,7 @@ class Hierarchy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class HybridProblem(Stated, frozen=True, kw_only=True):
-    """Minimise the time per sample of the slowest stage.
+    """Minimise the time per sample of the slowest stage, or the time of one optimizer step.
 
     A plan is a row of stages; a stage runs a set of layers on d·t devices, d data-parallel replicas of a group of t
     tensor-parallel devices. ``partita.problems.hybrid.evaluate`` defines what it costs.
@@ -158,6 +163,10 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         in one.
     update_shared
         Whether the replicas of a stage share out the optimizer's step.
+    training
+        Of a problem about one optimizer step of N microbatches, what its plans may choose; None for the time per sample
+        of an endless row. ``partita.problems.hybrid.step.evaluate`` defines what a step costs; it reads neither
+        ``weight_sync_per_batch`` nor ``update_shared``, nor what configurations say of weights.
 
     Raises
     ------
@@ -177,6 +186,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     weight_sync_per_batch: bool = False
     hierarchy: Hierarchy | None = None
     update_shared: bool = False
+    training: Training | None = None
 
     def __post_init__(self) -> None:
         where = f"problem {self.name!r}"
@@ -205,6 +215,10 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         for layer in self.layers:
             _check_layer(where, layer, before[layer.id], after[layer.id])
         check_acyclic(where, "layers", [layer.id for layer in self.layers], self.links())
+        if self.training is not None:
+            check_training(where, self.training)
+            for layer in self.layers:
+                _check_step(f"{where}: {layer.label}", layer)
 
     def replace(self, *, memory_bytes: float | None = None, **changes: Any) -> HybridProblem:
         """A copy with changes, validated again; infinite ``memory_bytes`` removes the limit.
@@ -308,6 +322,21 @@ def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) ->
             _check_parts(place, choice)
             _check_sync(place, "sync_in_bytes", choice.sync_in_bytes, before, "comes from")
             _check_sync(place, "sync_out_bytes", choice.sync_out_bytes, after, "goes to")
+
+
+def _check_step(owner: str, layer: Layer) -> None:
+    """What a step needs to know of a layer: its state at a degree is one, whichever configuration runs."""
+    for degree, state in layer.states.items():
+        sizes = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "update_time", "weight_gradient_time")
+        check_fields(f"{owner}, state at degree {degree}", state, *sizes)
+    for degree, choices in layer.configurations.items():
+        if any(c.sync_in_bytes != choices[0].sync_in_bytes for c in choices) or any(
+            c.sync_out_bytes != choices[0].sync_out_bytes for c in choices
+        ):
+            raise InputError(
+                f"{owner}, degree {degree}: configurations differ in synchronisation; in a problem about a step those "
+                "of one degree share it"
+            )
 
 
 def _check_parts(place: str, choice: Configuration) -> None:

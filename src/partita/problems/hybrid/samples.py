@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.training import Training
 
 
 def _samples() -> tuple[tuple[HybridProblem, ...], ...]:
@@ -24,6 +25,7 @@ def _samples() -> tuple[tuple[HybridProblem, ...], ...]:
         )
         machine = Hierarchy(devices_per_machine=1, machine_bandwidth_bytes_per_unit=1.0)
         found += [problem, problem.replace(hierarchy=machine)]
+    found.append(found[0].replace(training=Training(schedules=("1f1b", "zero-bubble"), zero=(0, 3))))
     return (tuple(found),)
 
 

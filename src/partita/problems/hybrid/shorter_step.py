@@ -14,12 +14,13 @@ from partita.problems.facets.model import Refinement
 from partita.problems.hybrid.baselines.equal_stages import every
 from partita.problems.hybrid.baselines.layouts import Layouts
 from partita.problems.hybrid.baselines.restricted import change_weights
-from partita.problems.hybrid.evaluate import HybridEvaluation, evaluate
+from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.options import Aim, Options
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.solvers.exact import HybridExact
+from partita.problems.hybrid.worth import HybridEvaluation
 from partita.run.monitor import Monitor
 from partita.run.result import OPTIMALITY_GAP, Result, Row
 

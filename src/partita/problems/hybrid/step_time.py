@@ -22,51 +22,9 @@ not overlapped. So a step takes at least N times the objective, and in the limit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
-
-
-@dataclass(frozen=True)
-class StepTime:
-    """One step, in the problem's unit of time.
-
-    Attributes
-    ----------
-    microbatches
-        Microbatches of the batch (N).
-    pipeline
-        From the first forward to the last backward part.
-    weight_sync
-        Synchronisation of the weights at the end; 0 where it is part of every stage's time.
-    update
-        The optimizer's step; 0 where it is not known.
-    steady
-        N times the objective: what the batch would take in an endless row of batches.
-    """
-
-    microbatches: int
-    pipeline: float
-    weight_sync: float
-    update: float
-    steady: float
-
-    @property
-    def step(self) -> float:
-        """The whole step."""
-        return self.pipeline + self.weight_sync + self.update
-
-    @property
-    def per_sample(self) -> float:
-        """The step divided by its microbatches, to compare with the objective."""
-        return self.step / self.microbatches
-
-    @property
-    def bubble(self) -> float:
-        """Share of the step for filling, draining and uneven turns: all beyond the steady state and the update."""
-        return max(0.0, self.step - self.update - self.steady) / self.step if self.step > 0 else 0.0
+from partita.problems.hybrid.worth import HybridEvaluation, StepTime
 
 
 def step_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> StepTime:
@@ -77,6 +35,8 @@ def step_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvalua
     problem, plan, evaluation
         A plan and what it is worth; it need not be feasible.
     """
+    if evaluation.step is not None:
+        return evaluation.step
     batch = problem.microbatches
     # Links between machines are passed like stages: (time of one microbatch, microbatches of each in turn).
     turns: list[tuple[float, int]] = []

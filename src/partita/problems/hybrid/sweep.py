@@ -80,7 +80,8 @@ def _efficiency(
         return {axis: value for axis, value in point.items() if axis != "devices"}
 
     def per_sample(other: Result[HybridProblem, Any, Any]) -> float:
-        return float(other.objective or 0.0) * other.problem.devices
+        steps = 1 if other.problem.training is None else other.problem.microbatches
+        return float(other.objective or 0.0) * other.problem.devices / steps
 
     like = [
         result

@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 from partita.errors import InputError
 from partita.problems.assignment import stage_of_each
 from partita.problems.facets.timeline import Request, TimeLine
-from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
+from partita.problems.hybrid.step.costs import forward_time
+from partita.problems.hybrid.step.evaluate import mesh_of
+from partita.problems.hybrid.step.timeline import step_pipeline
 from partita.problems.hybrid.step_time import step_time, update_time
+from partita.problems.hybrid.worth import HybridEvaluation
 from partita.simulator.program import End, Message, Place, Program
 from partita.simulator.schedules import find_schedule
 from partita.simulator.stages import Hop, Stage, StagePipeline, StageWork, staged_program
-
-#: The share of a layer's time that is its forward part, where its configuration does not say.
-FORWARD_SHARE = 1 / 3
 
 
 class HybridTimeLine(TimeLine[HybridProblem, HybridPlan, HybridEvaluation]):
@@ -35,8 +35,10 @@ class HybridTimeLine(TimeLine[HybridProblem, HybridPlan, HybridEvaluation]):
     def expected(
         self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, program: Program
     ) -> Mapping[str, float]:
-        if program.microbatches != problem.microbatches or program.schedule != "1f1b":
+        if program.microbatches != problem.microbatches or program.schedule != plan.schedule:
             return {}
+        if problem.training is not None:
+            return {"the step": evaluation.objective}
         return {
             "the step": step_time(problem, plan, evaluation).step,
             "a microbatch in the steady state": evaluation.objective,
@@ -53,6 +55,12 @@ class HybridTimeLine(TimeLine[HybridProblem, HybridPlan, HybridEvaluation]):
             layer = layers[identity]
             choice = _configuration(problem, layer.configurations, place, stage, identity)
             name = layer.name or f"layer {identity}"
+            if problem.training is not None:
+                mesh = mesh_of(problem, plan)
+                held = mesh.exchanges.held([mesh.place[identity]]) + choice.memory_bytes
+                found += [(f"{name}: state", held, False)]
+                found += [(f"{name}: activations", choice.memory_per_microbatch_bytes, True)]
+                continue
             state = choice.memory_bytes + choice.sharded_bytes / stage.data_parallel
             found += [(f"{name}: state", state, False)]
             found += [(f"{name}: activations", choice.memory_per_microbatch_bytes, True)]
@@ -67,11 +75,14 @@ def hybrid_program(problem: HybridProblem, plan: HybridPlan, evaluation: HybridE
     InputError
         If it cannot run, or not as asked.
     """
-    schedule = find_schedule(request.schedule or "1f1b")
+    schedule = find_schedule(request.schedule or plan.schedule)
     microbatches = problem.microbatches if request.microbatches is None else request.microbatches
     if not schedule.training:
         raise InputError(f"schedule {schedule.name} is for inference, and hybrid plans are for training")
-    pipeline = _Pipeline(problem, plan, evaluation, behind=request.weight_sync == "behind").build()
+    if problem.training is not None:
+        pipeline = step_pipeline(problem, plan, _configurations(problem, plan))
+    else:
+        pipeline = _Pipeline(problem, plan, evaluation, behind=request.weight_sync == "behind").build()
     return staged_program(
         pipeline,
         schedule,
@@ -91,11 +102,7 @@ class _Pipeline:
         ids = [layer.id for layer in problem.layers]
         self.stage_of = stage_of_each([stage.operators for stage in plan.stages], ids, "layer")
         self.layers = {layer.id: layer for layer in problem.layers}
-        self.chosen = {
-            identity: _configuration(problem, self.layers[identity].configurations, number, stage, identity)
-            for number, stage in enumerate(plan.stages)
-            for identity in stage.operators
-        }
+        self.chosen = _configurations(problem, plan)
         for edge in problem.edges:
             if self.stage_of[edge.source] > self.stage_of[edge.target]:
                 raise InputError(
@@ -205,7 +212,7 @@ class _Pipeline:
         """One stage with what it costs each of its devices."""
         problem, entry, worth = self.problem, self.plan.stages[number], self.evaluation.stages[number]
         held = [self.chosen[identity] for identity in entry.operators]
-        forward = sum(_forward(choice) for choice in held)
+        forward = sum(forward_time(choice) for choice in held)
         time = sum(choice.time for choice in held)
         traffic = sum(choice.traffic_time for choice in held)
         bandwidth = problem.bandwidth_bytes_per_unit
@@ -241,9 +248,9 @@ class _Pipeline:
         sync = worth.weight_sync * batch
         weights = sum(choice.weight_bytes for choice in held)
         if self.behind and sync > 0 and weights > 0:
-            whole, done = sum(choice.time - _forward(choice) for choice in held), 0.0
+            whole, done = sum(choice.time - forward_time(choice) for choice in held), 0.0
             for choice in reversed(held):
-                done += choice.time - _forward(choice)
+                done += choice.time - forward_time(choice)
                 if choice.weight_bytes > 0:
                     share = done / whole if whole > 0 else 1.0
                     behind.append((min(share, 1.0), sync * choice.weight_bytes / weights))
@@ -256,6 +263,16 @@ class _Pipeline:
                 whole = self.evaluation.machine_groups[link].weight_sync * batch
                 crossing = whole * of[mates.index(number)] / sum(of)
         return End(sync=sync, behind=tuple(behind), link=link, link_sync=crossing, update=update)
+
+
+def _configurations(problem: HybridProblem, plan: HybridPlan) -> dict[int, Configuration]:
+    """What each layer runs, by id."""
+    layers = {layer.id: layer for layer in problem.layers}
+    return {
+        identity: _configuration(problem, layers[identity].configurations, number, stage, identity)
+        for number, stage in enumerate(plan.stages)
+        for identity in stage.operators
+    }
 
 
 def _configuration(
@@ -272,8 +289,3 @@ def _configuration(
         f"plan stage {number}: layer {identity} has no configuration {stage.configurations.get(identity)!r} of degree "
         f"{stage.tensor_parallel} in problem {problem.name!r}; such a plan cannot run"
     )
-
-
-def _forward(choice: Configuration) -> float:
-    """Time of a layer's forward part."""
-    return choice.time * FORWARD_SHARE if choice.forward_time is None else choice.forward_time

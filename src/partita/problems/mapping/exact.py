@@ -87,8 +87,12 @@ def _twins(instance: Instance) -> Ints:
     """For every device the one before it that could change places with it; −1 for none."""
     inverse, time, count = instance.arrays.inverse, instance.arrays.time, instance.devices
     found = np.full(count, -1, dtype=np.int32)
+    # Twins have the same links, in some order.
+    alike = [(time[:, d].tobytes(), np.sort(inverse[d]).tobytes()) for d in range(count)]
     for d in range(count):
         for e in range(d - 1, -1, -1):
+            if alike[d] != alike[e]:
+                continue
             others = np.ones(count, dtype=bool)
             others[[d, e]] = False
             if (

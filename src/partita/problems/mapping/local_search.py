@@ -57,10 +57,10 @@ class Annealing:
             if not any(np.array_equal(device, known) for known in self.starts):
                 self.starts.append(device)
 
-    def rounds(self, done: Callable[[], bool], patience: int = PATIENCE) -> None:
-        """Until told to stop, or so many rounds were in vain."""
+    def rounds(self, done: Callable[[], bool], patience: int = PATIENCE, *, workers: int | None = None) -> None:
+        """Until told to stop, or so many rounds were in vain; in fewer threads, if so asked, with the same answer."""
         vain = 0
-        with ThreadPoolExecutor(self.threads) as pool:
+        with ThreadPoolExecutor(workers or self.threads) as pool:
             while not done() and vain < patience:
                 before = self.best.value
                 numbers = range(self.number, self.number + self.threads)

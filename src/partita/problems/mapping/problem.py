@@ -110,7 +110,8 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
                     f"{count} rows"
                 )
             for target, bandwidth in enumerate(row):
-                if source != target:
+                # There are many: the words are made for those that are refused.
+                if source != target and not (bandwidth is not None and 0 < bandwidth < math.inf):
                     what = f"bandwidth from device {source} to device {target}"
                     check_positive(where, what, math.nan if bandwidth is None else bandwidth)
 

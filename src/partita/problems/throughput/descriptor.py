@@ -32,6 +32,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     report = lazy("partita.problems.throughput.report.report:ThroughputReport")
     sweep = lazy("partita.problems.throughput.sweep:ThroughputSweep")
     timeline = lazy("partita.problems.throughput.timeline:ThroughputTimeLine")
+    pipeline = lazy("partita.problems.throughput.pipeline:pipeline")
     generators = lazy("partita.problems.throughput.generators.settings:GENERATORS")
     converter = lazy("partita.problems.throughput.generators.settings:CONVERTER")
     samples = lazy("partita.problems.throughput.samples:SAMPLES")

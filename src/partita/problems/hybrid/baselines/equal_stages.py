@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from partita.problems.hybrid.baselines.layouts import (
     LaidOut,
     Layouts,
-    LikeBlocks,
     StageRow,
-    find_blocks,
     replica_degrees,
 )
+from partita.problems.hybrid.blocks import LikeBlocks, find_blocks
 
 
 def divisors(number: int) -> list[int]:
@@ -42,7 +41,7 @@ def equal_rows(
 
 def every(layouts: Layouts, *, tensor: bool = True) -> Iterator[list[StageRow]]:
     """All equal stages, the fewest devices per replica first; only with t = 1 without ``tensor``."""
-    problem, blocks = layouts.problem, find_blocks(layouts)
+    problem, blocks = layouts.problem, find_blocks(layouts.order)
     for stages in divisors(len(blocks.starts)):
         for t in problem.degrees() if tensor else [1]:
             for apart in (False, True):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from partita.problems.hybrid.baselines.choices import fastest_choices, least_memory
+from partita.problems.hybrid.blocks import menu_of
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
-from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.step_time import step_time
 from partita.run.monitor import Monitor
@@ -37,25 +36,6 @@ class StageRow:
     machine_group: int | None = None
 
 
-@dataclass(frozen=True)
-class LikeBlocks:
-    """A model as a row of like blocks.
-
-    Attributes
-    ----------
-    starts
-        Place in the order of layers at which each block starts; a block ends where the next one starts.
-    end
-        Place at which the last block ends.
-    layers
-        Number of layers; those before the first and after the last block are the model's ends.
-    """
-
-    starts: tuple[int, ...]
-    end: int
-    layers: int
-
-
 class Layouts:
     """Turns layouts into plans: the fastest configurations that fit into memory, stage by stage.
 
@@ -66,7 +46,7 @@ class Layouts:
         self.problem = problem
         self.order = [problem.layers[number] for number in problem.order()]
         numbers: dict[tuple[object, ...], int] = {}
-        self.menus = [numbers.setdefault(_menu(layer), len(numbers)) for layer in self.order]
+        self.menus = [numbers.setdefault(menu_of(layer), len(numbers)) for layer in self.order]
         self._chosen: dict[tuple[object, ...], tuple[tuple[int, ...], ...] | None] = {}
         self._shards = problem.shards
         self._limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
@@ -199,27 +179,6 @@ def place(problem: HybridProblem, rows: Sequence[StageRow]) -> list[list[StageRo
     return found
 
 
-def find_blocks(layouts: Layouts) -> LikeBlocks:
-    """Blocks that repeat: one starts at every layer of the most frequent shape, of equally frequent ones the first.
-
-    Layers have the same shape if their configurations differ in nothing but measured time. Layers between two starts
-    belong to the block before. If no shape is that of half of the layers that take time, or of four layers, the model
-    does not repeat and every layer is a block.
-    """
-    shapes = [_menu(layer, timed=False) for layer in layouts.order]
-    busy = [any(c.time > 0 for row in layer.configurations.values() for c in row) for layer in layouts.order]
-    counted = Counter(shape for shape, takes in zip(shapes, busy, strict=True) if takes)
-    shape, times = max(counted.items(), key=lambda item: (item[1], -shapes.index(item[0])), default=((), 0))
-    size = len(shapes)
-    if times < 2 or (2 * times < sum(busy) and times < 4):
-        return LikeBlocks(tuple(range(size)), size, size)
-    starts = [place for place, other in enumerate(shapes) if other == shape]
-    # The last block is as long as the others, so that the model's head is not part of it.
-    lengths = Counter(after - before for before, after in itertools.pairwise(starts))
-    length = lengths.most_common(1)[0][0]
-    return LikeBlocks(tuple(starts), min(size, starts[-1] + length), size)
-
-
 def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[int]:
     """Data-parallel degrees to try: all up to ``every``, beyond that powers of two, and the largest.
 
@@ -227,11 +186,3 @@ def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[
     """
     allowed = problem.replicas(most)
     return [d for d in allowed if d <= every or d & (d - 1) == 0 or d == allowed[-1]]
-
-
-def _menu(layer: Layer, *, timed: bool = True) -> tuple[object, ...]:
-    """What the layer offers, whatever its neighbours are called."""
-    return tuple(
-        (degree, tuple((c.id, *c.figures[0 if timed else 1 :]) for c in choices))
-        for degree, choices in sorted(layer.configurations.items())
-    )

@@ -8,7 +8,8 @@ rest data parallelism. Its layout (equal blocks, embedding first, head last) is 
 from __future__ import annotations
 
 from partita.problems.hybrid.baselines.equal_stages import divisors, equal_rows
-from partita.problems.hybrid.baselines.layouts import Layouts, find_blocks
+from partita.problems.hybrid.baselines.layouts import Layouts
+from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
@@ -25,7 +26,7 @@ class Megatron(Solver):
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         layouts = Layouts(problem)
-        blocks = find_blocks(layouts)
+        blocks = find_blocks(layouts.order)
         shared = set.intersection(*(set(layer.configurations) for layer in layouts.order))
         machine = options.machine_devices if problem.hierarchy is None else problem.devices_per_machine
         most = min(_MOST, machine or _MOST, problem.devices)

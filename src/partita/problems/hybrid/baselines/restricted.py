@@ -13,6 +13,7 @@ import msgspec
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
+from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.run.monitor import Monitor
 
 Configurations = dict[int, tuple[Configuration, ...]]
@@ -38,9 +39,13 @@ class Restricted(AnyProblem):
     replicas: bool = True
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+        if problem.training is not None and not self.replicas:
+            return self._step(problem, UniformMesh(most_data=1), options, monitor)
         restricted = self.restrict(problem)
         if isinstance(restricted, str):
             return Outcome(None, reason=restricted)
+        if problem.training is not None:
+            return self._step(restricted, UniformMesh(), options, monitor)
         # What is reported of the problem with less choice, bounds above all, does not hold for the original one.
         outcome = HybridExact().solve(restricted, Options(seed=options.seed, threads=options.threads), monitor.part())
         if outcome.plan is None and not outcome.infeasible:
@@ -48,6 +53,15 @@ class Restricted(AnyProblem):
         if outcome.plan is None or (not self.replicas and any(s.data_parallel > 1 for s in outcome.plan.stages)):
             return Outcome(None, reason="no plan of this kind fits")
         return Outcome(outcome.plan)
+
+    def _step(self, problem: HybridProblem, solver: UniformMesh, options: Options, monitor: Monitor) -> Outcome:
+        """The best step of a problem with less choice."""
+        outcome = solver.solve(problem, Options(seed=options.seed, threads=options.threads), monitor.part())
+        if outcome.plan is not None:
+            return Outcome(outcome.plan)
+        return Outcome(
+            None, reason="no plan of this kind fits" if outcome.infeasible else "no plan was found in the time given"
+        )
 
 
 def without_tensor(problem: HybridProblem) -> HybridProblem | str:

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from partita.problems.facets.files import Files
-from partita.problems.hybrid.evaluate import HybridEvaluation, HybridStageEvaluation, MachineGroupEvaluation
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.worth import HybridEvaluation, HybridStageEvaluation, MachineGroupEvaluation
 
 
 def _worth(part: HybridStageEvaluation | MachineGroupEvaluation) -> dict[str, Any]:
@@ -24,6 +24,7 @@ class PlanFiles(Files[HybridProblem, HybridPlan, HybridEvaluation]):
         return {
             "devices": plan.devices,
             "microbatches": plan.microbatches,
+            **({"schedule": plan.schedule, "zero": plan.zero} if problem.training is not None else {}),
             **({"machines": plan.machines, "machine_groups": groups} if groups else {}),
             "stages": [stage | _worth(worth) for stage, worth in zip(stages, evaluation.stages, strict=True)],
         }

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
-from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.worth import HybridEvaluation
 
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Time of all devices together per sample: the parts add up to devices times objective.
+    """Time of all devices together per sample: the parts add up to devices times objective (of a step: its N-th part).
 
     Attributes
     ----------
@@ -28,6 +28,8 @@ class DeviceTime:
         Waiting for links between machines, where these are slower than every stage.
     imbalance
         Waiting for the slowest stage.
+    bubble, update
+        Of a step: waiting while the pipeline fills and drains, and the optimizer's step.
     idle
         Devices that no stage uses.
     """
@@ -40,6 +42,8 @@ class DeviceTime:
     links: float
     imbalance: float
     idle: float
+    bubble: float = 0.0
+    update: float = 0.0
 
     @property
     def total(self) -> float:
@@ -56,7 +60,7 @@ class DeviceTime:
         kinds = {
             "memory": self.recompute,
             "bandwidth": self.tensor + self.transfer + self.weight_sync + self.links,
-            "balance": self.imbalance,
+            "balance": self.imbalance + self.bubble,
             "devices": self.idle,
         }
         name, most = max(kinds.items(), key=lambda item: item[1])
@@ -76,6 +80,8 @@ _WORDS = {
     "weight_sync": "synchronising weights",
     "links": "links between machines",
     "imbalance": "stages that wait for the slowest",
+    "bubble": "filling and draining the pipeline",
+    "update": "the optimizer",
     "idle": "devices without work",
 }
 
@@ -89,8 +95,14 @@ def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEval
     allowed = set(problem.degrees())
     slowest = max(worth.time_per_sample for worth in evaluation.stages)
     spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
-    spent["links"] = plan.devices * (evaluation.objective - slowest)
-    spent["idle"] = (problem.devices - plan.devices) * evaluation.objective
+    each, step = evaluation.objective, evaluation.step
+    if step is None:
+        spent["links"] = plan.devices * (each - slowest)
+    else:
+        each = step.per_sample
+        spent["update"] = plan.devices * step.update / step.microbatches
+        spent["bubble"] = plan.devices * (each - slowest) - spent["update"]
+    spent["idle"] = (problem.devices - plan.devices) * each
     for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
         degree, used = stage.tensor_parallel, stage.devices
         for identity in stage.operators:
@@ -143,7 +155,7 @@ def hybrid_sentences(
         + f"; {binding(spent, evaluation.objective, without_memory)} binds"
     ]
     slowest = max(worth.time_per_sample for worth in evaluation.stages)
-    if evaluation.objective > slowest:
+    if evaluation.machine_groups and evaluation.objective > slowest:
         busy = max(range(len(evaluation.machine_groups)), key=lambda i: evaluation.machine_groups[i].time_per_sample)
         link = evaluation.machine_groups[busy]
         share = link.weight_sync / link.time_per_sample

@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.problems.facets.report import Report, model_sentence
-from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.pricing import layer_modules
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import binding, device_time, explain_slower, hybrid_sentences
-from partita.problems.hybrid.report.step import step_document, step_sentences, utilisation
+from partita.problems.hybrid.report.step import (
+    steady_per_sample,
+    step_document,
+    step_sentences,
+    uniformity_loss,
+    utilisation,
+)
 from partita.problems.hybrid.report.tables import (
     batch_table,
     configuration_ranges,
@@ -19,7 +24,8 @@ from partita.problems.hybrid.report.tables import (
     plan_tables,
     stage_degrees,
 )
-from partita.problems.hybrid.simulated_step import simulated_step
+from partita.problems.hybrid.simulated_step import simulated_step, step_parts
+from partita.problems.hybrid.worth import HybridEvaluation
 from partita.run.result import Result, Row
 from partita.tables.results import row_documents
 from partita.tables.text import paragraphs
@@ -45,7 +51,12 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
     """Stages with their degrees, the step they make, and where devices spend their time."""
 
     doing = "planning"
-    per = " per sample"
+
+    def per(self, problem: HybridProblem) -> str:
+        return " per sample" if problem.training is None else " per step"
+
+    def verdict(self, evaluation: HybridEvaluation) -> dict[str, Any]:
+        return {} if evaluation.step is None else {"step": step_parts(evaluation.step)}
 
     def tables(
         self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation
@@ -85,7 +96,10 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         document["model"]["layers"] = len(problem.layers)
         document |= {
             "minimised": answer.priced.settings.minimise,
+            "mesh": "free" if problem.training is None else "uniform",
             "microbatches": problem.microbatches,
+            "microbatch_samples": answer.priced.settings.samples,
+            "global_batch": problem.microbatches * answer.priced.settings.samples,
             "devices": problem.devices,
             "memory_limit_bytes": problem.memory_bytes,
             "model_flops_utilisation": None,
@@ -104,9 +118,11 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         if result.plan is None or result.evaluation is None:
             return
         document["model_flops_utilisation"] = {
-            "steady": utilisation(answer, result.evaluation.objective),
+            "steady": utilisation(answer, steady_per_sample(result.evaluation)),
             "step": utilisation(answer, simulated_step(problem, result.plan, result.evaluation).per_sample),
         }
+        if problem.training is not None:
+            document["uniformity_loss_at_most"] = uniformity_loss(problem, result.evaluation.objective)
         spent = device_time(problem, result.plan, result.evaluation)
         document["limits"] = {
             "binding": binding(spent, result.evaluation.objective, answer.without_limit),

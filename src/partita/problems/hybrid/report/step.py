@@ -9,6 +9,7 @@ from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.tables import degrees_text
 from partita.problems.hybrid.simulated_step import simulated_step
+from partita.problems.hybrid.worth import HybridEvaluation
 from partita.units import format_time
 
 
@@ -25,6 +26,26 @@ def utilisation(answer: Answer[Any], time_per_sample: float) -> float:
     return float(answer.graph.flops) / (time_per_sample * peak) if time_per_sample > 0 else 0.0
 
 
+def steady_per_sample(evaluation: HybridEvaluation) -> float:
+    """Time per sample of an endless row of microbatches, synchronisation included."""
+    step = evaluation.step
+    return float(evaluation.objective) if step is None else step.steady / step.microbatches
+
+
+def uniformity_loss(problem: HybridProblem, step: float) -> float:
+    """The largest share of a step that stages with degrees of their own could spare.
+
+    Whatever the degrees, all devices together work on every layer for as long as the degree takes at which its group's
+    device time is least.
+    """
+    allowed = set(problem.degrees())
+    work = sum(
+        min(t * min(c.time for c in row) for t, row in layer.configurations.items() if row and t in allowed)
+        for layer in problem.layers
+    )
+    return max(0.0, 1.0 - problem.microbatches * work / problem.devices / step) if step > 0 else 0.0
+
+
 def step_document(problem: HybridProblem, plan: HybridPlan | None, evaluation: Any) -> dict[str, Any] | None:
     """A plan's step as plain values, in the problem's unit of time; None where none can run."""
     step = None if plan is None else simulated_step(problem, plan, evaluation)
@@ -37,8 +58,10 @@ def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
     assert result.plan is not None
     assert result.evaluation is not None
     step, unit = simulated_step(problem, result.plan, result.evaluation), problem.unit
-    steady = result.evaluation.objective
+    steady = steady_per_sample(result.evaluation)
     parts = step.summary
+    if problem.training is not None:
+        return _step_parts(answer, step, steady)
     found = [
         f"{step.microbatches} microbatches take {format_time(step.step, unit)} (simulated, 1F1B), "
         f"{format_time(step.per_sample, unit)} each: {format_time(parts.pipeline, unit)} from the first forward to the "
@@ -63,3 +86,26 @@ def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
     if answer.priced.settings.minimise == "step":
         found.append("this plan was chosen for its step; the bound is one of the steady state, so of every step, too")
     return found
+
+
+def _step_parts(answer: Answer[HybridProblem], step: Any, steady: float) -> list[str]:
+    """What the objective consists of, where that is a step."""
+    plan, unit = answer.result.plan, answer.problem.unit
+    assert plan is not None
+    each, formula = plan.stages[0], step.formula
+    ends = formula.pipeline - (formula.steady - formula.weight_sync)
+    parts = "" if plan.chunks == 1 else f" with {plan.chunks} parts of each stage"
+    shares = "" if plan.zero == 0 else f", ZeRO-{plan.zero}"
+    size = answer.priced.settings.samples
+    samples = f"{size} sample" + ("s" if size > 1 else "")
+    loss = uniformity_loss(answer.problem, step.step)
+    return [
+        f"{step.microbatches} microbatches of {samples} take {format_time(step.step, unit)}: "
+        f"{format_time(formula.pipeline, unit)} from the first forward to the last backward part, "
+        f"{format_time(ends, unit)} of it to fill and drain, {format_time(formula.weight_sync, unit)} for replicas to "
+        f"exchange what the pipeline does not hide, {format_time(formula.update, unit)} for the optimizer",
+        f"runtimes call it tensor {each.tensor_parallel}, pipeline {len(plan.stages)}, data {each.data_parallel}; "
+        f"schedule {plan.schedule}{parts}{shares}; stages with degrees of their own would be at most {loss:.1%} faster",
+        f"model FLOPs utilisation: {utilisation(answer, step.per_sample):.1%} with the whole step, "
+        f"{utilisation(answer, steady):.1%} in the steady state",
+    ]

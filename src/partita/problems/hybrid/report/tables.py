@@ -6,10 +6,10 @@ import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from partita.problems.hybrid.evaluate import HybridEvaluation
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
+from partita.problems.hybrid.worth import HybridEvaluation
 from partita.tables.text import module_ranges, new_table
 from partita.units import format_bytes, format_time
 
@@ -27,6 +27,9 @@ def degrees_text(plan: HybridPlan) -> str:
     if len(shown) > 4:
         shown = [*shown[:2], "…", shown[-1]]
     count = len(plan.stages)
+    how = [] if plan.schedule == "1f1b" else [plan.schedule + (f" × {plan.chunks}" if plan.chunks > 1 else "")]
+    how += [f"ZeRO-{plan.zero}"] if plan.zero else []
+    shown += how
     return f"{count} stage{'s' if count > 1 else ''}: {', '.join(shown)}"
 
 
@@ -52,6 +55,8 @@ def configuration_ranges(problem: HybridProblem, stage: HybridStage) -> list[tup
 def slowest_stage(evaluation: HybridEvaluation) -> int | None:
     """Number of the stage that the objective is the time of; None where a link between machines is slower."""
     times = [stage.time_per_sample for stage in evaluation.stages]
+    if evaluation.step is not None:
+        return times.index(max(times))
     return times.index(max(times)) if max(times) >= evaluation.objective else None
 
 
@@ -63,7 +68,7 @@ def plan_tables(
     A stage's row says degrees, time of each part, memory of each device, and how often each configuration is chosen, or
     of a model with ``named`` layers which ones run so.
     """
-    machines = () if problem.hierarchy is None else ("machines",)
+    machines = () if problem.hierarchy is None or problem.training is not None else ("machines",)
     parts = ("compute", "transfer", "weight sync", "per sample")
     title = f"Stages: {plan.devices} of {problem.devices} devices"
     title += "" if named else f", {plan.microbatches} microbatches in flight"

@@ -44,6 +44,11 @@ class HybridExact(Solver):
     name = "exact"
     summary = "plans with proof: bisection over the fewest devices per suffix set, exact choice of configurations"
 
+    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+        if problem.training is None:
+            return None
+        return "it plans for the time per sample, and the problem is about a step; use uniform"
+
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         from partita.kernels.compiled import is_compiled
         from partita.kernels.hybrid.decide import decide

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from partita.kernels.mapping.arrays import Ints
 from partita.problems.mapping.bisection import EASY_FORMS, bisection
 from partita.problems.mapping.bounds.neighbours import MARGIN, Neighbours, assignment_bound
 from partita.problems.mapping.bounds.thresholds import Thresholds, thresholds_bound
@@ -18,10 +19,10 @@ from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-#: Replicas up to which branch and bound may take all the time there is.
-SMALL = 8
+#: Replicas and devices up to which branch and bound may take all the time there is.
+SMALL, _DEVICES = 8, 12
 #: Replicas up to which it is tried, with so many devices tried for one target.
-_MEDIUM, _CHECKS = 64, 1_700_000
+_MEDIUM, _CHECKS = 64, 13_000_000
 #: Rounds in vain after which the first annealing makes way for the bounds.
 _FIRST = 12
 
@@ -29,7 +30,8 @@ _FIRST = 12
 class Combined(Solver):
     """Both orders that people take, constructions, annealing, the bounds, and the published search in both easy forms.
 
-    So no answer that had the time for these is worse than any of them.
+    So no answer that had the time for these is worse than any of them. Bounds and published search run beside the first
+    annealing, in a thread of their own.
     """
 
     name = "combined"
@@ -43,10 +45,11 @@ class Combined(Solver):
         def done() -> bool:
             return best.done
 
-        def prove(high: float) -> None:
-            """The slower bound: from the same two values whatever the annealing beside it has found."""
+        def beside(high: float) -> list[Ints]:
+            """The slower bound and the published search: they begin with the same whatever the annealing has found."""
             low = assignment_bound(instance) * (1 - MARGIN)
             thresholds_bound(instance, low, high, done, lambda value: best.prove(value, Thresholds.name))
+            return [bisection(instance, form, best.stop) for form in EASY_FORMS if not done()]
 
         def work() -> None:
             if not instance.enough:
@@ -54,18 +57,16 @@ class Combined(Solver):
                 return
             search.begin((consecutive(instance), chains(instance)))
             best.prove(assignment_bound(instance) * (1 - MARGIN), Neighbours.name)
-            if instance.count <= SMALL:
+            if instance.count <= SMALL and instance.devices <= _DEVICES:
                 search.rounds(done, _FIRST)
                 if not done():
                     settle(instance, best)
                 return
-            with ThreadPoolExecutor(1) as beside:
-                proof = beside.submit(prove, best.value)
-                search.rounds(done, _FIRST)
-                proof.result()
-            for form in EASY_FORMS:
-                if not done():
-                    instance.offer(best, bisection(instance, form, best.stop), "bisection")
+            with ThreadPoolExecutor(1) as other:
+                published = other.submit(beside, best.value)
+                search.rounds(done, _FIRST, workers=max(1, options.threads - 1))
+                for device in published.result():
+                    instance.offer(best, device, "bisection")
             if instance.count <= _MEDIUM and not done():
                 settle(instance, best, _CHECKS)
             if not done():

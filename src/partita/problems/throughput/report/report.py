@@ -32,7 +32,9 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
     """Stages, their memory, the pipeline they make, and what limits it."""
 
     doing = "splitting"
-    per = " per sample"
+
+    def per(self, problem: ThroughputProblem) -> str:
+        return " per sample"
 
     def scope(self, scope: str) -> str:
         return f"{scope} split"

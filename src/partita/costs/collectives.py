@@ -1,0 +1,65 @@
+"""Times of collective operations among devices of one machine and of several, in any unit of time.
+
+A group of d devices moves (d − 1)/d of a tensor for a gather or scatter, twice that for a sum that all get (Thakur,
+Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", IJHPCA 2005, §4). Over several
+machines it is hierarchical: the members of a machine share out the tensor, and each exchanges its part with its peers
+in the other machines; both go on at once, chunk by chunk, so that the slower one takes the time. A call takes a latency
+and a little more for every hop: of a tree for a sum over switched links (Jeaugey, "Massively Scale Your Deep Learning
+Training with NCCL 2.4", 2019), of a ring otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a group: devices of a machine, or machines.
+
+    Attributes
+    ----------
+    size
+        Members that talk to each other at this level.
+    bandwidth
+        Bytes per unit of time that each device sends at this level while all of its machine do.
+    call_time, hop_time
+        Fixed time of a call, and of every hop.
+    switched
+        Whether any two members reach each other directly.
+    """
+
+    size: int
+    bandwidth: float
+    call_time: float = 0.0
+    hop_time: float = 0.0
+    switched: bool = False
+
+
+def sent_share(kind: str, size: int) -> float:
+    """How much of a tensor each of so many devices sends."""
+    return (size - 1) / size * (2 if kind == "all-reduce" else 1)
+
+
+def hops(kind: str, size: int, *, switched: bool) -> int:
+    """Messages that wait for one another in a call of so many devices."""
+    if kind == "all-reduce":
+        return 2 * (math.ceil(math.log2(size)) if switched else size - 1)
+    return size - 1
+
+
+def collective_time(kind: str, size_bytes: float, levels: Sequence[Level]) -> float:
+    """Time of an ``all-reduce``, ``all-gather`` or ``reduce-scatter`` of a tensor of so many bytes in all.
+
+    Levels are given from the inside out; those with one member cost nothing.
+    """
+    part, moving, waiting, call = size_bytes, 0.0, 0.0, 0.0
+    for level in levels:
+        if level.size > 1:
+            moving = max(moving, part * sent_share(kind, level.size) / level.bandwidth)
+            waiting += hops(kind, level.size, switched=level.switched) * level.hop_time
+            call = max(call, level.call_time)
+            part /= level.size
+    return moving + waiting + call

@@ -1,0 +1,175 @@
+"""How users of training runtimes set up a step by hand: layouts, of which the first that fits or the best is taken.
+
+What blocks recompute is chosen as users do, for all blocks alike: of what fits, the fastest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from partita.errors import InputError
+from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.evaluate import evaluate
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.uniform import divisors
+from partita.problems.hybrid.step.layout import WAYS, Layout, layout_plan
+from partita.problems.hybrid.training import Training
+from partita.run.monitor import Monitor
+
+#: Tensor parallelism is not usual beyond this many devices.
+_MOST_TENSOR = 8
+
+#: From most to least memory.
+_ALL_WAYS = tuple(WAYS)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Layouts in the order in which they are tried.
+
+    Attributes
+    ----------
+    name, summary
+        As of every solver.
+    layouts
+        The layouts for a problem about a step.
+    ways
+        What blocks may recompute.
+    first
+        Whether the first layout that fits is taken, not the best of all.
+    """
+
+    name: str
+    summary: str
+    layouts: Callable[[HybridProblem], Iterator[Layout]]
+    ways: Sequence[str] = _ALL_WAYS
+    first: bool = True
+
+    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+        return None if problem.training is not None else "it is a way to set up a step"
+
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+        best, value, reason = None, float("inf"), ""
+        for layout in self.layouts(problem):
+            if monitor.stopping:
+                break
+            for way in self.ways:
+                try:
+                    plan = layout_plan(problem, msgspec.structs.replace(layout, recompute=way))
+                except InputError as error:
+                    reason = reason or str(error)
+                    continue
+                found = evaluate(problem, plan)
+                if found.feasible and found.objective < value:
+                    best, value = plan, found.objective
+                elif not found.feasible:
+                    reason = found.violations[0]
+            if best is not None and self.first:
+                break
+        return Outcome(best, reason="" if best is not None else reason or "no setting of it uses these devices")
+
+
+def _degrees(problem: HybridProblem) -> list[int]:
+    """Tensor-parallel degrees that all layers have, inside a machine."""
+    shared = set.intersection(*({t for t, row in layer.configurations.items() if row} for layer in problem.layers))
+    return [t for t in problem.degrees() if t in shared and t <= _MOST_TENSOR]
+
+
+def _zero(problem: HybridProblem, wanted: int) -> int:
+    """A stage of ZeRO, or the next lower one that plans may have; the wanted one where there is none."""
+    allowed = (problem.training or Training()).zero
+    return max((zero for zero in allowed if zero <= wanted), default=wanted)
+
+
+def _filled(problem: HybridProblem, tensor: int, pipeline: int, zero: int) -> Iterator[Layout]:
+    """The rest data parallel: as many replicas as divide the microbatches, under each schedule that plans may have."""
+    most = problem.devices // (tensor * pipeline)
+    data = max((d for d in divisors(problem.microbatches) if d <= most), default=0)
+    if data == 0:
+        return
+    training = problem.training or Training()
+    simple = [name for name in training.schedules if name != "interleaved"]
+    for schedule in simple[:1]:
+        yield Layout(tensor=tensor, pipeline=pipeline, data=data, zero=_zero(problem, zero), schedule=schedule)
+    blocks = _blocks(problem)
+    if "interleaved" in training.schedules and pipeline > 1 and blocks % pipeline == 0:
+        for chunks in divisors(blocks // pipeline)[1:]:
+            yield Layout(tensor=tensor, pipeline=pipeline, data=data, chunks=chunks, zero=_zero(problem, zero))
+
+
+def _blocks(problem: HybridProblem) -> int:
+    return len(find_blocks([problem.layers[place] for place in problem.order()]).starts)
+
+
+def _depths(problem: HybridProblem) -> list[int]:
+    """Numbers of stages that share the blocks evenly, from two on."""
+    return divisors(_blocks(problem))[1:]
+
+
+def _megatron(problem: HybridProblem) -> Iterator[Layout]:
+    """The smallest t that fits, then the smallest p, the rest data parallel."""
+    degrees = _degrees(problem)
+    for tensor, pipeline in [(t, 1) for t in degrees] + [(t, p) for t in degrees[-1:] for p in _depths(problem)]:
+        yield from _filled(problem, tensor, pipeline, 1)
+
+
+def _sharded(problem: HybridProblem) -> Iterator[Layout]:
+    yield from _filled(problem, 1, 1, 3)
+
+
+def _torchtitan(problem: HybridProblem) -> Iterator[Layout]:
+    """FSDP alone, then over tensor-parallel groups as large as a machine, then with a pipeline."""
+    last = _degrees(problem)[-1:]
+    for tensor, pipeline in [(1, 1), *((t, 1) for t in last), *((t, p) for t in last for p in _depths(problem))]:
+        yield from itertools.islice(_filled(problem, tensor, pipeline, 3), 1)
+
+
+def _nanotron(problem: HybridProblem) -> Iterator[Layout]:
+    """Tensor parallelism inside machines, the smallest p that fits, ZeRO-1."""
+    for tensor, pipeline in itertools.product(_degrees(problem)[-1:], (1, *_depths(problem))):
+        yield from itertools.islice(_filled(problem, tensor, pipeline, 1), 1)
+
+
+def _replicas(problem: HybridProblem) -> Iterator[Layout]:
+    yield from _filled(problem, 1, 1, 0)
+
+
+def _group(problem: HybridProblem) -> Iterator[Layout]:
+    for tensor in _degrees(problem)[:0:-1]:
+        yield Layout(tensor=tensor, zero=_zero(problem, 0))
+
+
+def _pipeline(problem: HybridProblem) -> Iterator[Layout]:
+    schedules = [name for name in (problem.training or Training()).schedules if name != "interleaved"]
+    for pipeline, schedule in itertools.product(divisors(_blocks(problem))[::-1], schedules):
+        if pipeline <= problem.devices:
+            yield Layout(pipeline=pipeline, zero=_zero(problem, 0), schedule=schedule)
+
+
+MEGATRON = Recipe(
+    "Megatron's recipe",
+    "the smallest tensor degree that fits, then the fewest stages, the rest data parallel",
+    _megatron,
+)
+FSDP = Recipe("FSDP only", "all devices share out weights, gradients and states (ZeRO-3)", _sharded)
+DEEPSPEED = Recipe("DeepSpeed ZeRO-3", "ZeRO-3 on all devices, every block recomputed", _sharded, ways=("full",))
+TORCHTITAN = Recipe(
+    "torchtitan's defaults",
+    "FSDP and selective recomputation; tensor groups of a machine, then a pipeline, where that does not fit",
+    _torchtitan,
+    ways=("selective", "full"),
+)
+NANOTRON = Recipe(
+    "nanotron's defaults",
+    "tensor groups of a machine, the fewest stages that fit, ZeRO-1, all recomputed where needed",
+    _nanotron,
+    ways=("none", "full"),
+)
+REPLICAS = Recipe("pure data parallel", "the whole model on every device", _replicas)
+GROUP = Recipe("pure tensor parallel", "every layer split over one group of devices", _group)
+PIPELINE = Recipe("pure pipeline", "stages of one device each", _pipeline, first=False)

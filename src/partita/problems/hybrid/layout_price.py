@@ -1,0 +1,116 @@
+"""What a given layout costs, without search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from partita.checks import check_at_least
+from partita.problems.hybrid.evaluate import evaluate
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan
+from partita.problems.hybrid.training import Training
+from partita.problems.hybrid.worth import HybridEvaluation
+
+if TYPE_CHECKING:
+    from partita.cluster import Cluster
+    from partita.graph import Graph
+
+
+@dataclass(frozen=True)
+class LayoutPrice:
+    """A layout with what it costs.
+
+    Attributes
+    ----------
+    layout, problem, plan
+        The layout, the problem that it is a plan of, and the plan.
+    evaluation
+        Its step time, the parts of it, the memory of every stage, and what does not fit.
+    model_flops_utilisation
+        Useful operations of the step over what all devices of the layout could do in its time.
+    """
+
+    layout: Layout
+    problem: HybridProblem
+    plan: HybridPlan
+    evaluation: HybridEvaluation
+    model_flops_utilisation: float
+
+    @property
+    def step_time(self) -> float:
+        """Time of one optimizer step, in the problem's unit."""
+        return self.evaluation.objective
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory that the fullest device needs, working memory not included."""
+        return max(stage.memory_bytes for stage in self.evaluation.stages)
+
+
+def price_layout(
+    graph: Graph,
+    cluster: Cluster,
+    layout: Layout,
+    *,
+    microbatches: int,
+    gradient_dtype: str = "float32",
+    **pricing: Any,
+) -> LayoutPrice:
+    """Price a layout of a model on a cluster, balanced as a runtime would.
+
+    Parameters
+    ----------
+    graph, cluster
+        The model, traced for training with one microbatch, and the devices; those that the layout does not use stay
+        idle.
+    layout
+        Degrees, schedule and recomputation.
+    microbatches
+        Of a step, over all replicas: the global batch over the samples of a microbatch.
+    gradient_dtype, pricing
+        As for ``pricing.layer_menus``.
+
+    Raises
+    ------
+    InputError
+        If the layout does not suit the model, the cluster or the batch.
+    """
+    from partita.problems.hybrid.pricing import layer_menus
+
+    check_at_least("microbatches", microbatches)
+    training = Training(schedules=(layout.runs,), zero=(layout.zero,), overlap=layout.overlap)
+    menus = layer_menus(
+        graph,
+        cluster,
+        microbatches=microbatches,
+        degrees=(layout.tensor,),
+        memory_options=(layout.recompute,),
+        sequence_parallel=layout.sequence_parallel,
+        gradient_dtype=gradient_dtype,
+        training=training,
+        **pricing,
+    )
+    problem = menus.problem
+    check_layout(problem, layout)
+    plan = layout_plan(problem, layout)
+    evaluation = evaluate(problem, plan)
+    return LayoutPrice(
+        layout, problem, plan, evaluation, step_utilisation(graph, cluster, problem, evaluation, layout.devices)
+    )
+
+
+def step_utilisation(
+    graph: Graph, cluster: Cluster, problem: HybridProblem, evaluation: HybridEvaluation, devices: int
+) -> float:
+    """Model FLOPs utilisation of a step on so many of the cluster's devices (``pricing.model_flops``)."""
+    flops: dict[str, float] = {}
+    for op in graph.operators:
+        flops[op.dtype] = flops.get(op.dtype, 0.0) + op.flops
+    dtype = max(flops, key=lambda name: flops[name])
+    (group,) = cluster.workers()
+    peak = group.spec.peak(dtype) * devices
+    return (
+        problem.microbatches * float(graph.flops) / (evaluation.objective * peak) if evaluation.objective > 0 else 0.0
+    )

@@ -1,0 +1,282 @@
+"""Proven optimal steps of uniform meshes: branch and bound over meshes, and over caps on the slowest stage of each.
+
+For one mesh, let F(K, S) be the least sum of passing times φ with every stage's κ within K and what it does once within
+S, a small dynamic program. A row with κ from K₁ to K₂ and single costs from S₁ to S₂ takes F(K₂, S₂) + K₁ + S₁ or more;
+the row that attains F leaves only those with smaller caps. Boxes of caps are split until their bounds meet the plan.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from partita.errors import DisagreementError
+from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders
+from partita.problems.hybrid.evaluate import evaluate
+from partita.problems.hybrid.instance import build_instance
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.solvers.mesh_family import Caps, DegreeFamily
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
+from partita.problems.hybrid.step.costs import Exchanges
+from partita.problems.hybrid.step.interleaved import interleaved_plan
+from partita.problems.hybrid.step.mesh import Mesh
+from partita.problems.hybrid.step.pipeline import passing_time, refusal
+from partita.run.background import run_in_background
+from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
+from partita.units import leq
+
+#: Most suffix sets of which all pairs are looked at; beyond these only sets along some orders are.
+MOST_SETS = 800
+#: Relative distance of plan and bound at which a mesh is done.
+CLOSE = 5e-7
+#: Rounding of sums: bounds are this much lower.
+_ROUNDING = 1e-11
+#: A cap this much below a value excludes it.
+_BELOW = 1e-10
+_ORDERS = 12
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """A mesh with a bound on its steps, and bounds on the largest κ and single cost of a stage."""
+
+    bound: float
+    zero: int
+    data: int
+    tensor: int
+    stages: int
+    chunks: int
+    schedule: str
+    passing: float
+    holding: float
+    once: float
+
+    def mesh(self, problem: HybridProblem) -> Mesh:
+        """The mesh."""
+        return Mesh(problem, self.stages, self.data, self.tensor, self.schedule, self.chunks, self.zero)
+
+
+class UniformMesh(Solver):
+    """Exact solver of a step; with very many suffix sets the plan comes with a bound only.
+
+    Parameters
+    ----------
+    most_data
+        The largest data-parallel degree to look at; with a limit, bounds are about fewer plans.
+    """
+
+    name = "uniform"
+    summary = "steps of uniform meshes with proof: every mesh, layers by dynamic programs under caps"
+
+    def __init__(self, most_data: int | None = None) -> None:
+        self.most_data = most_data
+
+    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+        if problem.training is not None:
+            return None
+        return "it plans steps, and the problem is about the time per sample; use exact"
+
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+        from partita.kernels.compiled import is_compiled
+        from partita.kernels.hybrid.mesh import best_row
+
+        if not is_compiled(best_row):
+            monitor.report(note="compiling the kernels of uniform meshes, once on this machine: half a minute or so")
+        search = _Search(problem, options, self.most_data)
+        run_in_background(search.best, monitor, search.run)
+        value, plan, bound = search.best.snapshot()
+        infeasible = search.best.infeasible
+        known = not infeasible and (bound > 0 or value == 0)
+        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible)
+
+
+class _Search:
+    """What one run works on; ``run`` is called in a worker thread."""
+
+    def __init__(self, problem: HybridProblem, options: Options, most_data: int | None) -> None:
+        self.problem, self.options, self.most_data = problem, options, most_data
+        self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE)
+        self.order = [problem.layers[place] for place in problem.order()]
+        self.blocks = find_blocks(self.order)
+        self.families: dict[int, DegreeFamily] = {}
+
+    def run(self) -> None:
+        self.best.counters |= {"meshes": 0, "rows": 0}
+        candidates = sorted(
+            one
+            for one in candidates_of(self.problem, self.blocks.starts)
+            if self.most_data is None or one.data <= self.most_data
+        )
+        if not candidates:
+            self.best.refute("the meshes there are")
+            return
+        model = build_instance(self.problem.replace(training=None, microbatches=1))
+        sets = all_suffix_sets(model.after, model.before, MOST_SETS)
+        proof = sets is not None
+        if sets is None:
+            sets = along_orders(some_orders(model.after, model.before, _ORDERS, self.options.seed))
+        self.best.prove(candidates[0].bound, "division of work")
+        for place, candidate in enumerate(candidates):
+            if candidate.bound >= self.best.value * (1 - CLOSE):
+                break
+            if self.best.stop[0] != 0:
+                return
+            ahead = candidates[place + 1].bound if place + 1 < len(candidates) else math.inf
+            self.best.counters["meshes"] += 1
+            self._close(candidate, sets)
+            if proof and self.best.stop[0] == 0:
+                proven = min(ahead, self.best.value)
+                self.best.prove(0.0 if math.isinf(proven) else proven, "meshes")
+        if self.best.stop[0] != 0 or not proof:
+            return
+        if self.best.answer is None:
+            self.best.refute("all meshes")
+        else:
+            self.best.prove(self.best.value, "meshes")
+
+    def _close(self, candidate: Candidate, sets: set[int]) -> None:
+        mesh = candidate.mesh(self.problem)
+        if candidate.schedule == "interleaved":
+            plan = interleaved_plan(mesh, self.order, self.blocks)
+            if plan is not None:
+                self._offer(plan, None)
+            return
+        degree = candidate.tensor
+        if degree not in self.families:
+            self.families[degree] = DegreeFamily(self.problem, degree, sets, self.best.stop, len(self.order))
+        family, best = self.families[degree], self.best
+        counter = itertools.count()
+        boxes = [(candidate.bound, next(counter), candidate.holding, math.inf, candidate.once, math.inf)]
+        while boxes and best.stop[0] == 0:
+            bound, _, low, high, least, most = heapq.heappop(boxes)
+            if bound >= best.value * (1 - CLOSE):
+                break
+            value = best.value
+            high = min(high, value - candidate.passing - least)
+            most = min(most, value - candidate.passing - low)
+            best.counters["rows"] += 1
+            row = family.best(mesh, Caps(high, most, value - low - least))
+            if row is None:
+                continue
+            if row.step < best.value:
+                plan = family.plan(mesh, row)
+                if plan is None:
+                    return
+                self._offer(plan, row.step)
+            bound = row.passing * (1 - _ROUNDING)
+            below, lower = row.holding * (1 - _BELOW), row.once * (1 - _BELOW)
+            parts = []
+            if low < below:
+                middle = (low + below) / 2
+                parts += [(low, middle, least, most), (middle, below, least, most)] if middle < below else []
+            if least < lower:
+                parts.append((max(low, row.holding * (1 - _BELOW)), high, least, lower))
+            for a, b, c, d in parts:
+                if a <= b and c <= d and bound + a + c < best.value * (1 - CLOSE):
+                    heapq.heappush(boxes, (bound + a + c, next(counter), a, b, c, d))
+
+    def _offer(self, plan: HybridPlan, promised: float | None) -> None:
+        evaluation = evaluate(self.problem, plan)
+        if promised is not None and not evaluation.feasible:
+            raise DisagreementError(f"a row of stages fails: {evaluation.violations[0]}")
+        if promised is not None and not leq(evaluation.objective, promised):
+            raise DisagreementError(f"a row of stages takes {evaluation.objective!r}, and promised {promised!r}")
+        if evaluation.feasible:
+            self.best.offer(evaluation.objective, plan, "uniform")
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """Sums over the layers at one degree."""
+
+    time: float
+    forward: float
+    gradients: float
+    update: float
+    once: float
+    memory: float
+
+
+def candidates_of(problem: HybridProblem, starts: tuple[int, ...]) -> Iterator[Candidate]:
+    """Every mesh that may run, with bounds that hold whatever the layers of its stages are."""
+    from partita.problems.hybrid.step.costs import exchanges_of
+
+    training, batch, count = problem.training, problem.microbatches, len(problem.layers)
+    assert training is not None
+    limit = math.inf if problem.memory_bytes is None else problem.memory_bytes * (1 + 1e-9)
+    shared = set.intersection(*({t for t, row in layer.configurations.items() if row} for layer in problem.layers))
+    for t in sorted(shared & set(problem.degrees())):
+        for d in divisors(batch):
+            if d * t > problem.devices:
+                break
+            for zero in training.zero if d > 1 else training.zero[:1]:
+                totals = _totals(problem, exchanges_of(problem, d, t, zero), t)
+                for stages in range(1, min(count, problem.devices // (d * t)) + 1):
+                    if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
+                        continue
+                    for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts)):
+                        yield _bounded(totals, zero, d, t, stages, chunks, schedule, batch // d)
+
+
+def _ways(schedules: tuple[str, ...], stages: int, microbatches: int, blocks: int) -> Iterator[tuple[str, int]]:
+    """Schedules and parts of each stage; where there is one stage, they are alike, but for what GPipe holds."""
+    simple = sorted((name for name in schedules if name != "interleaved"), key=lambda name: name == "gpipe")
+    for schedule in simple[:1] if stages == 1 else simple:
+        if refusal(schedule, stages, 1, microbatches) is None:
+            yield schedule, 1
+    if "interleaved" in schedules and blocks % stages == 0:
+        for chunks in divisors(blocks // stages):
+            if chunks > 1 and refusal("interleaved", stages, chunks, microbatches) is None:
+                yield "interleaved", chunks
+
+
+def _totals(problem: HybridProblem, exchanges: Exchanges, degree: int) -> _Totals:
+    least = [
+        min(choice.memory_per_microbatch_bytes + choice.memory_bytes for choice in layer.configurations[degree])
+        for layer in problem.layers
+    ]
+    forward = float(exchanges.forward.sum())
+    return _Totals(
+        time=forward + float(exchanges.backward.sum()),
+        forward=forward,
+        gradients=float(exchanges.weight_gradients.sum()),
+        update=float(exchanges.update.sum()),
+        once=0.0 if exchanges.overlap else float(exchanges.reduce_once.sum() + exchanges.gather_once.sum()),
+        memory=float(exchanges.state.sum()) + sum(least),
+    )
+
+
+def _bounded(
+    totals: _Totals, zero: int, data: int, tensor: int, stages: int, chunks: int, schedule: str, microbatches: int
+) -> Candidate:
+    """Stages share the work out evenly at best; waiting, transfers and what memory costs are left out."""
+    backward = totals.time - totals.forward
+    passing = passing_time(schedule, chunks, totals.forward, backward, totals.gradients) * (1 - _ROUNDING)
+    # φ + max κ ≥ φ + (n·τ − φ)/p, and φ may be larger than its least.
+    holding = max(0.0, microbatches * totals.time - totals.time) / stages
+    pipeline = passing * (1 - 1 / stages) + microbatches * totals.time / stages
+    once = (totals.update + totals.once) / stages
+    return Candidate(
+        bound=(pipeline + once) * (1 - _ROUNDING),
+        zero=zero,
+        data=data,
+        tensor=tensor,
+        stages=stages,
+        chunks=chunks,
+        schedule=schedule,
+        passing=passing,
+        holding=holding * (1 - _ROUNDING),
+        once=once * (1 - _ROUNDING),
+    )
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})

@@ -1,0 +1,154 @@
+"""What a stage of a uniform mesh costs its devices in a step: exposed exchanges between replicas, and memory.
+
+Under ZeRO-3 every layer's weights are gathered for its forward and its backward part while the layer before (in the
+backward pass: behind) it runs; what takes longer is exposed. From ZeRO-2 on a layer's gradients are reduced for every
+microbatch, beside the gathers. Else gradients are reduced once, behind the last backward part, as DDP (Li et al., VLDB
+2020, §3.2.3) and Megatron-LM's distributed optimizer do it, and with ZeRO-1 and 2 weights are gathered once, ahead of
+the first forward part. Times that hide exchanges are those of a layer's fastest configuration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.step.network import Network, network_of
+from partita.problems.hybrid.training import LayerState, Training
+
+Floats = npt.NDArray[np.float64]
+
+#: The share of a layer's time that is its forward part, where its configuration does not say.
+FORWARD_SHARE = 1 / 3
+
+_NOTHING = LayerState()
+
+
+def forward_time(choice: Configuration) -> float:
+    """Time of a layer's forward part."""
+    return choice.time * FORWARD_SHARE if choice.forward_time is None else choice.forward_time
+
+
+def weight_gradient_time(state: LayerState, choices: Sequence[Configuration]) -> float:
+    """Time of the gradients of weights in a layer's backward part, whichever configuration runs."""
+    fastest = min(choices, key=lambda choice: choice.time)
+    backward = fastest.time - forward_time(fastest)
+    return 0.5 * backward if state.weight_gradient_time is None else min(state.weight_gradient_time, backward)
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """Layers in topological order, (n,) each; times in the problem's unit, bytes on each device.
+
+    Attributes
+    ----------
+    forward, backward
+        Parts of the fastest configuration, which hide exchanges.
+    weight_gradients
+        What of the backward part makes gradients of weights.
+    gather_each, reduce_each
+        Time to gather weights (for the forward part, and again for the backward part) and to reduce gradients of every
+        microbatch.
+    gather_once, reduce_once
+        The same once in a step.
+    update
+        Of the optimizer's step.
+    state
+        Memory that is always held: weights, gradients and optimizer states, each a share where it is shared out.
+    whole_weights, whole_gradients
+        What is held whole while the layer runs.
+    """
+
+    forward: Floats
+    backward: Floats
+    weight_gradients: Floats
+    gather_each: Floats
+    reduce_each: Floats
+    gather_once: Floats
+    reduce_once: Floats
+    update: Floats
+    state: Floats
+    whole_weights: Floats
+    whole_gradients: Floats
+    overlap: bool
+
+    def exposed_each(self, layers: Sequence[int]) -> tuple[float, float]:
+        """What a run of layers, in order, waits for exchanges in the forward and backward part of a microbatch."""
+        g, r = self.gather_each, self.reduce_each
+        ahead = back = 0.0
+        for k, v in enumerate(layers):
+            ahead += g[v] if k == 0 else max(0.0, g[v] - self.forward[layers[k - 1]])
+        # The last layer's weights are still there; each of the others hides its neighbours' exchanges.
+        for k in range(len(layers) - 1, 0, -1):
+            v = layers[k]
+            behind = r[layers[k + 1]] if k + 1 < len(layers) else 0.0
+            back += max(0.0, g[layers[k - 1]] + behind - self.backward[v])
+        if len(layers) > 1:
+            back += max(0.0, r[layers[1]] - self.backward[layers[0]])
+        return float(ahead), float(back)
+
+    def exposed_once(self, layers: Sequence[int]) -> float:
+        """What the same waits for once in a step: the rest of the gradients, and the first weights."""
+        rest = float(self.reduce_each[layers[0]])
+        if not self.overlap:
+            return rest + float(sum(self.reduce_once[v] + self.gather_once[v] for v in layers))
+        left = 0.0
+        for v in reversed(layers):
+            left = max(0.0, left - float(self.backward[v])) + float(self.reduce_once[v])
+        there = end = busy = 0.0
+        for v in layers:
+            there += float(self.gather_once[v])
+            end = max(end, there) + float(self.forward[v])
+            busy += float(self.forward[v])
+        return rest + left + end - busy
+
+    def held(self, layers: Sequence[int]) -> float:
+        """Bytes of weights, gradients and optimizer states of each device: what is whole, of two layers at once."""
+        total = float(sum(self.state[v] for v in layers))
+        weights = [float(self.whole_weights[v]) for v in layers]
+        pairs = [a + b for a, b in itertools.pairwise(weights)] or weights
+        return total + max(pairs) + max(float(self.whole_gradients[v]) for v in layers)
+
+
+def exchanges_of(problem: HybridProblem, data: int, tensor: int, zero: int) -> Exchanges:
+    """The exchanges of a mesh's replicas, and what they share out; layers that lack the degree have none."""
+    training = problem.training or Training()
+    network = network_of(problem, data, tensor)
+    order = [problem.layers[place] for place in problem.order()]
+    rows = [_row(layer, network, tensor, zero) for layer in order]
+    names = [field.name for field in dataclasses.fields(Exchanges) if field.name != "overlap"]
+    columns = np.array(rows, dtype=np.float64).reshape(-1, len(names)).T
+    arrays = {name: np.ascontiguousarray(column) for name, column in zip(names, columns, strict=True)}
+    return Exchanges(overlap=training.overlap, **arrays)
+
+
+def _row(layer: Layer, network: Network, tensor: int, zero: int) -> tuple[float, ...]:
+    """The columns of ``Exchanges`` for a layer."""
+    state, choices = layer.states.get(tensor, _NOTHING), layer.configurations.get(tensor, ())
+    data = network.data
+    weights, gradients = state.parameter_bytes, state.gradient_bytes
+    gather = network.collective_time("all-gather", weights)
+    reduce = network.collective_time("reduce-scatter", gradients)
+    fastest = min(choices, key=lambda choice: choice.time, default=None)
+    forward = 0.0 if fastest is None else forward_time(fastest)
+    shares = [data if zero >= stage else 1 for stage in (3, 2, 1)]
+    parts = zip((weights, gradients, state.optimizer_bytes), shares, strict=True)
+    each, shared = zero == 3, zero >= 2
+    return (
+        forward,
+        0.0 if fastest is None else fastest.time - forward,
+        weight_gradient_time(state, choices) if choices else 0.0,
+        gather if each else 0.0,
+        reduce if shared else 0.0,
+        gather if zero in (1, 2) else 0.0,
+        0.0 if shared else reduce if zero else network.collective_time("all-reduce", gradients),
+        state.update_time / (data if zero else 1),
+        sum(size / share for size, share in parts),
+        weights if each and data > 1 else 0.0,
+        gradients if shared and data > 1 else 0.0,
+    )

@@ -1,0 +1,137 @@
+"""The best plan of an interleaved mesh: equal parts, and the same ways to save memory in all parts of a stage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.problems.hybrid.blocks import LikeBlocks
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import Configuration, Layer
+from partita.problems.hybrid.step.layout import Layout, equal_parts, uniform_plan
+from partita.problems.hybrid.step.mesh import Mesh
+from partita.problems.hybrid.step.pipeline import held
+from partita.units import up_to
+
+Floats = npt.NDArray[np.float64]
+
+#: Layers at the same place in all parts of a stage, or one layer alone, with the configurations they may share.
+Slot = tuple[tuple[tuple[int, int], ...], tuple[str, ...]]
+
+
+def part_rows(order: Sequence[Layer], blocks: LikeBlocks, parts: int) -> list[range]:
+    """Places of the layers of equal parts; the model's ends are in the first and the last one."""
+    share = len(blocks.starts) // parts
+    return equal_parts(len(order), [0, *(blocks.starts[share * number] for number in range(1, parts))])
+
+
+def slots(order: Sequence[Layer], blocks: LikeBlocks, rows: Sequence[range], degree: int) -> list[Slot]:
+    """What of a stage is decided at once, given the rows of its parts.
+
+    The j-th layers of the blocks of all parts take one configuration; the model's ends take their own.
+    """
+    inner = [[place for place in row if blocks.starts[0] <= place < blocks.end] for row in rows]
+    ends = [(part, place) for part, row in enumerate(rows) for place in row if place not in inner[part]]
+    found: list[Slot] = []
+    longest = max(len(row) for row in inner)
+    for j in range(longest):
+        members = tuple((part, row[j]) for part, row in enumerate(inner) if j < len(row))
+        names = [[choice.id for choice in order[place].configurations.get(degree, ())] for _, place in members]
+        found.append((members, tuple(name for name in names[0] if all(name in other for other in names))))
+    for part, place in ends:
+        names_of = tuple(choice.id for choice in order[place].configurations.get(degree, ()))
+        found.append((((part, place),), names_of))
+    return found
+
+
+def interleaved_plan(mesh: Mesh, order: Sequence[Layer], blocks: LikeBlocks) -> HybridPlan | None:
+    """The plan of an interleaved mesh with the least time that fits into memory; None if none fits."""
+    rows = part_rows(order, blocks, mesh.stages * mesh.chunks)
+    table = [{choice.id: choice for choice in layer.configurations.get(mesh.tensor, ())} for layer in order]
+    limit = math.inf if mesh.problem.memory_bytes is None else up_to(mesh.problem.memory_bytes)
+    configurations: dict[int, str] = {}
+    for rank in range(mesh.stages):
+        mine = rows[rank :: mesh.stages]
+        counts = np.array(held(mesh.schedule, mesh.stages, mesh.chunks, mesh.microbatches, rank), dtype=np.float64)
+        found = slots(order, blocks, mine, mesh.tensor)
+        menus = [
+            [[(part, table[place][name]) for part, place in members] for name in names] for members, names in found
+        ]
+        state = mesh.reserve + mesh.exchanges.held([place for row in mine for place in row])
+        chosen = least_choices(menus, counts, limit - state)
+        if chosen is None:
+            return None
+        for (members, names), number in zip(found, chosen, strict=True):
+            configurations |= {order[place].id: names[number] for _, place in members}
+    layout = Layout(
+        tensor=mesh.tensor,
+        pipeline=mesh.stages,
+        data=mesh.data,
+        chunks=mesh.chunks,
+        zero=mesh.zero,
+        schedule=mesh.schedule,
+    )
+    return uniform_plan(mesh.problem, order, rows, configurations, layout)
+
+
+def least_choices(
+    menus: Sequence[Sequence[Sequence[tuple[int, Configuration]]]], counts: Floats, limit: float
+) -> list[int] | None:
+    """The choice in every menu that takes least time within the limit; None if there is none.
+
+    Parameters
+    ----------
+    menus
+        For every slot its options, each the parts and configurations of its layers.
+    counts
+        (R, parts) numbers of microbatches in flight, each row of which has to fit.
+    limit
+        Bytes.
+    """
+    memory, time, history = np.zeros((1, len(counts))), np.zeros(1), []
+    tables = []
+    for options in menus:
+        if not options:
+            return None
+        sizes = np.zeros((len(options), len(counts)))
+        for number, layers in enumerate(options):
+            for part, choice in layers:
+                sizes[number] += counts[:, part] * choice.memory_per_microbatch_bytes + choice.memory_bytes
+        tables.append((sizes, np.array([sum(choice.time for _, choice in layers) for layers in options])))
+    fastest = [int(np.lexsort((sizes.max(axis=1), times))[0]) for sizes, times in tables]
+    if (sum(sizes[best] for (sizes, _), best in zip(tables, fastest, strict=True)) <= limit).all():
+        return fastest
+    left = sum(sizes.min(axis=0) for sizes, _ in tables)
+    if (left > limit).any():
+        return None
+    for sizes, times in tables:
+        left = left - sizes.min(axis=0)
+        grown = (memory[:, None, :] + sizes[None, :, :]).reshape(-1, len(counts))
+        slower = (time[:, None] + times[None, :]).ravel()
+        kept = _front(grown, slower, limit - left * (1 - 1e-12))
+        if not len(kept):
+            return None
+        history.append((kept // len(times), kept % len(times)))
+        memory, time = grown[kept], slower[kept]
+    place, chosen = int(time.argmin()), []
+    for parents, numbers in reversed(history):
+        chosen.append(int(numbers[place]))
+        place = int(parents[place])
+    return chosen[::-1]
+
+
+def _front(memory: Floats, time: Floats, limit: Floats) -> npt.NDArray[np.int64]:
+    """Points within the limits that none other beats in time and every memory, by time."""
+    order = np.lexsort((*memory.T, time))
+    order = order[(memory[order] <= limit).all(axis=1)]
+    kept: list[int] = []
+    held_memory = np.empty((len(order), memory.shape[1]))
+    for point in order:
+        if kept and (held_memory[: len(kept)] <= memory[point] * (1 + 1e-12)).all(axis=1).any():
+            continue
+        held_memory[len(kept)] = memory[point]
+        kept.append(int(point))
+    return np.array(kept, dtype=np.int64)

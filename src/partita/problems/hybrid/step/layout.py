@@ -1,0 +1,206 @@
+"""A layout as its user writes it down, and the plan that a runtime makes of it.
+
+A layout says degrees, schedule and recomputation. Runtimes deal out equally many blocks to every stage and part, and
+put the model's ends on the first and the last one (Megatron-LM: Narayanan et al., SC 2021, §2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from partita.errors import InputError
+from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.problem import HybridProblem, Layer
+
+#: Configurations that stand for a way to recompute, the first that a layer has.
+WAYS = {"none": ("none",), "selective": ("selective",), "full": ("full",)}
+
+_WORDS = {"yes": True, "no": False}
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same degrees for the whole model.
+
+    Attributes
+    ----------
+    tensor, pipeline, data
+        Degrees.
+    chunks
+        Parts of every stage; more than one make an interleaved schedule.
+    recompute
+        What the repeated blocks recompute: ``none``, ``selective`` or ``full``; the model's ends recompute nothing.
+    zero
+        What replicas share out (ZeRO's stage).
+    sequence_parallel
+        Whether tensor-parallel groups share out tokens.
+    overlap
+        Whether replicas exchange gradients behind the backward part.
+    schedule
+        By default ``1f1b``, with several chunks ``interleaved``.
+    expert, context
+        Degrees of expert and context parallelism.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    chunks: int = 1
+    recompute: str = "none"
+    zero: int = 0
+    sequence_parallel: bool = True
+    overlap: bool = True
+    schedule: str | None = None
+    expert: int = 1
+    context: int = 1
+
+    def __post_init__(self) -> None:
+        for field in ("tensor", "pipeline", "data", "chunks", "expert", "context"):
+            if getattr(self, field) < 1:
+                raise InputError(f"layout: {field} is {getattr(self, field)}; it must be at least 1")
+        if self.recompute not in WAYS:
+            raise InputError(f"layout: recompute is {self.recompute!r}; it must be one of {', '.join(WAYS)}")
+        if self.zero not in (0, 1, 2, 3):
+            raise InputError(f"layout: zero is {self.zero}; it must be 0, 1, 2 or 3")
+        for field in ("expert", "context"):
+            if getattr(self, field) > 1:
+                raise InputError(f"layout: {field} parallelism is not priced yet; leave {field} at 1")
+
+    @property
+    def devices(self) -> int:
+        """Devices it uses."""
+        return self.tensor * self.pipeline * self.data
+
+    @property
+    def runs(self) -> str:
+        """Its schedule."""
+        return self.schedule or ("interleaved" if self.chunks > 1 else "1f1b")
+
+
+def parse_layout(text: str) -> Layout:
+    """A layout of the form ``tensor=8,pipeline=8,data=24,chunks=2,recompute=full``.
+
+    Raises
+    ------
+    InputError
+        If it is not of that form, or a field is unknown, given twice or out of range.
+    """
+    fields = {field.name: field.type for field in msgspec.structs.fields(Layout)}
+    given: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or name not in fields:
+            raise InputError(f"layout {text!r}: {part.strip()!r} is not one of {', '.join(f'{n}=…' for n in fields)}")
+        if name in given:
+            raise InputError(f"layout {text!r} gives {name} twice")
+        kind = fields[name]
+        try:
+            given[name] = _WORDS[value] if kind is bool else int(value) if kind is int else value
+        except (KeyError, ValueError):
+            wanted = "yes or no" if kind is bool else "a whole number"
+            raise InputError(f"layout {text!r}: {name} is {value!r}; give {wanted}") from None
+    return Layout(**given)
+
+
+def layout_plan(problem: HybridProblem, layout: Layout) -> HybridPlan:
+    """The plan of a layout; whether it can run, the evaluator says.
+
+    Raises
+    ------
+    InputError
+        If the blocks cannot be dealt out, or lack the degree or the way to recompute.
+    """
+    order = [problem.layers[place] for place in problem.order()]
+    blocks = find_blocks(order)
+    count, parts = len(blocks.starts), layout.pipeline * layout.chunks
+    if parts > count:
+        raise InputError(f"layout: {parts} stages and parts are more than the {count} blocks of {problem.name}")
+    if layout.chunks > 1 and count % parts:
+        raise InputError(
+            f"layout: {layout.pipeline} stages of {layout.chunks} parts do not divide the {count} blocks of "
+            f"{problem.name}"
+        )
+    first = [blocks.starts[number * count // parts] for number in range(parts)]
+    rows = equal_parts(len(order), [0, *first[1:]])
+    repeated = range(blocks.starts[0], blocks.end)
+    configurations = {
+        layer.id: _choice(layer, layout, layout.recompute if place in repeated else "none")
+        for place, layer in enumerate(order)
+    }
+    return uniform_plan(problem, order, rows, configurations, layout)
+
+
+def check_layout(problem: HybridProblem, layout: Layout) -> None:
+    """Refuse a layout that does not suit the devices and the batch.
+
+    Raises
+    ------
+    InputError
+        If it has more devices than there are, or replicas that do not share the microbatches evenly.
+    """
+    if layout.devices > problem.devices:
+        raise InputError(f"layout: it uses {layout.devices} devices, and there are {problem.devices}")
+    if problem.microbatches % layout.data:
+        raise InputError(
+            f"layout: data degree {layout.data} does not divide the {problem.microbatches} microbatches of a step"
+        )
+
+
+def equal_parts(layers: int, starts: Sequence[int]) -> list[range]:
+    """Parts of a row of layers that begin at these places."""
+    return [range(a, b) for a, b in zip(starts, [*starts[1:], layers], strict=True)]
+
+
+def uniform_plan(
+    problem: HybridProblem,
+    order: Sequence[Layer],
+    rows: Sequence[Sequence[int]],
+    configurations: dict[int, str],
+    layout: Layout,
+) -> HybridPlan:
+    """A plan of a uniform mesh.
+
+    Parameters
+    ----------
+    problem, order
+        The problem, and its layers in topological order.
+    rows
+        For every part, in the order in which a microbatch passes them, the places of its layers.
+    configurations
+        Id of each layer's.
+    layout
+        Degrees and schedule.
+    """
+    place = {layer.id: number for number, layer in enumerate(problem.layers)}
+    parts = [tuple(sorted((order[v].id for v in row), key=place.__getitem__)) for row in rows]
+    stages = []
+    for rank in range(layout.pipeline):
+        mine = parts[rank :: layout.pipeline]
+        operators = tuple(sorted((identity for part in mine for identity in part), key=place.__getitem__))
+        stages.append(
+            HybridStage(
+                operators=operators,
+                data_parallel=layout.data,
+                tensor_parallel=layout.tensor,
+                configurations={identity: configurations[identity] for identity in operators},
+                chunks=tuple(mine) if len(mine) > 1 else (),
+            )
+        )
+    return HybridPlan(stages=tuple(stages), schedule=layout.runs, zero=layout.zero)
+
+
+def _choice(layer: Layer, layout: Layout, recompute: str) -> str:
+    choices = layer.configurations.get(layout.tensor, ())
+    if not choices:
+        known = ", ".join(str(degree) for degree, found in sorted(layer.configurations.items()) if found)
+        raise InputError(f"layout: {layer.label} has no tensor-parallel degree {layout.tensor}; it has {known}")
+    known_ids = [choice.id for choice in choices]
+    for name in WAYS[recompute]:
+        if name in known_ids:
+            return name
+    raise InputError(
+        f"layout: {layer.label} cannot recompute {recompute!r} at degree {layout.tensor}; it has {', '.join(known_ids)}"
+    )

@@ -1,0 +1,199 @@
+"""A uniform mesh: the same degrees, schedule and ZeRO stage in every stage, and what a stage of it costs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from partita.problems.hybrid.problem import Configuration, HybridProblem
+from partita.problems.hybrid.step.costs import Exchanges, exchanges_of
+from partita.problems.hybrid.step.network import Network, network_of
+from partita.problems.hybrid.step.pipeline import held, passing_time
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a stage, or a part of one, does for one microbatch, in the problem's unit of time.
+
+    ``forward`` and ``backward`` hold the layers' work and what waits for weights and gradients of other replicas, of
+    which ``exposed`` is the sum; ``forward_in`` to ``backward_out`` are transfers before and after that.
+    """
+
+    forward: float
+    backward: float
+    weight_gradients: float
+    exposed: float
+    traffic: float
+    forward_in: float
+    forward_out: float
+    backward_in: float
+    backward_out: float
+    activation_bytes: float
+
+    @property
+    def transfer(self) -> float:
+        """All transfers."""
+        return self.forward_in + self.forward_out + self.backward_in + self.backward_out
+
+    @property
+    def time(self) -> float:
+        """All of it, τ."""
+        return self.forward + self.backward + self.transfer
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """What a stage costs each of its devices.
+
+    Attributes
+    ----------
+    parts
+        Its work, part by part.
+    passing, holding
+        φ and κ of ``pipeline``.
+    sync, update
+        What replicas still exchange after the last backward part or before the first forward part, and the optimizer's
+        step: once.
+    state_bytes, memory_bytes
+        Memory that is always in use, and at the most.
+    in_flight
+        Microbatches of which it holds activations, of all its parts, at the most.
+    """
+
+    parts: tuple[Work, ...]
+    passing: float
+    holding: float
+    sync: float
+    update: float
+    state_bytes: float
+    memory_bytes: float
+    in_flight: int
+
+    @property
+    def time(self) -> float:
+        """Time of one microbatch, τ."""
+        return sum(part.time for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """How all stages run: ``stages`` of ``data`` replicas of ``tensor`` devices, each stage in ``chunks`` parts."""
+
+    problem: HybridProblem
+    stages: int
+    data: int
+    tensor: int
+    schedule: str = "1f1b"
+    chunks: int = 1
+    zero: int = 0
+
+    @functools.cached_property
+    def microbatches(self) -> int:
+        """Microbatches of each replica."""
+        return self.problem.microbatches // self.data
+
+    @functools.cached_property
+    def network(self) -> Network:
+        """Its links."""
+        return network_of(self.problem, self.data, self.tensor)
+
+    @functools.cached_property
+    def exchanges(self) -> Exchanges:
+        """What replicas exchange."""
+        return exchanges_of(self.problem, self.data, self.tensor, self.zero)
+
+    @functools.cached_property
+    def place(self) -> dict[int, int]:
+        """Topological place of each layer, by id."""
+        return {self.problem.layers[number].id: place for place, number in enumerate(self.problem.order())}
+
+    def cost(self, rank: int, parts: Sequence[Sequence[tuple[int, Configuration]]]) -> StageCost:
+        """What a stage costs.
+
+        Parameters
+        ----------
+        rank
+            Its number.
+        parts
+            Its parts, each the layers by id with the configurations that they run.
+        """
+        rows = [sorted(part, key=lambda entry: self.place[entry[0]]) for part in parts]
+        works = tuple(self._work(rank, number, row) for number, row in enumerate(rows))
+        layers = [self.place[identity] for row in rows for identity, _ in row]
+        choices = [choice for row in rows for _, choice in row]
+        fixed = self.reserve + self.exchanges.held(layers) + sum(choice.memory_bytes for choice in choices)
+        flying = held(self.schedule, self.stages, self.chunks, self.microbatches, rank)
+        active = max(
+            sum(count * work.activation_bytes for count, work in zip(counts, works, strict=True)) for counts in flying
+        )
+        time = sum(work.time for work in works)
+        ahead = sum(work.forward + work.forward_in + work.forward_out for work in works)
+        gradients = sum(work.weight_gradients for work in works)
+        passing = passing_time(self.schedule, self.chunks, ahead, time - ahead, gradients)
+        return StageCost(
+            parts=works,
+            passing=passing,
+            holding=self.microbatches * time - passing,
+            sync=self.exchanges.exposed_once(layers),
+            update=float(sum(self.exchanges.update[v] for v in layers)),
+            state_bytes=fixed,
+            memory_bytes=fixed + active,
+            in_flight=max(sum(counts) for counts in flying),
+        )
+
+    def _work(self, rank: int, part: int, row: Sequence[tuple[int, Configuration]]) -> Work:
+        layers = [self.place[identity] for identity, _ in row]
+        ahead, back = self.exchanges.exposed_each(layers)
+        # What saving memory takes is part of the backward pass, whatever a configuration says.
+        forward = float(sum(self.exchanges.forward[v] for v in layers))
+        into, out, gathered, returned = self._boundary(rank, part, row)
+        return Work(
+            forward=forward + ahead,
+            backward=sum(choice.time for _, choice in row) - forward + back,
+            weight_gradients=float(sum(self.exchanges.weight_gradients[v] for v in layers)),
+            exposed=ahead + back,
+            traffic=sum(choice.traffic_time for _, choice in row),
+            forward_in=into + gathered,
+            forward_out=out,
+            backward_in=out + returned,
+            backward_out=into,
+            activation_bytes=sum(choice.memory_per_microbatch_bytes for _, choice in row),
+        )
+
+    def _boundary(
+        self, rank: int, part: int, row: Sequence[tuple[int, Configuration]]
+    ) -> tuple[float, float, float, float]:
+        """Time of each end for what enters and for what leaves, and what the group then moves to have it whole.
+
+        A device sends and receives at once: each end of a transfer counts as half of the time it takes. Each of the t
+        devices hands over a t-th of a tensor.
+        """
+        inside = dict(row)
+        into = out = gathered = returned = 0.0
+        for edge in self.problem.edges:
+            if (edge.source in inside) == (edge.target in inside):
+                continue
+            if edge.target in inside:
+                into += edge.bytes
+                gathered += inside[edge.target].sync_in_bytes.get(edge.source, 0.0)
+            else:
+                out += edge.bytes
+                returned += inside[edge.source].sync_out_bytes.get(edge.target, 0.0)
+        before, after, first, last = self.handover(rank)
+        within = self.network.inside
+        entering = into * before + (first if into > 0 else 0.0)
+        leaving = out * after + (last if out > 0 else 0.0)
+        return entering, leaving, gathered / within, returned / within
+
+    def handover(self, rank: int) -> tuple[float, float, float, float]:
+        """What a byte costs a stage that enters it, and one that leaves it; and what a transfer of each does."""
+        before, entering = self.network.handover((rank - 1) % self.stages, self.stages)
+        after, leaving = self.network.handover(rank, self.stages)
+        return 0.5 / (self.tensor * before), 0.5 / (self.tensor * after), 0.5 * entering, 0.5 * leaving
+
+    @property
+    def reserve(self) -> float:
+        """Working memory of each device."""
+        training = self.problem.training
+        return 0.0 if training is None else training.reserves.get(self.tensor, 0.0)

@@ -1,0 +1,125 @@
+"""The layers of a problem about one optimizer step, from their menus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from partita.costs.menus.entries import LayerMenu, MenuEntry
+from partita.costs.menus.machines import Machines
+from partita.costs.optimizer import dtype_bytes
+from partita.problems.hybrid.problem import Configuration, Edge, Layer
+from partita.problems.hybrid.training import LayerState, Training
+
+#: A user's own ways to run a layer: for the entry without recomputation, the configurations to add.
+Offload = (
+    Callable[[MenuEntry], Configuration | Sequence[Configuration] | None]
+    | Mapping[str, Mapping[int, Configuration | Sequence[Configuration]]]
+)
+
+
+def step_training(training: Training, machines: Machines, reserves: dict[int, float]) -> Training:
+    """What plans may choose, with the latencies of the links and the working memory at every degree."""
+    paths = [path or machines.inside or machines.outside for path in (machines.inside, machines.outside)]
+    calls, hops, switched = (
+        tuple(0 if path is None else getattr(path, name) for path in paths)
+        for name in ("latency_s", "hop_time_s", "switched")
+    )
+    return msgspec.structs.replace(
+        training,
+        call_times=tuple(map(float, calls)),
+        hop_times=tuple(map(float, hops)),
+        switched=tuple(map(bool, switched)),
+        reserves=reserves,
+    )
+
+
+def step_layers(
+    menus: Sequence[LayerMenu],
+    edges: Sequence[Edge],
+    reserves: Mapping[int, float],
+    bandwidth: float,
+    gradient_dtype: str,
+    sequence_parallel: bool,
+    offload: Offload | None,
+) -> tuple[Layer, ...]:
+    """The layers with their configurations, and their states apart from these.
+
+    Parameters
+    ----------
+    menus, edges
+        What the layers can do, and what they hand over.
+    reserves
+        By degree, working memory that every stage holds in any case.
+    bandwidth
+        Of each device's memory, bytes per second.
+    gradient_dtype
+        As for ``layer_menus``.
+    sequence_parallel
+        Whether a group shares out the tokens of what it hands over; otherwise its devices gather the parts.
+    offload
+        As for ``layer_menus``.
+    """
+    known: dict[int, tuple[dict[int, tuple[Configuration, ...]], dict[int, LayerState]]] = {}
+    found = []
+    for menu in menus:
+        before = {edge.source: edge.bytes for edge in edges if edge.target == menu.id}
+        after = {edge.target: edge.bytes for edge in edges if edge.source == menu.id}
+        gathers = not sequence_parallel and max(menu.entries) > 1
+        if menu.like not in known or gathers or offload is not None:
+            configurations = {}
+            for degree, entries in menu.entries.items():
+                share = (degree - 1) / degree if gathers else 0.0
+                tables: dict[str, Any] = {
+                    "sync_in_bytes": {layer: size * share for layer, size in before.items() if share},
+                    "sync_out_bytes": {layer: size * share for layer, size in after.items() if share},
+                }
+                rows = [_configuration(entry, reserves[degree], tables) for entry in entries]
+                configurations[degree] = (*rows, *offloaded(menu, degree, offload))
+            states = {d: _state(entries[0], bandwidth, gradient_dtype) for d, entries in menu.entries.items()}
+            known[menu.like] = configurations, states
+        configurations, states = known[menu.like]
+        found.append(Layer(id=menu.id, name=menu.name, configurations=configurations, states=states))
+    return tuple(found)
+
+
+def _configuration(entry: MenuEntry, reserve: float, tables: Mapping[str, Any]) -> Configuration:
+    return Configuration(
+        id=entry.option,
+        time=entry.time_s,
+        memory_per_microbatch_bytes=entry.activation_bytes,
+        memory_bytes=max(entry.workspace_bytes - reserve, 0.0),
+        forward_time=min(entry.forward_s + entry.forward_communication_s, entry.time_s),
+        traffic_time=entry.communication_s,
+        **tables,
+    )
+
+
+def _state(entry: MenuEntry, bandwidth: float, gradient_dtype: str) -> LayerState:
+    """Weights with their gradients and states.
+
+    The optimizer's step takes its memory traffic: gradients are read, weights and states are read and written.
+    """
+    narrow = entry.gradient_bytes
+    gradients = narrow if gradient_dtype == "parameter" else max(narrow, entry.trained * dtype_bytes(gradient_dtype))
+    return LayerState(
+        parameter_bytes=entry.weight_bytes,
+        gradient_bytes=float(gradients),
+        optimizer_bytes=entry.optimizer_bytes,
+        update_time=(gradients + 2.0 * narrow + 2.0 * entry.optimizer_bytes) / bandwidth,
+        weight_gradient_time=entry.weight_gradient_s,
+    )
+
+
+def offloaded(menu: LayerMenu, degree: int, offload: Offload | None) -> list[Configuration]:
+    if offload is None:
+        return []
+    if callable(offload):
+        found = offload(menu.entry(degree))
+    else:
+        found = offload.get(menu.name, {}).get(degree)
+    if found is None:
+        return []
+    return [found] if isinstance(found, Configuration) else list(found)

@@ -1,0 +1,102 @@
+"""What a problem about one optimizer step says beside its layers: what a plan may choose, and what replicas exchange.
+
+Sources: ZeRO's stages are those of Rajbhandari et al., "ZeRO" (SC 2020), §5; schedules those of Narayanan et al.,
+"Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (SC 2021), §2.2, and of Qi et al.,
+"Zero Bubble Pipeline Parallelism" (ICLR 2024).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from partita.checks import check_number
+from partita.errors import InputError
+
+#: Schedules that a plan may have, in the simulator's words.
+SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "gpipe")
+
+#: Stages of ZeRO: none, and optimizer states, gradients, weights shared out among replicas, each with those before.
+ZERO_STAGES = (0, 1, 2, 3)
+
+
+class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What each device of a tensor-parallel group holds of a layer's weights, and what replicas do with it.
+
+    Attributes
+    ----------
+    parameter_bytes
+        Weights; replicas gather them from each other where each holds a share.
+    gradient_bytes
+        Their gradients, in the number format in which microbatches are added up and replicas exchange them.
+    optimizer_bytes
+        What the optimizer keeps.
+    update_time
+        Of the optimizer's step on all of it.
+    weight_gradient_time
+        What of the backward part of a microbatch makes gradients of weights, which nobody waits for; half of the
+        backward part of the fastest configuration if None.
+    """
+
+    parameter_bytes: float = 0.0
+    gradient_bytes: float = 0.0
+    optimizer_bytes: float = 0.0
+    update_time: float = 0.0
+    weight_gradient_time: float | None = None
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one optimizer step may run.
+
+    Attributes
+    ----------
+    schedules
+        Schedules that a plan may have.
+    zero
+        Stages of ZeRO that a plan may have.
+    overlap
+        Whether replicas exchange gradients behind the backward part of the last microbatch, and gather weights behind
+        the forward part of the first one; otherwise both come after the last backward part.
+    call_times, hop_times
+        What a collective of replicas takes beside its bytes, inside a machine and between machines: once, and for every
+        message that waits for another. A tensor handed over between stages takes the first of them.
+    switched
+        Whether any two devices of a machine, and any two machines, reach each other directly.
+    reserves
+        By tensor-parallel degree, working memory of each device that no layer holds for itself.
+    """
+
+    schedules: tuple[str, ...] = ("1f1b",)
+    zero: tuple[int, ...] = (0,)
+    overlap: bool = True
+    call_times: tuple[float, float] = (0.0, 0.0)
+    hop_times: tuple[float, float] = (0.0, 0.0)
+    switched: tuple[bool, bool] = (False, False)
+    reserves: dict[int, float] = {}
+
+
+def check_training(owner: str, training: Training) -> None:
+    """Refuse settings of a step that mean nothing.
+
+    Raises
+    ------
+    InputError
+        If a schedule or stage of ZeRO is unknown or repeats, none is allowed, or a time is negative.
+    """
+    for what, given, known in (
+        ("schedule", training.schedules, SCHEDULES),
+        ("ZeRO stage", training.zero, ZERO_STAGES),
+    ):
+        if not given:
+            raise InputError(f"{owner}: a step allows no {what}; give at least one of {', '.join(map(str, known))}")
+        for entry in given:
+            if entry not in known:
+                raise InputError(f"{owner}: {what} {entry!r} is unknown; known are {', '.join(map(str, known))}")
+        if len(set(given)) < len(given):
+            raise InputError(f"{owner}: a {what} appears twice")
+    for name, values in (
+        ("call time", training.call_times),
+        ("hop time", training.hop_times),
+        ("reserve", training.reserves.values()),
+    ):
+        for value in values:
+            check_number(f"{owner}: a step", name, value)

@@ -1,0 +1,109 @@
+"""The shortest step of a small problem by looking at every plan."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.evaluate import evaluate_step
+from partita.problems.hybrid.step.interleaved import part_rows
+from partita.problems.hybrid.step.mesh import Mesh, StageCost
+from partita.units import leq
+
+
+def shortest_step(problem: HybridProblem) -> float:
+    """The least time of a step; infinite if there is no plan."""
+    return min((value for mesh in meshes(problem) for value in _steps(mesh)), default=math.inf)
+
+
+def meshes(problem: HybridProblem) -> Iterator[Mesh]:
+    """All meshes that might run."""
+    training, batch = problem.training, problem.microbatches
+    assert training is not None
+    blocks = len(find_blocks([problem.layers[place] for place in problem.order()]).starts)
+    for t, d, p in itertools.product(range(1, problem.devices_per_machine + 1), range(1, batch + 1), range(1, 9)):
+        if batch % d or d * t * p > problem.devices or p > len(problem.layers):
+            continue
+        if any(not layer.configurations.get(t) for layer in problem.layers):
+            continue
+        for zero, schedule in itertools.product(training.zero, training.schedules):
+            for chunks in range(2, blocks // p + 1) if schedule == "interleaved" else (1,):
+                mesh = Mesh(problem, p, d, t, schedule, chunks, zero)
+                if _runs(mesh, blocks):
+                    yield mesh
+
+
+def _runs(mesh: Mesh, blocks: int) -> bool:
+    """Whether the schedule runs such a row."""
+    p, m = mesh.stages, mesh.microbatches
+    if mesh.schedule == "interleaved":
+        return p > 1 and blocks % (p * mesh.chunks) == 0 and m % p == 0
+    return mesh.schedule != "zero-bubble" or m >= p
+
+
+def _rows(mesh: Mesh) -> Iterator[list[list[int]]]:
+    """Layers of every stage's parts, flat: part k of rank i is at k·p + i."""
+    problem = mesh.problem
+    if mesh.chunks > 1:
+        order = [problem.layers[place] for place in problem.order()]
+        rows = part_rows(order, find_blocks(order), mesh.stages * mesh.chunks)
+        yield [[order[place].id for place in row] for row in rows]
+        return
+    ids = [layer.id for layer in problem.layers]
+    for stages in itertools.product(range(mesh.stages), repeat=len(ids)):
+        of = dict(zip(ids, stages, strict=True))
+        if len(set(stages)) == mesh.stages and all(of[e.source] <= of[e.target] for e in problem.edges):
+            yield [[v for v in ids if of[v] == stage] for stage in range(mesh.stages)]
+
+
+def _steps(mesh: Mesh) -> Iterator[float]:
+    problem, p = mesh.problem, mesh.stages
+    tables = {layer.id: layer.configurations[mesh.tensor] for layer in problem.layers}
+    limit = math.inf if problem.memory_bytes is None else problem.memory_bytes
+    known: dict[tuple[int, tuple[tuple[int, ...], ...]], list[tuple[StageCost, dict[int, str]]]] = {}
+    for rows in _rows(mesh):
+        choices = []
+        for rank in range(p):
+            parts = tuple(tuple(part) for part in rows[rank::p])
+            if (rank, parts) not in known:
+                known[rank, parts] = list(_costs(mesh, rank, parts, tables, limit))
+            choices.append(known[rank, parts])
+        for combination in itertools.product(*choices):
+            costs = [cost for cost, _ in combination]
+            step = sum(c.passing for c in costs) + max(c.holding for c in costs) + max(c.sync + c.update for c in costs)
+            if mesh.chunks > 1 and not _allowed(mesh, rows, combination):
+                continue
+            yield step
+
+
+def _costs(mesh, rank, parts, tables, limit):  # type: ignore[no-untyped-def]
+    """Costs of a stage under all configurations that fit; of those alike in time only one is needed."""
+    flat = [v for part in parts for v in part]
+    for chosen in itertools.product(*(tables[v] for v in flat)):
+        of = dict(zip(flat, chosen, strict=True))
+        cost = mesh.cost(rank, [[(v, of[v]) for v in part] for part in parts])
+        if leq(cost.memory_bytes, limit):
+            yield cost, {v: choice.id for v, choice in of.items()}
+
+
+def _allowed(mesh: Mesh, rows: list[list[int]], combination) -> bool:  # type: ignore[no-untyped-def]
+    """Whether the evaluator has nothing against an interleaved plan."""
+    p = mesh.stages
+    stages = []
+    for rank, (_, names) in enumerate(combination):
+        parts = tuple(tuple(part) for part in rows[rank::p])
+        stages.append(
+            HybridStage(
+                operators=tuple(v for part in parts for v in part),
+                data_parallel=mesh.data,
+                tensor_parallel=mesh.tensor,
+                configurations=names,
+                chunks=parts,
+            )
+        )
+    plan = HybridPlan(stages=tuple(stages), schedule=mesh.schedule, zero=mesh.zero)
+    return evaluate_step(mesh.problem, plan).feasible

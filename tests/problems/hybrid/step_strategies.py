@@ -1,0 +1,112 @@
+"""Random small problems about a step."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import strategies as st
+
+from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.training import SCHEDULES, LayerState, Training
+
+#: Names of configurations, as recipes know them.
+WAYS = ("none", "selective", "full")
+
+
+def step_problems(max_layers: int = 4) -> st.SearchStrategy[HybridProblem]:
+    """Layers in a row, under any schedules."""
+    schedules = st.lists(st.sampled_from(SCHEDULES), min_size=1, max_size=2, unique=True)
+    return st.builds(
+        lambda seed, names: random_step(seed, tuple(names), in_a_row=True, most=max_layers),
+        st.integers(0, 10_000),
+        schedules,
+    )
+
+
+def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False, most: int = 6) -> HybridProblem:
+    """Layers in a row or any graph, alike or not, with a choice of memory and exchanges between replicas."""
+    draw = random.Random(seed)
+    interleaved = "interleaved" in schedules
+    count = min(most, draw.choice((4, 4, 6)) if interleaved else draw.randint(1, 4))
+    alike, chain = draw.random() < (0.8 if interleaved else 0.4), draw.random() < 0.6 or in_a_row
+    pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
+    linked = [(a, a + 1) for a in range(count - 1)] if chain else [pair for pair in pairs if draw.random() < 0.5]
+    ids = list(range(count))
+    if not chain:
+        draw.shuffle(ids)
+    edges = tuple(Edge(source=ids[a], target=ids[b], bytes=draw.randint(0, 6)) for a, b in linked)
+    degrees = draw.sample((1, 2, 3), draw.randint(1, 2))
+
+    def menu() -> dict[int, list[tuple[float, float, float, float]]]:
+        found = {}
+        for t in degrees:
+            rows, time, active = [], draw.randint(1, 12), draw.randint(0, 6)
+            forward = draw.choice((None, draw.randint(0, time)))
+            for _ in range(draw.randint(1, 2 if interleaved else 3)):
+                rows.append((time, active, draw.randint(0, 2), forward))
+                time, active = time + draw.randint(0, 4), draw.randint(0, 6)
+            found[t] = rows
+        return found
+
+    def state() -> LayerState:
+        return LayerState(
+            parameter_bytes=draw.randint(0, 4),
+            gradient_bytes=draw.randint(0, 4),
+            optimizer_bytes=draw.randint(0, 9),
+            update_time=draw.choice((0.0, 0.5, 3.0)),
+            weight_gradient_time=draw.choice((None, 0.0, 1.0, 5.0)),
+        )
+
+    menus, states = menu(), {t: state() for t in degrees}
+    layers = []
+    for v in range(count):
+        if not alike or v == 0:
+            menus, states = menu(), {t: state() for t in degrees}
+        into = {e.source: draw.randint(0, 3) for e in edges if e.target == v and draw.random() < 0.3}
+        out = {e.target: draw.randint(0, 3) for e in edges if e.source == v and draw.random() < 0.3}
+        layers.append(
+            Layer(
+                id=v,
+                configurations={
+                    t: tuple(
+                        Configuration(
+                            id=WAYS[k],
+                            time=time,
+                            memory_per_microbatch_bytes=active,
+                            memory_bytes=fixed,
+                            forward_time=forward,
+                            sync_in_bytes=into,
+                            sync_out_bytes=out,
+                        )
+                        for k, (time, active, fixed, forward) in enumerate(rows)
+                    )
+                    for t, rows in menus.items()
+                },
+                states=states,
+            )
+        )
+    size = draw.choice((None, 1, 2, 4))
+    devices = draw.randint(1, 8)
+    hierarchy = None
+    if size is not None and devices >= size:
+        devices = devices // size * size
+        hierarchy = Hierarchy(devices_per_machine=size, machine_bandwidth_bytes_per_unit=draw.choice((0.5, 2.0, 8.0)))
+    return HybridProblem(
+        name=f"random {seed}",
+        devices=devices,
+        memory_bytes=draw.choice((None, draw.randint(10, 90), draw.randint(10, 50))),
+        bandwidth_bytes_per_unit=draw.choice((0.5, 1.0, 4.0)),
+        microbatches=draw.choice((1, 2, 4, 6, 8, 12)),
+        layers=tuple(layers),
+        edges=edges,
+        hierarchy=hierarchy,
+        training=Training(
+            schedules=schedules,
+            zero=tuple(sorted(draw.sample((0, 1, 2, 3), draw.randint(1, 2)))),
+            overlap=draw.random() < 0.7,
+            call_times=(draw.choice((0.0, 0.25)), draw.choice((0.0, 0.5))),
+            hop_times=(draw.choice((0.0, 0.125)), 0.25),
+            switched=(draw.random() < 0.5, draw.random() < 0.5),
+            reserves={1: draw.choice((0.0, 2.0))},
+        ),
+    )
