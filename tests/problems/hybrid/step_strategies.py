@@ -27,7 +27,7 @@ def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False
     """Layers in a row or any graph, alike or not, with a choice of memory and exchanges between replicas."""
     draw = random.Random(seed)
     interleaved = "interleaved" in schedules
-    count = min(most, draw.choice((4, 4, 6)) if interleaved else draw.randint(1, 4))
+    count = min(most, draw.choice((4, 4, 6)) if interleaved else draw.randint(1, 5))
     alike, chain = draw.random() < (0.8 if interleaved else 0.4), draw.random() < 0.6 or in_a_row
     pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
     linked = [(a, a + 1) for a in range(count - 1)] if chain else [pair for pair in pairs if draw.random() < 0.5]
@@ -35,7 +35,7 @@ def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False
     if not chain:
         draw.shuffle(ids)
     edges = tuple(Edge(source=ids[a], target=ids[b], bytes=draw.randint(0, 6)) for a, b in linked)
-    degrees = draw.sample((1, 2, 3), draw.randint(1, 2))
+    degrees = draw.sample((1, 2, 3), draw.randint(1, 2)) if draw.random() < 0.6 else [1]
 
     def menu() -> dict[int, list[tuple[float, float, float, float]]]:
         found = {}
@@ -96,7 +96,8 @@ def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False
         devices=devices,
         memory_bytes=draw.choice((None, draw.randint(10, 90), draw.randint(10, 50))),
         bandwidth_bytes_per_unit=draw.choice((0.5, 1.0, 4.0)),
-        microbatches=draw.choice((1, 2, 4, 6, 8, 12)),
+        # Primes leave no replicas, so that pipelines are needed.
+        microbatches=draw.choice((1, 2, 4, 6, 8, 12, 6, 12, 8) if interleaved else (1, 2, 4, 8, 12, 7, 11, 13, 17)),
         layers=tuple(layers),
         edges=edges,
         hierarchy=hierarchy,

@@ -32,11 +32,12 @@ class LikeBlocks:
 def find_blocks(order: Sequence[Layer]) -> LikeBlocks:
     """Blocks that repeat: one starts at every layer of the most frequent shape, of equally frequent ones the first.
 
-    Layers have the same shape if their configurations differ in nothing but measured time. Layers between two starts
+    Layers have the same shape if they hold as many bytes of weights at every degree, where that is known, otherwise if
+    their configurations differ in nothing but measured time. Layers between two starts
     belong to the block before. If no shape is that of half of the layers that take time, or of four layers, the model
     does not repeat and every layer is a block. ``order`` is a topological order of the layers.
     """
-    shapes = [menu_of(layer, timed=False) for layer in order]
+    shapes = [_shape(layer) for layer in order]
     busy = [any(c.time > 0 for row in layer.configurations.values() for c in row) for layer in order]
     counted = Counter(shape for shape, takes in zip(shapes, busy, strict=True) if takes)
     shape, times = max(counted.items(), key=lambda item: (item[1], -shapes.index(item[0])), default=((), 0))
@@ -48,6 +49,12 @@ def find_blocks(order: Sequence[Layer]) -> LikeBlocks:
     lengths = Counter(after - before for before, after in itertools.pairwise(starts))
     length = lengths.most_common(1)[0][0]
     return LikeBlocks(tuple(starts), min(size, starts[-1] + length), size)
+
+
+def _shape(layer: Layer) -> tuple[object, ...]:
+    """What blocks that repeat have in common: the first one may save other tensors, for nobody needs its gradient."""
+    weights = tuple((degree, state.parameter_bytes) for degree, state in sorted(layer.states.items()))
+    return weights if any(size > 0 for _, size in weights) else menu_of(layer, timed=False)
 
 
 def menu_of(layer: Layer, *, timed: bool = True) -> tuple[object, ...]:
