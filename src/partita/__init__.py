@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from partita.conductor.bound import bound as bound
     from partita.conductor.compare import compare as compare
     from partita.conductor.judge import evaluate as evaluate
+    from partita.conductor.place import place as place
     from partita.conductor.plan import plan as plan
     from partita.conductor.plan import price as price
     from partita.conductor.simulate import simulate as simulate
@@ -61,6 +62,7 @@ _NAMES = {
     "partita.conductor.bound": "bound",
     "partita.conductor.compare": "compare",
     "partita.conductor.judge": "evaluate",
+    "partita.conductor.place": "place",
     "partita.conductor.plan": "plan price",
     "partita.conductor.simulate": "simulate",
     "partita.conductor.solve": "solve",

@@ -11,10 +11,11 @@ import pytest
 
 from command_line import Run
 from partita.conductor.documents import result_document
+from partita.conductor.place import placing_of, staged_plan
 from partita.documents.document import write_json
 from partita.documents.result_file import with_problem
 from partita.documents.stated import write_problem
-from partita.problems.importers import read_problem
+from partita.problems.importers import plan_with_problem
 from partita.problems.makespan.samples import DIAMOND
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan, Stage
@@ -27,6 +28,7 @@ from partita.problems.throughput.problem import (
     ThroughputProblem,
 )
 from partita.run.result import Result, Status, StopReason
+from partita.topology import topology
 
 PIPELINE: dict[str, Any] = {
     "format": "partita.mapping",
@@ -201,12 +203,13 @@ def split(folder: Path) -> str:
 def test_a_plan_of_stages_is_placed(partita: Callable[..., Run], tmp_path: Path) -> None:
     """Eight microbatches on two replicas: four each; forward and backward tensors; gradients once."""
     path = split(tmp_path)
-    problem = read_problem(path, problem="mapping")
+    where = "two-level:2x2:inside=10GB/s:between=1GB/s"
+    problem = placing_of(staged_plan(*plan_with_problem(path)[:2]), topology(where)).problem
     assert problem.replicas == 2
     assert [stage.time_s for stage in problem.stages] == pytest.approx([4 * 0.03, 4 * 0.09])
     assert [stage.parameter_bytes for stage in problem.stages] == [4e6, 8e6]
     sent = {(one.source, one.target): one.bytes for one in problem.transfers}
     assert sent == {(0, 1): 4e6, (1, 0): 8e6}
-    run = partita("map", path, "--topology", "two-level:2x2:inside=10GB/s:between=1GB/s", "--json")
+    run = partita("map", path, "--topology", where, "--json")
     assert run.code == 0, run.err
     assert run.document["objective"] == pytest.approx(0.36 + min(12e6 / 10e9 + 8e6 / 1e9, 12e6 / 1e9 + 8e6 / 10e9))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
+from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options, warn
 from partita.cli.flags import GroupedCommand, path_option
-from partita.cli.options import machine_options, model_options, settings_of_models
+from partita.cli.options import machine_options, model_options, search_options, settings_of_models
 from partita.cli.source import read_model
+from partita.errors import InputError
+from partita.problems import kind_of
+
+if TYPE_CHECKING:
+    from partita.conductor.parallel import Backend
 
 
 def command() -> click.Command:
@@ -22,6 +27,8 @@ def command() -> click.Command:
     @settings_of_models()
     @run_options
     @output_options
+    @search_options
+    @path_option("--placement-plot", metavar="OUT.png|svg", help="Draw the devices with the stages that run there.")
     @path_option("--problem-output", metavar="P.json", help="Write the priced problem.")
     @path_option("--graph-output", metavar="G.json", help="Write the traced graph.")
     @path_option("--gantt", metavar="OUT.png|svg|html", help="Draw the time line of one batch of the plan.")
@@ -29,6 +36,11 @@ def command() -> click.Command:
         model: str,
         cluster: str | None,
         objective: str | None,
+        search_replicas: bool,
+        jobs: int,
+        backend: Backend,
+        address: str | None,
+        placement_plot: str | None,
         problem_output: str | None,
         graph_output: str | None,
         gantt: str | None,
@@ -38,16 +50,22 @@ def command() -> click.Command:
 
         MODEL is path/to/file.py:callable, hf:TYPE_OR_FILE (a transformers model type or configuration file; no weights,
         no network), or a graph file. Training on devices of one kind is planned with data, tensor and pipeline
-        parallelism at once unless another objective is asked for.
+        parallelism at once unless another objective is asked for. On devices that are not all alike to each other, the
+        plan is placed: which device runs what.
         """
+        from partita.cli.placement import place_answer, placement_tables
+        from partita.cli.search import search_document, search_model, search_tables
         from partita.conductor.documents import answer_document
+        from partita.conductor.parallel import Pool
+        from partita.conductor.place import placement_document, stage_labels
         from partita.conductor.plan import plan_priced
         from partita.conductor.solve import options_of
         from partita.documents.stated import write_graph, write_problem
         from partita.tables.results import comparison_table, summary_lines
         from partita.tables.text import paragraphs
+        from partita.tables.topology_plot import save_topology
 
-        output = Output.take(parameters, problem_output, graph_output, gantt)
+        output = Output.take(parameters, problem_output, graph_output, gantt, placement_plot)
         if gantt is not None:
             from partita.simulator.gantt_plot import check_picture
 
@@ -58,13 +76,28 @@ def command() -> click.Command:
             write_graph(graph_output, found.graph)
         options = options_of(found.kind, search.seed, search.threads, found.options)
         report = found.kind.report
+        workers = Pool(jobs, backend, address) if search_replicas else None
+        if workers is None and (jobs > 1 or backend != "processes" or address is not None):
+            raise InputError("--jobs, --backend and --address are for --search-replicas; add it, or leave them out")
+        searched = None
         with progress_line("s", report.doing) as progress:
-            answer = plan_priced(
-                found.price(), options, search.solver, time_limit_s=search.time_limit, progress=progress
-            )
+            if workers is not None:
+                answer, searched = search_model(found, options, search, workers, progress)
+            else:
+                answer = plan_priced(
+                    found.price(), options, search.solver, time_limit_s=search.time_limit, progress=progress
+                )
+        report = kind_of(answer.problem).report
         if problem_output is not None:
             write_problem(problem_output, answer.problem)
+        if searched is not None:
+            placed = searched.best.placed
+        else:
+            placed = place_answer(answer, found.topology, search)
         document, result = answer_document(answer, found.notes), answer.result
+        document["placement"] = None if placed is None else placement_document(placed)
+        if searched is not None:
+            document["search"] = search_document(searched)
         if gantt is not None and result.plan is not None:
             from partita.conductor.simulate import simulate_plan
             from partita.simulator.gantt_plot import write_gantt
@@ -72,6 +105,14 @@ def command() -> click.Command:
             write_gantt(gantt, simulate_plan(result.problem, result.plan, result.evaluation).simulation.timeline)
         output.document(document, result.problem)
         output.show(report.answer_tables(answer))
+        if searched is not None:
+            output.show(search_tables(searched))
+        if placed is not None:
+            output.show(placement_tables(placed))
+            if placement_plot is not None:
+                save_topology(placement_plot, placed.topology, stage_labels(placed))
+        elif placement_plot is not None:
+            warn(f"{placement_plot} was not drawn: nothing was placed")
         output.show([comparison_table(report, result, answer.baselines), paragraphs("Notes", document["notes"])])
         output.show(summary_lines(report, result), always=result.plan is None)
         return exit_code(result)

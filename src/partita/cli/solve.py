@@ -10,7 +10,7 @@ import click
 from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
 from partita.cli.flags import GroupedCommand, path_option, together
 from partita.cli.options import file_options, settings_of_files
-from partita.cli.source import read_file
+from partita.cli.source import read_file, read_placing
 from partita.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
@@ -24,13 +24,13 @@ def command() -> click.Command:
 def verb_command(verb: str) -> click.Command:
     """The command of the problem with a verb, with the flags of that one."""
     kind = next(kind for kind in kinds() if kind.verb == verb)
-    text = (
-        f"As `partita solve`, for FILE with a {kind.name} problem, or a result whose stages make one: {kind.summary}."
-    )
-    return _command(verb, (kind,), text)
+    text = f"As `partita solve`, for FILE with a {kind.name} problem: {kind.summary}."
+    if kind.from_result is None:
+        return _command(verb, (kind,), text)
+    return _command(verb, (kind,), f"{text} FILE may also be a result with a plan of stages.", results=True)
 
 
-def _command(name: str, known: Sequence[AnyKind], text: str) -> click.Command:
+def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = False) -> click.Command:
     writers = {writer.flag: writer for kind in known for writer in kind.files.writers}
     paths = {flag.lstrip("-").replace("-", "_"): flag for flag in writers}
 
@@ -49,9 +49,7 @@ def _command(name: str, known: Sequence[AnyKind], text: str) -> click.Command:
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
         output, search = Output.take(parameters, *asked.values()), Search.take(parameters)
-        if len(known) == 1:
-            parameters["problem_kind"] = parameters["problem_kind"] or known[0].name
-        stated = read_file(file, parameters)
+        stated = (read_placing(file, parameters) if results else None) or read_file(file, parameters)
         kind, problem, report = stated.kind, stated.problem, stated.kind.report
         if kind not in known:
             raise InputError(f"{file} states a {kind.name} problem; give it to `partita solve`")

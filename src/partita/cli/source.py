@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
     from partita.problems.facets.model import Priced
+    from partita.topology.topology import Topology
 
 
 def read_source(
@@ -109,6 +110,36 @@ def read_file(path: str, parameters: dict[str, Any]) -> FileSource:
     return FileSource(kind, problem, options)
 
 
+def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
+    """A result file with a plan of stages as the problem of placing it; None for any other file."""
+    from partita.conductor.place import placing_kind, placing_of, staged_plan
+    from partita.documents.document import document_keys, read_bytes
+    from partita.documents.result_file import RESULT_FORMAT
+    from partita.problems.importers import plan_with_problem
+    from partita.problems.settings import read_settings
+    from partita.topology.read import topology
+
+    tag = document_keys(read_bytes(path), path).get("format")
+    if tag is None or bytes(tag) != msgspec.json.encode(RESULT_FORMAT):
+        return None
+    take_reading(parameters)
+    kind = placing_kind()
+    problem, plan, notes = plan_with_problem(path)
+    what = f"{path}, which holds a plan to be placed"
+    options, changes = read_flags(take_flags(parameters), (kind.options, kind.changes), what)
+    where = changes.pop("topology", None)
+    if where is None:
+        raise InputError(f"{path} holds a plan; say where to place it with --topology, for example dgx1:4")
+    if "replicas" in changes:
+        raise InputError(f"{path} holds a plan, which says how many replicas there are; leave --replicas out")
+    for note in notes:
+        warn(f"note: {note}")
+    found = placing_of(staged_plan(problem, plan), topology(where)).problem
+    if changes:
+        found = kind.change(found, read_settings(kind.changes, changes, path))
+    return FileSource(kind, found, options)
+
+
 def is_model(text: str) -> bool:
     """Whether an argument names a model rather than a problem file."""
     if text.startswith("hf:") or ".py:" in text or text.endswith((".py", ".onnx")):
@@ -137,6 +168,8 @@ class ModelSource:
         Settings of the search, of the pricing, and changes of the priced problem.
     notes
         What a reader should know about the choice of the problem.
+    where
+        The cluster as it was given.
     """
 
     kind: AnyKind
@@ -147,11 +180,18 @@ class ModelSource:
     changes: dict[str, Any]
     notes: Sequence[str]
     unit: str = "s"
+    where: str = ""
 
     @property
     def name(self) -> str:
         """The model's."""
         return self.graph.name
+
+    def topology(self) -> Topology:
+        """The devices with their names and links, as far as what was given says them."""
+        from partita.topology.read import topology
+
+        return topology(self.where)
 
     def price(self, cluster: Cluster | None = None) -> list[Priced[Any]]:
         """The candidate problems, on another cluster if one is given."""
@@ -218,9 +258,11 @@ def read_model(
         # The size of a microbatch is free unless it is given, and the model can be traced with another one.
         source = click.get_current_context().get_parameter_source("batch_size")
         free = source is not click.core.ParameterSource.COMMANDLINE and not text.endswith(".json")
-        pricing["samples"] = parameters["batch_size"]
+        if parameters["batch_size"] is not None:
+            # A graph file does not say it.
+            pricing["samples"] = parameters["batch_size"]
         pricing["trace"] = (lambda size: _read_graph(text, **{**parameters, "batch_size": size})) if free else None
-    return ModelSource(kind, graph, machines, options, pricing, changes, notes)
+    return ModelSource(kind, graph, machines, options, pricing, changes, notes, where=cluster)
 
 
 def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tracing: Any) -> Graph:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import document_keys, read_bytes, read_tagged
-from partita.documents.result_file import RESULT_FORMAT, problem_digest, read_plan_bytes
+from partita.documents.result_file import problem_digest, read_plan_bytes
 from partita.documents.stated import GRAPH_FORMAT
 from partita.errors import FormatError, InputError, UnsupportedError
 from partita.problems import find_kind, kind_of, kinds
@@ -139,8 +138,6 @@ def open_problem(
     if problem is not None:
         find_kind(problem)
     data = read_bytes(path)
-    if format is None and problem is not None and find_kind(problem).from_pipeline is not None and _is_result(data):
-        return _placed(path, problem, scale_communication), None
     found = format or detect_format(data, path)
     if found == NATIVE:
         return _native(data, path, problem, scale_communication), None
@@ -151,25 +148,6 @@ def open_problem(
         such = "such a" if wanted is None else f"a {wanted}"
         raise UnsupportedError(f"{path}: a {found} file does not state {such} problem; {known}")
     return resolve_name(importer.makes[wanted])(data, path, scale_communication=scale_communication), importer
-
-
-def _is_result(data: bytes) -> bool:
-    """Whether a document holds a plan."""
-    try:
-        return bool(json.loads(data).get("format") == RESULT_FORMAT)
-    except (ValueError, AttributeError):
-        return False
-
-
-def _placed(path: str | Path, problem: str, scale: float) -> Any:
-    """The problem of placing the stages of a result file's plan."""
-    stated, plan, _ = plan_with_problem(path)
-    kind, wanted = kind_of(stated), find_kind(problem)
-    if kind.pipeline is None:
-        raise UnsupportedError(f"{path}: plans of {kind.name} problems are no pipeline of stages that can be placed")
-    assert wanted.from_pipeline is not None
-    made = wanted.from_pipeline(kind.pipeline(stated, plan, kind.evaluate(stated, plan)))
-    return made if scale == 1.0 else made.scale_communication(scale)
 
 
 def _native(data: bytes, path: str | Path, problem: str | None, scale: float) -> Any:

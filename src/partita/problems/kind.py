@@ -23,8 +23,9 @@ from partita.run.result import Bound, Result, Worth
 if TYPE_CHECKING:
     from partita.problems.facets.files import Files
     from partita.problems.facets.model import FromModel
-    from partita.problems.facets.pipeline import Pipeline
+    from partita.problems.facets.replicas import Replicas
     from partita.problems.facets.report import Report
+    from partita.problems.facets.stages import FromResult, Stages
     from partita.problems.facets.sweep import Sweep
     from partita.problems.facets.timeline import TimeLine
 
@@ -233,9 +234,12 @@ class Kind(Generic[P, L, E]):
         are made with this descriptor when they are asked for.
     timeline
         What happens when a plan runs; a class, like those.
-    pipeline, from_pipeline
-        A plan as a pipeline of stages that can be placed on devices; the problem that such a pipeline makes. Each None
-        where there is no such thing.
+    stages
+        What plans ask of physical devices; None where plans are not made of stages.
+    replicas
+        How numbers of stages and replicas are searched; None where they are not.
+    from_result
+        How a plan of stages on a topology becomes a problem; None if it does not.
     generators, converter
         Families of random problems; a simpler form of any problem, None for none.
     samples
@@ -257,8 +261,9 @@ class Kind(Generic[P, L, E]):
     report: Report[P, L, E] = lazy("partita.problems.facets.report:Report")
     sweep: Sweep[P, L] = lazy("partita.problems.facets.sweep:Sweep")
     timeline: TimeLine[P, L, E] = lazy("partita.problems.facets.timeline:TimeLine")
-    pipeline: Callable[[P, L, E], Pipeline] | None = None
-    from_pipeline: Callable[[Pipeline], P] | None = None
+    stages: Stages[P, L, E] | None = None
+    replicas: Replicas[P, L] | None = None
+    from_result: FromResult[P] | None = None
     generators: Sequence[Generator] = ()
     converter: Generator | None = None
     samples: Sequence[Sequence[P]] = ()

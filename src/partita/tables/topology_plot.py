@@ -134,7 +134,8 @@ def _draw(ax: Axes, topology: Topology, labels: Mapping[int, str] | None) -> Non
     ax.add_collection(LineCollection(ends, linewidths=0.3 + 2.2 * share, colors=colours, zorder=1))
     ax.plot(*places[devices:].T, "s", color="0.3", markersize=5, zorder=2)
     known = list(dict.fromkeys((labels or {}).values()))
-    colors = [f"C{known.index(labels[i]) % 10}" if labels and i in labels else "C0" for i in range(devices)]
+    unused = "C0" if labels is None else "0.8"
+    colors = [f"C{known.index(labels[i]) % 10}" if labels and i in labels else unused for i in range(devices)]
     ax.scatter(places[:devices, 0], places[:devices, 1], c=colors, s=120 if devices <= MOST_NAMES else 30, zorder=3)
     if devices <= MOST_NAMES:
         for device, name in enumerate(topology.names):

@@ -31,6 +31,7 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     report = lazy("partita.problems.hybrid.report.report:HybridReport")
     sweep = lazy("partita.problems.hybrid.sweep:HybridSweep")
     timeline = lazy("partita.problems.hybrid.timeline:HybridTimeLine")
+    stages = lazy("partita.problems.hybrid.staged:HybridStages")
     samples = lazy("partita.problems.hybrid.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = lazy("partita.problems.hybrid.evaluate:evaluate")

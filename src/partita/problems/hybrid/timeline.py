@@ -82,7 +82,7 @@ def hybrid_program(problem: HybridProblem, plan: HybridPlan, evaluation: HybridE
     if problem.training is not None:
         pipeline = step_pipeline(problem, plan, _configurations(problem, plan))
     else:
-        pipeline = _Pipeline(problem, plan, evaluation, behind=request.weight_sync == "behind").build()
+        pipeline = PlanPipeline(problem, plan, evaluation, behind=request.weight_sync == "behind").build()
     return staged_program(
         pipeline,
         schedule,
@@ -93,10 +93,12 @@ def hybrid_program(problem: HybridProblem, plan: HybridPlan, evaluation: HybridE
     )
 
 
-class _Pipeline:
+class PlanPipeline:
     """A plan as a pipeline of stages; nodes are numbered as there."""
 
-    def __init__(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, *, behind: bool) -> None:
+    def __init__(
+        self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, *, behind: bool = False
+    ) -> None:
         self.problem, self.plan, self.evaluation, self.behind = problem, plan, evaluation, behind
         self.count = len(plan.stages)
         ids = [layer.id for layer in problem.layers]
@@ -134,7 +136,7 @@ class _Pipeline:
                 for number, group in enumerate(evaluation.machine_groups)
             )
         hops, edges, messages = self._transfers()
-        names = self._devices()
+        names = self.devices()
         stages = tuple(self._stage(number, names[number]) for number in range(self.count))
         edges += [(number, self.count + number) for number in range(self.count)]
         if not problem.weight_sync_per_batch:
@@ -185,7 +187,21 @@ class _Pipeline:
                 messages.append(Message(a, b, max(out, into), 0.0, (first, last) if crosses else ()))
         return hops, edges, messages
 
-    def _devices(self) -> list[tuple[tuple[str, ...], ...]]:
+    def work(self, number: int) -> tuple[float, float]:
+        """Time of a stage's forward and backward part for a microbatch."""
+        held = [self.chosen[identity] for identity in self.plan.stages[number].operators]
+        forward = sum(forward_time(choice) for choice in held)
+        return forward, sum(choice.time for choice in held) - forward
+
+    def weight_bytes(self, number: int) -> float:
+        """Weights of a stage on each of its devices."""
+        return sum(self.chosen[identity].weight_bytes for identity in self.plan.stages[number].operators)
+
+    def names(self, number: int) -> list[str]:
+        """A stage's layers for people."""
+        return [self.layers[v].name or f"layer {v}" for v in self.plan.stages[number].operators]
+
+    def devices(self) -> list[tuple[tuple[str, ...], ...]]:
         """The devices of every replica of every stage, numbered along the stages; machine by machine."""
         size, first = self.problem.devices_per_machine, 0
         machines = 0
@@ -212,8 +228,8 @@ class _Pipeline:
         """One stage with what it costs each of its devices."""
         problem, entry, worth = self.problem, self.plan.stages[number], self.evaluation.stages[number]
         held = [self.chosen[identity] for identity in entry.operators]
-        forward = sum(forward_time(choice) for choice in held)
-        time = sum(choice.time for choice in held)
+        forward, backward = self.work(number)
+        time = forward + backward
         traffic = sum(choice.traffic_time for choice in held)
         bandwidth = problem.bandwidth_bytes_per_unit
         into = sum(moved for (_, target), (_, _, moved) in self.pairs.items() if target == number) / bandwidth
@@ -223,7 +239,7 @@ class _Pipeline:
         return Stage(
             replicas=replicas,
             forward=StageWork(forward, into, out, share),
-            backward=StageWork(time - forward, out, into, share),
+            backward=StageWork(backward, out, into, share),
             sync_each=each,
             in_flight=worth.in_flight,
             activation_bytes=sum(choice.memory_per_microbatch_bytes for choice in held),
@@ -232,7 +248,7 @@ class _Pipeline:
                 "shared state": sum(choice.sharded_bytes for choice in held) / entry.data_parallel,
             },
             limit=problem.memory_bytes,
-            weight_bytes=sum(choice.weight_bytes for choice in held),
+            weight_bytes=self.weight_bytes(number),
             end=self._end(number, held),
             link=self.group[number] if problem.hierarchy is not None else -1,
             capacity=bandwidth,

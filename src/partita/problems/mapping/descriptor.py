@@ -26,7 +26,7 @@ class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     files = lazy("partita.problems.mapping.files.plans:PlanFiles")
     report = lazy("partita.problems.mapping.report.report:MappingReport")
     sweep = lazy("partita.problems.mapping.sweep:MappingSweep")
-    from_pipeline = lazy("partita.problems.mapping.from_pipeline:from_pipeline")
+    from_result = lazy("partita.problems.mapping.from_result:MappingFromResult")
     samples = lazy("partita.problems.mapping.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = staticmethod(evaluate)

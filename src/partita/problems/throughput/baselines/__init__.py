@@ -11,6 +11,7 @@ from partita.problems.throughput.baselines.layer_cuts import LayerCuts
 from partita.problems.throughput.baselines.local_search import LocalSearch
 from partita.problems.throughput.baselines.megatron import Megatron
 from partita.problems.throughput.baselines.memory_greedy import MemoryGreedy
+from partita.problems.throughput.baselines.parmesan import Parmesan
 from partita.problems.throughput.baselines.pipedream import PipeDream
 from partita.problems.throughput.baselines.scotch import Scotch
 from partita.problems.throughput.baselines.single_device import SingleDevice
@@ -33,6 +34,7 @@ DEFAULT_BASELINES: tuple[Solver, ...] = (
     TorchTitan(),
     Vllm(),
     PipeDream(),
+    Parmesan(),
     LocalSearch(),
     Scotch(),
 )

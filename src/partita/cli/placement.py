@@ -1,0 +1,90 @@
+"""Where the stages of a plan go: for people, and when it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from partita.cli.common import Search, warn
+from partita.errors import PartitaError
+from partita.problems import kind_of
+from partita.tables.text import new_table, paragraphs
+from partita.units import format_time
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from partita.conductor.place import PlacedPlan
+    from partita.problems.facets.model import Answer
+    from partita.topology.topology import Topology
+
+#: Replicas of a stage that are written out.
+_LISTED = 8
+
+
+def place_answer(answer: Answer[Any], topology: Callable[[], Topology], search: Search) -> PlacedPlan | None:
+    """A model's plan on its devices; None where it does not matter where it goes, or where it cannot be said."""
+    from partita.conductor.place import PLACE_S, place, uneven
+    from partita.run.result import StopReason
+
+    result = answer.result
+    count = answer.cluster.device_count
+    if result.plan is None or count < 2 or result.stop_reason is StopReason.INTERRUPTED:
+        return None
+    if kind_of(result.problem).stages is None:
+        return None
+    try:
+        found = topology()
+        if not uneven(found):
+            return None
+        return place(
+            result.problem,
+            result.plan,
+            found,
+            evaluation=result.evaluation,
+            time_limit_s=min(PLACE_S, search.time_limit),
+            seed=search.seed,
+            threads=search.threads,
+        )
+    except PartitaError as error:
+        # The plan is an answer all the same.
+        warn(f"note: the plan is not placed: {error}")
+        return None
+
+
+def placement_tables(found: PlacedPlan) -> list[RenderableType]:
+    """Devices of every stage, the critical link, and what other orders are worth."""
+    topology, staged, chosen = found.topology, found.staged, found.chosen
+    table = new_table(f"Placement on {topology.name}", ("#", "replicas", "devices each"), "stage", ("machines",))
+    table.add_column("devices", overflow="fold", ratio=2)
+    for number, (stage, row) in enumerate(zip(staged.stages, chosen.layout, strict=True)):
+        machines = sorted({topology.machine_of[device] for group in row for device in group})
+        named = ["+".join(topology.names[device] for device in group) for group in row[:_LISTED]]
+        more = f" … {len(row) - _LISTED} more" if len(row) > _LISTED else ""
+        where = ", ".join(map(str, machines[:_LISTED])) + (" …" if len(machines) > _LISTED else "")
+        table.add_row(str(number), str(stage.replicas), str(stage.group), stage.name, where, ", ".join(named) + more)
+    return [table, paragraphs("Where it runs", placement_sentences(found))]
+
+
+def placement_sentences(found: PlacedPlan) -> list[str]:
+    """What the placement is worth."""
+    result, chosen = found.result, found.chosen
+    problem = result.problem
+    gap = "" if result.gap is None else f", within {result.gap:.1%} of a proven bound"
+    says = [] if result.plan is None else kind_of(problem).report.sentences(problem, result.plan, result.evaluation)
+    worth = "" if chosen.objective is None else f"{format_time(chosen.objective)} of a batch{gap}; "
+    sentences = [f"busiest replica: {worth}{'; '.join(says)}"]
+    if chosen.step is not None:
+        text = (
+            f"placed so ({chosen.name}), {found.staged.microbatches} microbatches take {format_time(chosen.step.time)}"
+        )
+        order = found.in_order
+        if order is not None and order.step is not None and order is not chosen:
+            text += (
+                f"; in the order of the plan {format_time(order.step.time)} ({order.step.time / chosen.step.time:.2f}×)"
+            )
+        sentences.append(f"{text} (simulated)")
+    if found.as_good:
+        names = ", ".join(one.name for one in found.as_good)
+        sentences.append(f"as good within 1 %: {names}")
+    return sentences

@@ -1,0 +1,304 @@
+"""Place: the stages and replicas of a plan on the devices of a topology."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partita.conductor.solve import options_of, run_solver
+from partita.errors import InputError, UnsupportedError
+from partita.problems import kind_of, kinds
+from partita.problems.facets.stages import Placing
+from partita.problems.kind import AnyKind, AnyResult
+from partita.run.monitor import Monitor
+from partita.simulator.placed import Layout, StagedPlan, placed_step
+from partita.simulator.steps import StepSummary
+
+if TYPE_CHECKING:
+    from partita.topology.topology import Topology
+
+#: Wall time for a placement, unless stated: the search stops earlier where it has a proof.
+PLACE_S = 5.0
+
+#: Names of the two layouts that are always looked at.
+MAPPED, IN_ORDER = "mapped", "in order"
+
+#: Another layout is as good as the chosen one if its step is within this share of it.
+AS_GOOD = 0.01
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layout beside others.
+
+    Attributes
+    ----------
+    names
+        Who says it.
+    layout
+        The devices of every replica.
+    objective
+        Of the mapping; None where its groups are no blocks of it.
+    step
+        As it runs; None if the stages are not in a row.
+    """
+
+    names: tuple[str, ...]
+    layout: Layout
+    objective: float | None
+    step: StepSummary | None
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return ", ".join(self.names)
+
+
+@dataclass(frozen=True)
+class PlacedPlan:
+    """Where a plan goes.
+
+    Attributes
+    ----------
+    staged, topology
+        What was placed, and on what.
+    result
+        Of the mapping problem.
+    chosen
+        The layout with the shortest step; without steps the one with the best objective.
+    candidates
+        All layouts that were looked at, the chosen one first.
+    """
+
+    staged: StagedPlan
+    topology: Topology
+    result: AnyResult
+    chosen: Candidate
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def in_order(self) -> Candidate | None:
+        """The devices that the plan itself names, in their order."""
+        return next((one for one in self.candidates if IN_ORDER in one.names), None)
+
+    @property
+    def as_good(self) -> tuple[Candidate, ...]:
+        """Other layouts within ``AS_GOOD`` of the chosen one."""
+        best = rank(self.chosen)
+        return tuple(one for one in self.candidates[1:] if rank(one) <= best * (1 + AS_GOOD))
+
+
+def rank(candidate: Candidate) -> float:
+    """What layouts are compared by: their step, or the objective where nothing can run."""
+    found = candidate.objective if candidate.step is None else candidate.step.time
+    return float("inf") if found is None else float(found)
+
+
+def staged_plan(problem: Any, plan: Any, evaluation: Any = None) -> StagedPlan:
+    """What a plan asks of physical devices.
+
+    Raises
+    ------
+    UnsupportedError
+        If plans of the problem are not made of stages.
+    InputError
+        If the problem is not in seconds and bytes.
+    """
+    kind = kind_of(problem)
+    if kind.stages is None:
+        able = " and ".join(other.name for other in kinds() if other.stages is not None)
+        raise UnsupportedError(
+            f"plans of {kind.name} problems are not made of stages, so they cannot be placed; {able} can"
+        )
+    worth = kind.evaluate(problem, plan) if evaluation is None else evaluation
+    found: StagedPlan = kind.stages.staged(problem, plan, worth)
+    return found
+
+
+def placing_kind() -> AnyKind:
+    """The problem that plans of stages become on a topology."""
+    return next(kind for kind in kinds() if kind.from_result is not None)
+
+
+def placing_of(staged: StagedPlan, topology: Topology) -> Placing:
+    """A plan of stages on a topology, as a problem; errors as for ``place``."""
+    kind = placing_kind()
+    assert kind.from_result is not None
+    found: Placing = kind.from_result.placing(staged, topology)
+    return found
+
+
+def uneven(topology: Topology) -> bool:
+    """Whether it matters where something goes."""
+    matrix = topology.bandwidth_bytes_per_s[~np.eye(topology.device_count, dtype=bool)]
+    return matrix.size > 0 and bool(matrix.min() < matrix.max())
+
+
+def place(
+    problem: Any,
+    plan: Any,
+    topology: Topology,
+    *,
+    evaluation: Any = None,
+    time_limit_s: float | None = PLACE_S,
+    seed: int = 0,
+    threads: int = 2,
+) -> PlacedPlan:
+    """Give every replica of every stage of a plan its devices.
+
+    Mappings are searched for with the problem's default solver; what the plan itself and what simple orders say is
+    looked at beside it, and the simulator decides between them.
+
+    Parameters
+    ----------
+    problem, plan
+        A plan of stages; each of its replicas gets devices of its own.
+    topology
+        The devices. The plan's own device names count those of each kind in its order.
+    evaluation
+        What the plan is worth, where that is known already.
+    time_limit_s, seed, threads
+        Of the search.
+
+    Raises
+    ------
+    UnsupportedError
+        If plans of the problem are not made of stages.
+    InputError
+        If the problem is not in seconds and bytes, or the topology cannot hold the plan.
+    """
+    return place_staged(
+        staged_plan(problem, plan, evaluation), topology, time_limit_s=time_limit_s, seed=seed, threads=threads
+    )
+
+
+def place_staged(
+    staged: StagedPlan,
+    topology: Topology,
+    *,
+    time_limit_s: float | None = PLACE_S,
+    seed: int = 0,
+    threads: int = 2,
+    solver: str | None = None,
+) -> PlacedPlan:
+    """``place`` for a plan that is stated as stages, by the default solver or another one."""
+    placing = placing_of(staged, topology)
+    kind = kind_of(placing.problem)
+    options = options_of(kind, seed, threads, {})
+    result = run_solver(placing.problem, solver, options, Monitor(time_limit_s), explain=False)
+    if result.plan is None:
+        raise InputError(f"{placing.problem.name}: {result.reason or 'no placement was found'}")
+    layouts = [(MAPPED, placing.layout(result.plan))]
+    order = placing.in_order()
+    if order is not None:
+        layouts.append((IN_ORDER, order))
+    assert kind.from_result is not None
+    for baseline in kind.baselines:
+        if baseline.name in kind.from_result.simple:
+            found = baseline.solve(placing.problem, options, Monitor(time_limit_s)).plan
+            layouts += [] if found is None else [(baseline.name, placing.layout(found))]
+    named: dict[Layout, list[str]] = {}
+    for name, layout in layouts:
+        named.setdefault(layout, []).append(name)
+    candidates = [
+        _candidate(tuple(names), layout, placing, staged, topology)
+        for layout, names in named.items()
+        if runs(staged, layout, topology)
+    ]
+    candidates.sort(key=rank)
+    chosen = candidates[0]
+    mapped = placing.plan(chosen.layout)
+    if mapped is not None and mapped != result.plan:
+        result = dataclasses.replace(result, plan=mapped, evaluation=kind.evaluate(placing.problem, mapped))
+    return PlacedPlan(staged, topology, result, chosen, tuple(candidates))
+
+
+def _candidate(
+    names: tuple[str, ...], layout: Layout, placing: Placing, staged: StagedPlan, topology: Topology
+) -> Candidate:
+    plan = placing.plan(layout)
+    worth = None if plan is None else kind_of(placing.problem).evaluate(placing.problem, plan)
+    objective = None if worth is None else float(worth.objective)
+    return Candidate(names, layout, objective, step_on(staged, layout, topology))
+
+
+def step_on(staged: StagedPlan, layout: Layout, topology: Topology) -> StepSummary | None:
+    """The step of a plan of stages on given devices; None if its stages are not in a row."""
+    if staged.order is None:
+        return None
+    return placed_step(
+        staged,
+        layout,
+        topology.bandwidth_bytes_per_s,
+        kinds=_told_apart(staged, topology),
+        machine_of=topology.machine_of,
+    )
+
+
+def runs(staged: StagedPlan, layout: Layout, topology: Topology) -> bool:
+    """Whether every stage can run on the devices it is given."""
+    known = _told_apart(staged, topology)
+    pairs = zip(staged.stages, layout, strict=True)
+    return not known or all(known[d] in stage.work_s for stage, row in pairs for group in row for d in group)
+
+
+def _told_apart(staged: StagedPlan, topology: Topology) -> tuple[str, ...]:
+    """Kinds of the devices, if the plan tells them apart."""
+    several = {kind for stage in staged.stages for kind in stage.work_s}
+    return topology.kinds if len(several) > 1 else ()
+
+
+def placement_document(found: PlacedPlan) -> dict[str, Any]:
+    """A placement as plain values: the ``placement`` of a result document."""
+    topology, result, chosen = found.topology, found.result, found.chosen
+    report = kind_of(result.problem).report
+
+    def summary(one: Candidate) -> dict[str, Any]:
+        return {
+            "name": one.name,
+            "objective": one.objective,
+            "step_time": None if one.step is None else one.step.time,
+            "bubble_fraction": None if one.step is None else one.step.bubble,
+            "stages": [
+                [{"devices": list(group), "names": [topology.names[d] for d in group]} for group in row]
+                for row in one.layout
+            ],
+        }
+
+    critical = report.result_document(result).get("critical")
+    return {
+        "topology": topology.name,
+        "microbatches": found.staged.microbatches,
+        "unit": "s",
+        "bound": None if result.bound is None else result.bound.value,
+        "gap": result.gap,
+        "status": str(result.status),
+        **summary(chosen),
+        "stages": [
+            {
+                "stage": number,
+                "name": stage.name,
+                "replicas": [
+                    {
+                        "machine": topology.machine_of[group[0]],
+                        "devices": list(group),
+                        "names": [topology.names[d] for d in group],
+                    }
+                    for group in row
+                ],
+            }
+            for number, (stage, row) in enumerate(zip(found.staged.stages, chosen.layout, strict=True))
+        ],
+        "critical": critical,
+        "in_order": None if found.in_order is None else summary(found.in_order),
+        "alternatives": [summary(one) for one in found.as_good],
+        "notes": list(result.problem.notes),
+    }
+
+
+def stage_labels(found: PlacedPlan) -> dict[int, str]:
+    """By device its stage, for a picture: devices of one label have one colour."""
+    return {device: f"{s}" for s, row in enumerate(found.chosen.layout) for group in row for device in group}

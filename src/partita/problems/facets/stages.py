@@ -1,0 +1,70 @@
+"""How plans of stages reach physical devices: what they ask for, and the problem of giving it to them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Generic, Protocol
+
+from partita.problems.facets import E, Facet, L, P
+from partita.simulator.placed import Layout, StagedPlan
+from partita.topology.topology import Topology
+
+
+class Stages(Facet, Generic[P, L, E]):
+    """What plans of a problem ask of devices."""
+
+    @abstractmethod
+    def staged(self, problem: P, plan: L, evaluation: E) -> StagedPlan:
+        """Stages, replicas, and what they hand to each other, in seconds and bytes.
+
+        Raises
+        ------
+        InputError
+            If the problem is not in seconds and bytes.
+        """
+
+
+class Placing(Protocol):
+    """A plan of stages on a topology, as a problem.
+
+    Attributes
+    ----------
+    problem
+        To be solved.
+    """
+
+    problem: Any
+
+    def layout(self, plan: Any) -> Layout:
+        """The devices of the topology that a plan of the problem says."""
+
+    def in_order(self) -> Layout | None:
+        """The devices that the staged plan itself names; None if the topology does not have them."""
+
+    def plan(self, layout: Layout) -> Any | None:
+        """The plan of the problem with these devices; None if it cannot be said there."""
+
+
+class FromResult(Facet, Generic[P]):
+    """How a plan of stages on a topology becomes a problem.
+
+    Attributes
+    ----------
+    quick
+        A solver that ends by itself after a moment.
+    simple
+        Baselines that are orders without search.
+    """
+
+    quick: str
+    simple: tuple[str, ...] = ()
+
+    @abstractmethod
+    def placing(self, staged: StagedPlan, topology: Topology) -> Placing:
+        """The problem.
+
+        Raises
+        ------
+        InputError
+            If the topology cannot hold the plan.
+        """

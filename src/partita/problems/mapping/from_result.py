@@ -1,0 +1,285 @@
+"""From a plan of stages and a topology to a mapping problem.
+
+Every number is of a whole batch: with M microbatches, a replica of a stage with R of them works on M/R, and moves the
+tensors of M/R; the ring of the replicas reduces the parameters once.
+
+- **Blocks.** Tensor-parallel groups are innermost: the devices of every machine are cut into blocks of consecutive
+  devices, as many as the largest group has, and a block is a device of the mapping problem. Between two blocks the
+  slowest of the pairs that hold the same part counts. Groups that are smaller share a block with others of their stage,
+  and with other stages if they must.
+- **Unequal replicas.** A mapping problem has as many replicas of every stage. Where a plan has not, every replica (or
+  block) is a stage of its own; it exchanges bytes with the replicas that its microbatches come from and go to, and half
+  of the all-reduce's bytes with each neighbour in the ring: that is between half of what the ring takes and all of it.
+- **Unequal devices.** A stage has its time on every kind on which it can run. On others it takes more than any replica
+  can take where it is allowed, so that no best mapping puts it there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from partita.catalogue.loader import load_catalogue
+from partita.errors import InputError
+from partita.kernels.mapping.arrays import Floats
+from partita.problems.facets.stages import FromResult
+from partita.problems.mapping.evaluate import evaluate
+from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import MappingProblem, Stage, Transfer
+from partita.simulator.placed import Layout, StagedPlan, max_work, ring_bytes
+from partita.topology.topology import Topology
+
+#: Stage and replica.
+Replica = tuple[int, int]
+
+
+class MappingFromResult(FromResult[MappingProblem]):
+    """Plans of stages become mapping problems on any topology that has devices enough."""
+
+    quick = "swap-annealing"
+    simple = ("consecutive", "point-to-point-first")
+
+    def placing(self, staged: StagedPlan, topology: Topology) -> Placed:
+        return Placed(staged, topology)
+
+
+class Placed:
+    """A plan of stages on a topology as a mapping problem.
+
+    Attributes
+    ----------
+    problem
+        The problem.
+    blocks
+        By device of the problem, the devices of the topology.
+    packs
+        By stage and replica of the problem, the replicas of the plan that are there.
+
+    Raises
+    ------
+    InputError
+        If there are not devices enough, or groups do not fit into machines.
+    """
+
+    def __init__(self, staged: StagedPlan, topology: Topology) -> None:
+        self.staged, self.topology = staged, topology
+        self.kinds = _kinds(staged, topology)
+        size = max(stage.group for stage in staged.stages)
+        self.blocks = _blocks(topology, self.kinds, size)
+        self.uniform = len({(stage.replicas, stage.group) for stage in staged.stages}) == 1
+        if self.uniform:
+            count = staged.stages[0].replicas
+            self.packs = [[[(s, r)] for r in range(count)] for s in range(len(staged.stages))]
+        else:
+            self.packs = [[pack] for pack in _packs(staged, size)]
+        needed = sum(len(row) for row in self.packs)
+        if needed > len(self.blocks):
+            groups = "devices" if size == 1 else f"groups of {size} consecutive devices of a machine"
+            raise InputError(
+                f"{staged.name}: the plan needs {needed} {groups}, and {topology.name} has {len(self.blocks)}; plan it "
+                "for fewer devices, or take a larger topology"
+            )
+        self.home = {one: (s, r) for s, row in enumerate(self.packs) for r, pack in enumerate(row) for one in pack}
+        self.problem = self._problem()
+
+    def layout(self, plan: Placement) -> Layout:
+        """The devices of the topology that a mapping says."""
+        taken = {
+            (s, r): list(self.blocks[plan.placement[s][r]]) for s, row in enumerate(self.packs) for r in range(len(row))
+        }
+        rows = []
+        for s, stage in enumerate(self.staged.stages):
+            row = []
+            for r in range(stage.replicas):
+                room = taken[self.home[s, r]]
+                row.append(tuple(room[: stage.group]))
+                del room[: stage.group]
+            rows.append(tuple(row))
+        return tuple(rows)
+
+    def plan(self, layout: Layout) -> Placement | None:
+        """The mapping that says a layout; None if its groups are no blocks."""
+        number = {block: place for place, block in enumerate(self.blocks)}
+        rows = []
+        for row in self.packs:
+            found = []
+            for pack in row:
+                place = number.get(tuple(device for s, r in pack for device in layout[s][r]))
+                if place is None:
+                    return None
+                found.append(place)
+            rows.append(tuple(found))
+        plan = Placement(placement=tuple(rows))
+        return plan if evaluate(self.problem, plan).feasible else None
+
+    def in_order(self) -> Layout | None:
+        """The devices that the plan itself names, counted among those of their kind."""
+        rows = []
+        for stage in self.staged.stages:
+            able = [d for d, kind in enumerate(self.kinds) if kind == stage.kind]
+            if not stage.own or max(device for group in stage.own for device in group) >= len(able):
+                return None
+            rows.append(tuple(tuple(able[device] for device in group) for group in stage.own))
+        used = [device for row in rows for group in row for device in group]
+        return tuple(rows) if len(set(used)) == len(used) else None
+
+    def _problem(self) -> MappingProblem:
+        staged = self.staged
+        bandwidth = self._bandwidth()
+        stages = []
+        limit = 2.0 * self._as_it_is(bandwidth)
+        for row in self.packs:
+            times = [max(self._batch_s(one, block, limit) for one in row[0]) for block in self.blocks]
+            members = sorted({s for s, _ in row[0]})
+            name = ", ".join(staged.stages[s].name for s in members)
+            if not self.uniform:
+                name += f" (replica {', '.join(str(r) for _, r in row[0])})"
+            alike = len(set(times)) == 1
+            stages.append(
+                Stage(
+                    name=name,
+                    time_s=times[0] if alike else None,
+                    times_s=None if alike else tuple(times),
+                    parameter_bytes=staged.stages[members[0]].parameter_bytes if self.uniform else 0.0,
+                )
+            )
+        names = self.topology.names
+        return MappingProblem(
+            name=f"{staged.name} on {self.topology.name}",
+            replicas=len(self.packs[0]),
+            stages=tuple(stages),
+            transfers=tuple(self._transfers()),
+            bandwidth_bytes_per_s=tuple(map(tuple, bandwidth.tolist())),
+            devices=tuple(
+                names[block[0]] if len(block) == 1 else f"{names[block[0]]} … {names[block[-1]]}"
+                for block in self.blocks
+            ),
+            notes=(*staged.notes, *self.topology.notes, *self._notes()),
+        )
+
+    def _notes(self) -> list[str]:
+        notes = [f"Times are of a batch of {self.staged.microbatches} microbatches."]
+        size = len(self.blocks[0])
+        if size > 1:
+            notes.append(
+                f"A device is a block of {size} consecutive devices of a machine: the largest tensor-parallel group."
+            )
+        if not self.uniform:
+            notes.append(
+                "Stages have different numbers of replicas, so each replica is mapped as a stage of its own, and half "
+                "of the all-reduce counts on each link of the ring."
+            )
+        return notes
+
+    def _bandwidth(self) -> Floats:
+        """[block, block] bytes per second."""
+        matrix = self.topology.bandwidth_bytes_per_s
+        members = np.array(self.blocks)
+        found = np.full((len(members), len(members)), math.inf)
+        for column in members.T:
+            found = np.minimum(found, matrix[np.ix_(column, column)])
+        np.fill_diagonal(found, 0.0)
+        return found
+
+    def _batch_s(self, one: Replica, block: tuple[int, ...], otherwise: float) -> float:
+        """Seconds of a replica for its share of a batch on the devices of a block."""
+        stage = self.staged.stages[one[0]]
+        found = sum(max_work(stage, [self.kinds[device] for device in block]))
+        return otherwise if math.isinf(found) else self._turns(one) * found + stage.update_s
+
+    def _turns(self, one: Replica) -> float:
+        """Microbatches of a batch that a replica works on."""
+        return self.staged.microbatches / self.staged.stages[one[0]].replicas
+
+    def _as_it_is(self, bandwidth: Floats) -> float:
+        """More than any replica takes where it is allowed to be, whatever its links."""
+        slowest = float(bandwidth[bandwidth > 0].min(initial=math.inf))
+        staged = self.staged
+        moved = sum(one.bytes for one in staged.handovers) * staged.microbatches * 2
+        moved += sum(2 * ring_bytes(stage) for stage in staged.stages)
+        own = max(
+            sum(work) * staged.microbatches + stage.update_s
+            for stage in staged.stages
+            for work in stage.work_s.values()
+        )
+        return own + (moved / slowest if moved else 0.0)
+
+    def _transfers(self) -> list[Transfer]:
+        staged = self.staged
+        found: dict[tuple[int, int], float] = {}
+
+        def add(source: Replica, target: Replica, size: float) -> None:
+            ends = self.home[source][0], self.home[target][0]
+            if ends[0] != ends[1] and size > 0:
+                found[ends] = found.get(ends, 0.0) + size
+
+        for one in staged.handovers:
+            a, b = staged.stages[one.source].replicas, staged.stages[one.target].replicas
+            if self.uniform:
+                add((one.source, 0), (one.target, 0), one.bytes * staged.microbatches / a)
+                continue
+            turn = math.lcm(a, b)
+            for m in range(turn):
+                add((one.source, m % a), (one.target, m % b), one.bytes * staged.microbatches / turn)
+        for s, stage in enumerate(staged.stages if not self.uniform else ()):
+            if stage.replicas > 1:
+                for r in range(stage.replicas):
+                    add((s, r), (s, (r + 1) % stage.replicas), ring_bytes(stage) / 2)
+        return [Transfer(source=a, target=b, bytes=size) for (a, b), size in sorted(found.items())]
+
+
+def _kinds(staged: StagedPlan, topology: Topology) -> tuple[str, ...]:
+    """Of every device, the name by which stages know its kind; empty for those that no stage can use."""
+    known = list(dict.fromkeys(kind for stage in staged.stages for kind in stage.work_s))
+    if not topology.kinds:
+        return (staged.stages[0].kind,) * topology.device_count
+    specs = load_catalogue().devices
+    # A device of a user's own cluster file is none of the catalogue's.
+    accelerator = {name: name not in specs or specs[name].accelerator for name in dict.fromkeys(topology.kinds)}
+    if len(known) == 1:
+        alone = not any(accelerator.values())
+        return tuple(known[0] if accelerator[kind] or alone or kind in known else "\0" for kind in topology.kinds)
+    missing = [kind for kind in dict.fromkeys(topology.kinds) if kind not in known]
+    if len(missing) == len(accelerator):
+        raise InputError(
+            f"{staged.name}: its stages run on {', '.join(known)}, and {topology.name} has {', '.join(missing)}; take "
+            "a topology of such devices"
+        )
+    return topology.kinds
+
+
+def _blocks(topology: Topology, kinds: Sequence[str], size: int) -> list[tuple[int, ...]]:
+    """Blocks of so many consecutive devices of a machine, of those that some stage can use."""
+    found: list[tuple[int, ...]] = []
+    members: dict[int, list[int]] = {}
+    for device, machine in enumerate(topology.machine_of):
+        if kinds[device] != "\0":
+            members.setdefault(machine, []).append(device)
+    for row in members.values():
+        found += [tuple(row[first : first + size]) for first in range(0, len(row) - size + 1, size)]
+    return found
+
+
+def _packs(staged: StagedPlan, size: int) -> list[list[Replica]]:
+    """Replicas that share a block of devices: those of one stage, and what is left over where there is room."""
+    found: list[list[Replica]] = []
+    rest: list[tuple[int, list[Replica]]] = []
+    for s, stage in enumerate(staged.stages):
+        room = size // stage.group
+        whole = stage.replicas // room * room
+        found += [[(s, r) for r in range(first, first + room)] for first in range(0, whole, room)]
+        if whole < stage.replicas:
+            left = [(s, r) for r in range(whole, stage.replicas)]
+            rest.append((len(left) * stage.group, left))
+    open_packs: list[tuple[int, list[Replica]]] = []
+    for needed, left in sorted(rest, key=lambda entry: -entry[0]):
+        place = next((i for i, (free, _) in enumerate(open_packs) if free >= needed), None)
+        if place is None:
+            open_packs.append((size - needed, left))
+        else:
+            free, pack = open_packs[place]
+            open_packs[place] = free - needed, [*pack, *left]
+    found += [pack for _, pack in open_packs]
+    return sorted(found)

@@ -1,0 +1,135 @@
+"""Throughput plans with equally many replicas of every stage (Parmesan, Appendix B)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from partita.dags import topological_order
+from partita.errors import InputError
+from partita.problems.facets.replicas import Replicas, Shape
+from partita.problems.throughput.contraction.instance import build_instance
+from partita.problems.throughput.plan import Plan, Stage
+from partita.problems.throughput.problem import Schedule, ThroughputProblem
+
+
+class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
+    """A split of the model over S devices, every stage of which runs on R: its best cuts do not depend on R.
+
+    But for memory: under 1F1B a stage holds as many microbatches as there are stages from it to the last, and never
+    more than a replica gets.
+    """
+
+    solver = "slicing"
+
+    def shapes(self, problem: ThroughputProblem) -> Sequence[Shape[ThroughputProblem]]:
+        wrong = _refusal(problem)
+        if wrong is not None:
+            raise InputError(f"problem {problem.name!r} {wrong}")
+        batch = problem.schedule.microbatches
+        counts = [kind.count for kind in problem.kinds if kind.count]
+        found = []
+        for recompute in (False, True):
+            again = problem.replace(schedule=msgspec.structs.replace(problem.schedule, recompute=recompute))
+            work, chain, parameters = _least(again)
+            for replicas in (r for r in range(1, max(counts) + 1) if batch % r == 0):
+                most = sum(count // replicas for count in counts)
+                # With several kinds it is not said of which the stages are: the split chooses.
+                for stages in range(1, most + 1) if len(counts) == 1 else (most,):
+                    for schedule in ("1f1b", "gpipe"):
+                        if schedule == "gpipe" and stages == 1:
+                            # The same with more in memory.
+                            continue
+                        turns = batch // replicas
+                        found.append(
+                            Shape(
+                                stages=stages,
+                                replicas=replicas,
+                                schedule=schedule,
+                                recompute=recompute,
+                                turns=turns,
+                                problem=_chain(again, stages, replicas, schedule, turns),
+                                work_s=work,
+                                chain_s=chain,
+                                parameter_bytes=parameters,
+                            )
+                        )
+        return found
+
+    def spread(
+        self, problem: ThroughputProblem, shape: Shape[ThroughputProblem], plan: Plan
+    ) -> tuple[ThroughputProblem, Plan]:
+        whole = problem.replace(
+            schedule=msgspec.structs.replace(problem.schedule, name=shape.schedule, recompute=shape.recompute),
+            max_replicas=shape.replicas,
+            weight_sync_per_batch=True,
+        )
+        used: dict[str, int] = {}
+        stages = []
+        for stage in plan.stages:
+            first = used.get(stage.kind, 0)
+            used[stage.kind] = first + shape.replicas
+            devices = [f"{stage.kind}:{first + replica}" for replica in range(shape.replicas)]
+            stages.append(
+                Stage(device=devices[0], kind=stage.kind, operators=stage.operators, replicas=tuple(devices[1:]))
+            )
+        return whole, Plan(stages=tuple(stages))
+
+
+def _refusal(problem: ThroughputProblem) -> str | None:
+    """What keeps a problem from being replicated, as the rest of a sentence."""
+    if not problem.training:
+        return "is inference; numbers of stages and replicas are searched for training"
+    if problem.groups:
+        return "has groups of devices; leave --hierarchy out, the topology says which devices are near"
+    if problem.communication != "sum" or problem.streaming:
+        return "overlaps transfers or streams memory, which placed plans do not"
+    return None
+
+
+def _chain(problem: ThroughputProblem, stages: int, replicas: int, schedule: str, turns: int) -> ThroughputProblem:
+    """The problem of one replica of every stage."""
+    alone = sum(kind.count > 0 for kind in problem.kinds) == 1
+    kinds = tuple(
+        msgspec.structs.replace(kind, count=min(kind.count // replicas, stages if alone else kind.count))
+        for kind in problem.kinds
+    )
+    # Under 1F1B nothing depends on the batch beyond as many microbatches as stages.
+    held = min(turns, sum(kind.count for kind in kinds)) if schedule == "1f1b" else turns
+    return problem.replace(
+        kinds=kinds,
+        schedule=Schedule(
+            name="gpipe" if schedule == "gpipe" else "1f1b", microbatches=held, recompute=problem.schedule.recompute
+        ),
+        max_replicas=1,
+        weight_sync_per_batch=False,
+    )
+
+
+def _least(problem: ThroughputProblem) -> tuple[float, float, float]:
+    """Least work of a microbatch, of a chain of colocated operators that wait for each other both ways, and gradients.
+
+    A chain is a longest path over classes of operators of which the later reads a forward tensor of the earlier, and
+    the earlier a backward tensor of the later.
+    """
+    instance = build_instance(problem)
+    time = instance.work.min(axis=1)
+    place_of = {op.id: place for place, op in enumerate(problem.operators)}
+    ways: tuple[set[tuple[int, int]], set[tuple[int, int]]] = (set(), set())
+    for tensor in problem.tensors:
+        maker = place_of[tensor.producer]
+        for reader in (place_of[consumer] for consumer in tensor.consumers):
+            a, b = int(instance.group[maker]), int(instance.group[reader])
+            backward = problem.operators[maker].backward
+            if a != b and backward == problem.operators[reader].backward:
+                ways[backward].add((b, a) if backward else (a, b))
+    both = sorted(ways[0] & ways[1])
+    longest = time.copy()
+    before: dict[int, list[int]] = {}
+    for a, b in both:
+        before.setdefault(b, []).append(a)
+    for v in topological_order(instance.items, both):
+        longest[v] = time[v] + max((longest[u] for u in before.get(v, ())), default=0.0)
+    gradients = sum(p.gradient_bytes for p in problem.parameters)
+    return float(time.sum()), float(longest.max()), gradients if problem.parameters else float(instance.fixed.sum())

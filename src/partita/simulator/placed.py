@@ -1,0 +1,285 @@
+"""Pipelines on physical devices: stages and replicas whose links differ, and the step that they make.
+
+A ``StagedPlan`` is what a plan of stages asks of devices, whatever problem it is of. ``placed_program`` runs it where
+it is placed: each replica pays for the links between its own devices and those that it talks to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.simulator.program import End, Program, Step
+from partita.simulator.schedules import find_schedule
+from partita.simulator.stages import Stage, StagePipeline, StageWork, staged_program
+from partita.simulator.steps import StepSummary, step_summary
+from partita.simulator.timeline import BACKWARD
+
+Floats = npt.NDArray[np.float64]
+
+#: Parts of the gradients that are exchanged one after the other while the backward part goes on.
+BUCKETS = 8
+
+#: By stage, then by replica: the devices of the replica, which run in lockstep.
+Layout = tuple[tuple[tuple[int, ...], ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageDemand:
+    """One stage of a plan.
+
+    Attributes
+    ----------
+    name
+        For people.
+    replicas
+        That take turns: microbatch m is that of replica m mod ``replicas``.
+    group
+        Devices of each replica, which run in lockstep (the tensor-parallel degree).
+    work_s
+        By device kind on which it can run, forward and backward seconds of a microbatch on a replica, without transfers
+        between stages.
+    kind
+        The kind it was planned on.
+    parameter_bytes
+        What each device reduces with those of the other replicas, once per batch.
+    update_s
+        Of the optimizer, once per batch.
+    own
+        By replica, the devices that the plan itself names, counted among those of the kind.
+    """
+
+    name: str
+    replicas: int
+    group: int
+    work_s: Mapping[str, tuple[float, float]]
+    kind: str
+    parameter_bytes: float = 0.0
+    update_s: float = 0.0
+    own: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def planned_s(self) -> tuple[float, float]:
+        """Forward and backward seconds on the kind it was planned on."""
+        return self.work_s[self.kind]
+
+
+@dataclass(frozen=True)
+class Handover:
+    """Bytes that one stage hands to another for a microbatch, in its forward or its backward part."""
+
+    source: int
+    target: int
+    bytes: float
+    backward: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedPlan:
+    """What a plan of stages asks of devices.
+
+    Attributes
+    ----------
+    name
+        The problem's.
+    stages, handovers
+        The pipeline; stages are counted from 0.
+    microbatches
+        Of a batch, over all replicas.
+    training
+        Whether there is a backward part.
+    schedule
+        The name of the schedule it was planned for.
+    order
+        Stages in the order of the pipeline; None if they wait for each other in a circle, or are passed more than once.
+    """
+
+    name: str
+    stages: tuple[StageDemand, ...]
+    handovers: tuple[Handover, ...]
+    microbatches: int
+    training: bool
+    schedule: str
+    order: tuple[int, ...] | None
+    notes: tuple[str, ...] = field(default=())
+
+
+def ring_bytes(stage: StageDemand) -> float:
+    """Bytes that each device of a stage moves over its links in a ring all-reduce: 2·(R − 1)/R of its parameters."""
+    return 2.0 * (stage.replicas - 1) / stage.replicas * stage.parameter_bytes
+
+
+def link_of(bandwidth: Floats, ends: Sequence[int], others: Sequence[int]) -> float:
+    """Bytes per second between two groups: the slowest of the pairs that exchange the same part."""
+    count = max(len(ends), len(others))
+    return min(float(bandwidth[ends[i % len(ends)], others[i % len(others)]]) for i in range(count))
+
+
+def all_reduce_s(
+    plan: StagedPlan, layout: Layout, bandwidth: Floats, stage: int, machine_of: Sequence[int] = ()
+) -> float:
+    """Seconds of a stage's all-reduce: one ring of all replicas, or in levels over machines if that is faster.
+
+    In levels, the replicas of a machine scatter what they have among them, all that hold the same part reduce it over
+    the machines, each over its own links, and the machine gathers it again. That needs as many replicas in each of
+    the machines.
+    """
+    demand, row = plan.stages[stage], layout[stage]
+    if demand.replicas < 2 or demand.parameter_bytes == 0:
+        return 0.0
+    found = _ring(demand.parameter_bytes, row, bandwidth)
+    machines: dict[int, list[tuple[int, ...]]] = {}
+    for group in row if machine_of else ():
+        machines.setdefault(machine_of[group[0]], []).append(group)
+    sizes = {len(members) for members in machines.values()}
+    if len(machines) > 1 and len(sizes) == 1 and sizes != {1}:
+        inside = max(_ring(demand.parameter_bytes, members, bandwidth) for members in machines.values())
+        part = demand.parameter_bytes / sizes.pop()
+        across = max(_ring(part, alike, bandwidth) for alike in zip(*machines.values(), strict=True))
+        found = min(found, inside + across)
+    return found
+
+
+def _ring(size: float, members: Sequence[tuple[int, ...]], bandwidth: Floats) -> float:
+    """Seconds of a ring all-reduce over its slowest link: 2·(R − 1)/R of the bytes pass each of R."""
+    count = len(members)
+    return 2.0 * (count - 1) / count * size / min(link_of(bandwidth, members[r - 1], members[r]) for r in range(count))
+
+
+def placed_program(
+    plan: StagedPlan,
+    layout: Layout,
+    bandwidth: Floats,
+    *,
+    kinds: Sequence[str] = (),
+    machine_of: Sequence[int] = (),
+    microbatches: int | None = None,
+    schedule: str | None = None,
+) -> Program:
+    """What happens when a plan runs on given devices.
+
+    Each end of a transfer pays bytes over the bandwidth of its own row, as in the mapping problem, in its work.
+
+    Parameters
+    ----------
+    plan, layout
+        A plan, and the devices of each of its replicas.
+    bandwidth
+        [device, device] bytes per second.
+    kinds
+        Of every device, for stage times; empty where all are as planned.
+    machine_of
+        Of every device, for exchanges in levels; empty for one ring.
+    microbatches, schedule
+        What to run instead of what was planned.
+
+    Raises
+    ------
+    InputError
+        If the plan's stages are not in a row, or the schedule cannot run it.
+    """
+    from partita.errors import InputError
+
+    if plan.order is None:
+        raise InputError(
+            f"{plan.name}: its stages wait for each other in a circle; they are not simulated where they are placed"
+        )
+    count, total = len(plan.stages), plan.microbatches if microbatches is None else microbatches
+    place = {stage: number for number, stage in enumerate(plan.order)}
+    edges = [(number, count + number) for number in range(count)] if plan.training else []
+    for one in plan.handovers:
+        shift = count if one.backward else 0
+        edges.append((shift + place[one.source], shift + place[one.target]))
+    behind = 0
+    stages: list[Stage] = []
+    for stage in reversed(plan.order):
+        demand = plan.stages[stage]
+        behind += demand.replicas
+        sync = all_reduce_s(plan, layout, bandwidth, stage, machine_of)
+        stages.append(
+            Stage(
+                replicas=tuple(tuple(f"device:{device}" for device in devices) for devices in layout[stage]),
+                forward=StageWork(demand.planned_s[0]),
+                backward=StageWork(demand.planned_s[1]) if plan.training else None,
+                in_flight=min(-(-behind // demand.replicas), total),
+                end=End(sync=sync, behind=_behind(sync), update=demand.update_s),
+            )
+        )
+    pipeline = StagePipeline(
+        name=plan.name, unit="s", stages=tuple(reversed(stages)), edges=tuple(dict.fromkeys(edges)), notes=plan.notes
+    )
+    program = staged_program(pipeline, find_schedule(schedule or plan.schedule), total)
+    times = _times(plan, layout, bandwidth, kinds, total * program.batches)
+    steps = [_timed(step, plan, layout, kinds, times) for step in program.steps]
+    return replace(program, steps=steps)
+
+
+def _behind(sync: float) -> tuple[tuple[float, float], ...]:
+    """Gradients are exchanged as they come, evenly over the backward part of the last microbatch."""
+    return tuple((k / BUCKETS, sync / BUCKETS) for k in range(1, BUCKETS + 1)) if sync > 0 else ()
+
+
+def _timed(
+    step: Step, plan: StagedPlan, layout: Layout, kinds: Sequence[str], times: list[tuple[Floats, Floats]]
+) -> Step:
+    """A step with what it takes of each microbatch."""
+    assert plan.order is not None
+    if step.letter not in ("F", "B", "I", "W"):
+        return step
+    stage = plan.order[step.stage]
+    forward, backward = times[stage]
+    if step.letter in ("F", "B"):
+        return replace(step, times=forward if step.letter == "F" else backward)
+    # Where the backward part is split, its halves; transfers go with the first one, which others wait for.
+    half = demand_work(plan, layout, kinds, stage, len(backward))[1] / 2
+    if step.letter == "W":
+        return replace(step, times=half if step.absent is None else np.where(step.absent, 0.0, half))
+    whole = np.zeros(len(backward), dtype=bool) if step.sorts is None else step.sorts == BACKWARD
+    return replace(step, times=np.where(whole, backward, backward - half))
+
+
+def placed_step(plan: StagedPlan, layout: Layout, bandwidth: Floats, **settings: object) -> StepSummary:
+    """The step of a plan on given devices; parameters and errors as for ``placed_program``."""
+    total = settings.pop("microbatches", None)
+
+    def make(microbatches: int) -> Program:
+        return placed_program(plan, layout, bandwidth, microbatches=microbatches, **settings)  # type: ignore[arg-type]
+
+    return step_summary(make, plan.microbatches if total is None else int(str(total)))
+
+
+def demand_work(
+    plan: StagedPlan, layout: Layout, kinds: Sequence[str], stage: int, microbatches: int
+) -> tuple[Floats, Floats]:
+    """(microbatches,) Forward and backward seconds of a stage on the devices of its replicas."""
+    demand = plan.stages[stage]
+    rows = np.array(
+        [max_work(demand, [kinds[d] for d in devices] if kinds else ()) for devices in layout[stage]]
+    ).reshape(-1, 2)
+    turns = rows[np.arange(microbatches) % demand.replicas]
+    return turns[:, 0].copy(), turns[:, 1].copy()
+
+
+def max_work(demand: StageDemand, kinds: Sequence[str]) -> tuple[float, float]:
+    """Forward and backward seconds of a replica whose devices are of some kinds: those of the slowest."""
+    found = [demand.work_s.get(kind, (math.inf, math.inf)) for kind in kinds] or [demand.planned_s]
+    return max(found, key=sum)
+
+
+def _times(
+    plan: StagedPlan, layout: Layout, bandwidth: Floats, kinds: Sequence[str], microbatches: int
+) -> list[tuple[Floats, Floats]]:
+    """By stage, (microbatches,) seconds of its forward and of its backward part with its transfers."""
+    found = [demand_work(plan, layout, kinds, stage, microbatches) for stage in range(len(plan.stages))]
+    for one in plan.handovers:
+        a, b = plan.stages[one.source].replicas, plan.stages[one.target].replicas
+        for m in range(math.lcm(a, b)):
+            source, target = layout[one.source][m % a], layout[one.target][m % b]
+            mine = slice(m, None, math.lcm(a, b))
+            found[one.source][one.backward][mine] += one.bytes / link_of(bandwidth, source, target)
+            found[one.target][one.backward][mine] += one.bytes / link_of(bandwidth, target, source)
+    return found

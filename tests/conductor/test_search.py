@@ -1,0 +1,220 @@
+"""The search over stages and replicas: its bounds against every cut and layout, and that they lose nothing."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.conductor import search as module
+from partita.conductor.parallel import Pool
+from partita.conductor.place import staged_plan, step_on
+from partita.conductor.search import search_stages, shape_bound
+from partita.problems import find_kind, kind_of
+from partita.problems.throughput.devices import DeviceKind
+from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.replicas import ThroughputReplicas
+from partita.topology.topology import Topology
+
+
+def model(draw: random.Random, devices: int, memory: float | None = None) -> ThroughputProblem:
+    """Training of three to five operators, in a row or with a branch."""
+    count = draw.randint(3, 5)
+    skip = draw.random() < 0.5
+    pairs = [(i, i + 1) for i in range(count - 1)] + ([(0, count - 1)] if skip else [])
+    times = [draw.randint(1, 9) / 100 for _ in range(count)]
+    operators = [Operator(id=i, times=(t,), colocation=i) for i, t in enumerate(times)]
+    operators += [Operator(id=count + i, times=(2 * t,), colocation=i, backward=True) for i, t in enumerate(times)]
+    tensors = []
+    for a, b in pairs:
+        size = draw.randint(1, 30) * 1e5
+        tensors.append(Tensor(producer=a, consumers=(b,), size=size))
+        tensors.append(Tensor(producer=count + b, consumers=(count + a,), size=size))
+    tensors.append(Tensor(producer=count - 1, consumers=(2 * count - 1,), size=0.0))
+    weights = [draw.randint(1, 30) * 1e6 for _ in times]
+    return ThroughputProblem(
+        name="model",
+        kinds=(DeviceKind(name="gpu", count=devices, memory_bytes=memory, transfer_time_per_unit=1e-9),),
+        operators=tuple(operators),
+        tensors=tuple(tensors),
+        parameters=tuple(
+            Parameter(name=f"w{i}", users=(i, count + i), weight_bytes=w, gradient_bytes=w)
+            for i, w in enumerate(weights)
+        ),
+        schedule=Schedule(name="1f1b", microbatches=4),
+    )
+
+
+def links(draw: random.Random, devices: int) -> Topology:
+    """Random links, symmetric."""
+    band = np.random.default_rng(draw.randrange(2**31)).uniform(0.1e9, 3e9, (devices, devices))
+    return Topology(
+        name="links", names=tuple(map(str, range(devices))), bandwidth_bytes_per_s=(band + band.T) / 2,
+        machine_of=(0,) * devices,
+    )  # fmt: skip
+
+
+def cuts(problem: ThroughputProblem, stages: int) -> Iterator[pt.Plan]:
+    """Every plan of so many stages that follow the row."""
+    count = len(problem.operators) // 2
+    for inner in itertools.combinations(range(1, count), stages - 1):
+        ends = (0, *inner, count)
+        yield pt.Plan(
+            stages=tuple(
+                pt.Stage(
+                    device=f"gpu:{s}", kind="gpu",
+                    operators=(*range(a, b), *range(count + a, count + b)),
+                )
+                for s, (a, b) in enumerate(itertools.pairwise(ends))
+            )
+        )  # fmt: skip
+
+
+def layouts(stages: int, replicas: int, devices: int) -> Iterator[tuple[tuple[tuple[int, ...], ...], ...]]:
+    """Every layout."""
+    for taken in itertools.permutations(range(devices), stages * replicas):
+        yield tuple(tuple((taken[s * replicas + r],) for r in range(replicas)) for s in range(stages))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_cut_and_layout_is_below_the_bounds(seed: int) -> None:
+    draw = random.Random(seed)
+    problem, where = model(draw, 4), links(draw, 4)
+    facet = kind_of(problem).replicas
+    assert isinstance(facet, ThroughputReplicas)
+    band = np.maximum(where.bandwidth_bytes_per_s, where.bandwidth_bytes_per_s.T)
+    looked = 0
+    for shape in facet.shapes(problem):
+        count = len(problem.operators) // 2
+        # Smaller ones are bounded like these, and recomputation changes the times alone.
+        if shape.stages * shape.replicas < 3 or shape.stages > count or shape.recompute:
+            continue
+        bound = shape_bound(shape, band)
+        for plan in cuts(problem, shape.stages):
+            whole, spread = facet.spread(problem, shape, plan)
+            staged = staged_plan(whole, spread)
+            steps = [step_on(staged, layout, where) for layout in layouts(shape.stages, shape.replicas, 4)]
+            best = min(step.time for step in steps if step is not None)
+            assert bound <= best
+            assert module._Search(kind_of(problem), problem, where, None, None, 0, 1, None)._ideal(staged) <= best  # type: ignore[arg-type]
+            looked += 1
+    assert looked > 5
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_bounds_lose_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(100 + seed)
+    problem, where = model(draw, 3, memory=2e8), links(draw, 3)
+    quick = search_stages(problem, where, time_limit_s=None)
+    assert quick.finished
+    monkeypatch.setattr(module, "shape_bound", lambda shape, links: 0.0)
+    monkeypatch.setattr(module._Search, "_ideal", lambda self, staged: 0.0)
+    whole = search_stages(problem, where, time_limit_s=None)
+    assert all(one.outcome in ("placed", "does not fit") for one in whole.explored)
+    assert quick.best.step == pytest.approx(whole.best.step)
+    assert sum(one.outcome == "placed" for one in quick.explored) < sum(o.outcome == "placed" for o in whole.explored)
+
+
+def test_plans_from_elsewhere_compete() -> None:
+    draw = random.Random(3)
+    problem, where = model(draw, 4), links(draw, 4)
+    plan = next(cuts(problem, 2))
+    found = search_stages(problem, where, known=[("by hand", problem, plan)], time_limit_s=None)
+    by_hand = found.explored[0]
+    assert by_hand.name == "by hand"
+    assert by_hand.step is not None
+    assert found.best.step is not None
+    assert found.best.step <= by_hand.step
+    # Nothing else fits into so little memory that only this plan is left.
+    with pytest.raises(pt.InputError, match="no numbers of stages and replicas fit"):
+        search_stages(problem.replace(memory_bytes=1.0), where, time_limit_s=None)
+
+
+@pytest.mark.parametrize("change", ["inference", "overlap", "streaming"])
+def test_what_is_not_searched_is_refused(change: str) -> None:
+    draw = random.Random(5)
+    problem, where = model(draw, 2), links(draw, 2)
+    expected = "overlaps transfers or streams"
+    if change == "inference":
+        kept = tuple(op for op in problem.operators if not op.backward)
+        ids = {op.id for op in kept}
+        inside = tuple(t for t in problem.tensors if {t.producer, *t.consumers} <= ids)
+        problem, expected = problem.replace(operators=kept, tensors=inside, parameters=()), "is inference"
+    elif change == "overlap":
+        problem = problem.replace(communication="overlap")
+    else:
+        problem = problem.replace(streaming=True)
+    with pytest.raises(pt.InputError, match=expected):
+        search_stages(problem, where)
+
+
+def test_problems_without_stages_are_refused() -> None:
+    sample = next(p for group in find_kind("makespan").samples for p in group)
+    with pytest.raises(pt.UnsupportedError, match="not searched for makespan problems; use throughput"):
+        search_stages(sample, links(random.Random(1), 2))
+    plan = pt.solve(sample, time_limit_s=2.0).plan
+    with pytest.raises(pt.UnsupportedError, match="plans of makespan problems are not made of stages"):
+        staged_plan(sample, plan)
+
+
+# -- workers ------------------------------------------------------------------------------------------------------
+
+
+def square(value: int) -> int:
+    return value * value
+
+
+def die_once(value: tuple[int, str]) -> int:
+    """End the worker's process the first time that 3 comes up."""
+    import os
+    import signal
+
+    number, mark = value
+    if number == 3 and not Path(mark).exists():
+        Path(mark).write_text("gone")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+def refuse(value: int) -> int:
+    raise pt.InputError(f"{value} is refused")
+
+
+def test_one_worker_is_this_process() -> None:
+    with Pool() as pool:
+        assert pool.map(square, [1, 2, 3]) == [1, 4, 9]
+        with pytest.raises(pt.InputError, match="2 is refused"):
+            pool.map(refuse, [2])
+
+
+@pytest.fixture(params=["processes", "dask", "ray"])
+def two_workers(request: pytest.FixtureRequest) -> Iterator[Pool]:
+    pytest.importorskip("joblib")
+    needed = {"dask": "distributed", "ray": "ray"}.get(request.param)
+    if needed is not None:
+        pytest.importorskip(needed)
+    with Pool(2, request.param) as pool:
+        yield pool
+
+
+def test_answers_do_not_depend_on_the_workers(two_workers: Pool) -> None:
+    draw = random.Random(8)
+    problem, where = model(draw, 3), links(draw, 3)
+    here = search_stages(problem, where, time_limit_s=None)
+    there = search_stages(problem, where, time_limit_s=None, pool=two_workers)
+    assert there.best.name == here.best.name
+    assert there.best.step == here.best.step
+    assert there.best.plan == here.best.plan
+    with pytest.raises(pt.InputError, match="2 is refused"):
+        two_workers.map(refuse, [2])
+
+
+def test_a_killed_worker_changes_nothing(two_workers: Pool, tmp_path: Path) -> None:
+    mark = str(tmp_path / "mark")
+    assert two_workers.map(die_once, [(n, mark) for n in range(8)]) == [n * n for n in range(8)]
+    assert Path(mark).exists()
