@@ -20,6 +20,10 @@ class FormatError(InputError):
     """A file cannot be read as the format it claims."""
 
 
+class NoBatchSizeError(InputError):
+    """A batch size is asked of a model whose builder does not take one."""
+
+
 class TraceError(InputError):
     """A model cannot be turned into a graph; the message names the module and the cause."""
 

@@ -327,7 +327,26 @@ def test_the_microbatch_is_chosen_with_the_global_batch(partita: Callable[..., A
     assert "no multiple" in wrong.err
 
 
+@pytest.mark.parametrize(("signature", "sizes"), [("", {8}), ("batch_size=4", {8, 4, 2, 1})])
+def test_callables_that_take_no_batch_size_have_one(
+    partita: Callable[..., Any], tmp_path: Path, signature: str, sizes: set[int]
+) -> None:
+    """What they take by default is one sample; with a parameter the sizes are powers of two, as for any model."""
+    size = "batch_size" if signature else "4"
+    (tmp_path / "net.py").write_text(
+        "import torch\n"
+        f"def build({signature}):\n"
+        "    layers = [torch.nn.Linear(64, 64) for _ in range(2)]\n"
+        f"    return torch.nn.Sequential(*layers), (torch.zeros({size}, 64),)\n"
+    )
+    run = partita(
+        "plan", f"{tmp_path / 'net.py'}:build", "--training", "--cluster", "2xL4", "--global-batch", "8", "--json"
+    )
+    assert run.code == 0, run.err
+    assert {row["microbatches"] for row in run.document["batches"]} == sizes
+
+
 def test_recipes_are_listed_with_the_baselines(partita: Callable[..., Any]) -> None:
     rows = partita("baselines", "--json").document["baselines"]
-    assert {row["problem"] for row in rows} == {"throughput", "hybrid", "latency", "makespan"}
+    assert {row["problem"] for row in rows} == {"throughput", "hybrid", "latency", "makespan", "mapping"}
     assert any(row["name"] == "Megatron's recipe" and row["problem"] == "hybrid" for row in rows)

@@ -90,9 +90,9 @@ def test_one_kernel_has_one_fixed_time() -> None:
         memory_efficiency=0.5,
         launch_overhead_s=0.25,
     )
-    # 36 bytes at 4 per second, against 100 / 50 of arithmetic.
-    assert Roofline().operator_times(fuse(residual()).graph, spec) == [9.25]
-    assert Roofline().operator_times(residual(), spec) == [9.25, 6.25, 4.25]
+    # 36 bytes at 4 per second, against 100 / 50 of arithmetic; it takes longer than to issue it.
+    assert Roofline().operator_times(fuse(residual()).graph, spec) == [9.0]
+    assert Roofline().operator_times(residual(), spec) == [9.0, 6.0, 4.0]
 
 
 def test_arithmetic_has_one_format() -> None:

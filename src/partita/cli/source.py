@@ -19,7 +19,7 @@ import msgspec
 from partita.cli.common import quiet_stdout, warn
 from partita.cli.flags import PREFIX, read_flags, take_flags
 from partita.cli.options import take_reading
-from partita.errors import InputError, UnsupportedError
+from partita.errors import InputError, NoBatchSizeError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import flags_of
@@ -248,21 +248,31 @@ def read_model(
     training: bool = parameters["training"]
     # A graph file may hold a backward part without being asked for one.
     known = chosen(training) if training or text.startswith("hf:") or not text.endswith(".json") else None
-    graph = _read_graph(text, **parameters)
+    graph, free = _first_graph(text, parameters, sized="--global-batch" in given)
     kind, notes, settings = known if known is not None and graph.training == training else chosen(graph.training)
     for note in notes:
         warn(f"note: {note}")
     options, pricing, changes = settings
     assert kind.model is not None
     if "samples" in kind.model.pricing.__struct_fields__:
-        # The size of a microbatch is free unless it is given, and the model can be traced with another one.
-        source = click.get_current_context().get_parameter_source("batch_size")
-        free = source is not click.core.ParameterSource.COMMANDLINE and not text.endswith(".json")
-        if parameters["batch_size"] is not None:
-            # A graph file does not say it.
-            pricing["samples"] = parameters["batch_size"]
+        pricing["samples"] = parameters["batch_size"] or 1
         pricing["trace"] = (lambda size: _read_graph(text, **{**parameters, "batch_size": size})) if free else None
     return ModelSource(kind, graph, machines, options, pricing, changes, notes, where=cluster)
+
+
+def _first_graph(text: str, parameters: dict[str, Any], *, sized: bool) -> tuple[Graph, bool]:
+    """The graph of a model, and whether the size of its microbatch is free: not given, and the model takes any.
+
+    Where the size matters (``sized``) and is free, the first graph has one sample.
+    """
+    traced = text.startswith("hf:") or not text.endswith(".json")
+    if not (sized and traced and parameters["batch_size"] is None):
+        return _read_graph(text, **parameters), False
+    try:
+        return _read_graph(text, **{**parameters, "batch_size": 1}), True
+    except NoBatchSizeError:
+        # A callable without that parameter has one size, which counts as one sample.
+        return _read_graph(text, **parameters), False
 
 
 def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tracing: Any) -> Graph:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from partita.errors import InputError, TraceError
+from partita.errors import InputError, NoBatchSizeError, TraceError
 from partita.frontends.blame import reads_values, where
 from partita.frontends.options import Asked, nearest, one_line, parse_value
 from partita.frontends.torch import trace
@@ -74,7 +74,8 @@ def _arguments(build: Callable[..., Any], spec: str, asked: Asked) -> dict[str, 
             if value is not None:
                 given[name] = value
         elif value != unasked:
-            raise InputError(f"{spec!r} takes no {name}; give the callable a parameter of that name")
+            refusal = NoBatchSizeError if name == "batch_size" else InputError
+            raise refusal(f"{spec!r} takes no {name}; give the callable a parameter of that name")
     for name, text in asked.fields.items():
         if name not in parameters and not anything:
             raise InputError(f"{spec!r} takes no {name!r}{nearest(name, parameters)}")
