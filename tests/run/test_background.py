@@ -107,18 +107,20 @@ def test_an_interrupted_part_stops_the_whole_run() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_what_is_ignored_stays_ignored() -> None:
-    """As under nohup."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_background_process_stops_too(number: signal.Signals) -> None:
+    """Shells start background processes with an ignored Ctrl-C."""
     from partita.run.interrupt import interruptible
 
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    before = signal.signal(number, signal.SIG_IGN)
     run = Monitor()
     try:
         with interruptible(run):
-            signal.raise_signal(signal.SIGTERM)
-        assert not run.interrupted
+            signal.raise_signal(number)
+        assert run.interrupted
+        assert signal.getsignal(number) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
 
 
 def test_other_handlers_are_put_back() -> None:

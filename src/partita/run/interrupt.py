@@ -34,8 +34,8 @@ def interruptible(monitor: Monitor) -> Iterator[None]:
     with contextlib.ExitStack() as after:
         for number in SIGNALS:
             previous = signal.getsignal(number)
-            # A handler that is not Python could not be put back; what is ignored (as by nohup) stays ignored.
-            if previous is None or previous is signal.SIG_IGN:
+            # A handler that is not Python could not be put back.
+            if previous is None:
                 continue
             try:
                 signal.signal(number, handler)

@@ -30,7 +30,7 @@ def test_sentences() -> None:
     said = kind_of(PROBLEM).report.sentences(PROBLEM, PLAN, evaluate(PROBLEM, PLAN))
     assert said == [
         "the critical path takes 10 s: 7 s of operators, 3 s of transfers, 0 s of waiting",
-        "it is operator 0 → flow 10, a → b → operator 1 → operator 2 (two) → flow 13, b → a → operator 3",
+        "it is operator 0 → flow 10, a → b → operator 1 → operator 2 (two) → flow 13 (two), b → a → operator 3",
     ]
 
 

@@ -11,7 +11,7 @@ from partita.mip.schedule import schedule_refusal
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.fusion import fuse_problem, lift
 from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.local_search import State, offer, search
+from partita.problems.makespan.local_search import State, offer, offer_heuristics, search
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.schedules import devices_of, order_of
@@ -49,6 +49,7 @@ class FusedFirst(Solver):
             best.refute("devices of classes")
             return outcome_of(best)
         best.prove(value, "simple bounds")
+        offer_heuristics(instance, best)
         states = self._coarse(instance, options, monitor, best)
         work = partial(search, instance, best, seed=options.seed, rounds=ROUNDS, states=states)
         run_in_background(best, monitor, work)
