@@ -50,6 +50,9 @@ class FusedFirst(Solver):
             return outcome_of(best)
         best.prove(value, "simple bounds")
         offer_heuristics(instance, best)
+        monitor.report(objective=best.value if math.isfinite(best.value) else None)
+        if monitor.stopping:
+            return outcome_of(best)
         states = self._coarse(instance, options, monitor, best)
         work = partial(search, instance, best, seed=options.seed, rounds=ROUNDS, states=states)
         run_in_background(best, monitor, work)
