@@ -72,6 +72,17 @@ def row_of_blocks(blocks: Sequence[str], before: Sequence[Iterable[int]]) -> tup
     return places, list(number)
 
 
+def joined(nodes: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """For every node the first one of those that pairs join it with, by whatever detours; itself if it is that."""
+    import rustworkx
+
+    together: rustworkx.PyGraph[None, None] = rustworkx.PyGraph()
+    together.add_nodes_from([None] * nodes)
+    together.add_edges_from_no_data(list(pairs))
+    first = {v: min(members) for members in rustworkx.connected_components(together) for v in members}
+    return [first[v] for v in range(nodes)]
+
+
 def check_ends(owner: str, what: str, ends: tuple[int, int], known: Container[int]) -> None:
     """Refuse an edge, named ``owner``, with an end that is no id of a ``what`` (``operator``), or with equal ends."""
     for end in ends:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from partita.errors import InputError, MissingExtraError
+from partita.tables.figure import new_figure, save_figure
 from partita.tables.sweep import varied
 
 if TYPE_CHECKING:
@@ -73,16 +73,12 @@ def save_sweep(path: str, along: Sequence[Axis], document: dict[str, Any]) -> No
     InputError
         If the ending is no image format or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plot") from error
 
     def there(key: str) -> bool:
         return any(row.get(key) is not None for row in document["rows"])
 
     panels = 2 if there("efficiency") else 1
-    figure = Figure(figsize=(7.0 if panels == 1 else 10.0, 4.5), layout="constrained")
+    figure = new_figure(7.0 if panels == 1 else 10.0, 4.5)
     times, *others = figure.subplots(1, panels, squeeze=False)[0]
     shown = [entry for entry in _TIMES if there(entry[0])]
     _draw(times, along, document, shown, f"time per sample ({document['unit']})")
@@ -90,7 +86,4 @@ def save_sweep(path: str, along: Sequence[Axis], document: dict[str, Any]) -> No
         # Relative to the smallest point.
         _draw(ax, along, document, [("efficiency", "o-", "")], "efficiency, relative to the fewest devices")
     figure.suptitle(str(document["problem"]["name"]))
-    try:
-        figure.savefig(path, dpi=150)
-    except (ValueError, OSError) as error:
-        raise InputError(f"{path}: the plot cannot be written: {error}") from error
+    save_figure(figure, path)

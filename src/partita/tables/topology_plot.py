@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from partita.errors import InputError, MissingExtraError
+from partita.tables.figure import new_figure, save_figure
 from partita.topology.topology import Link, Topology
 
 if TYPE_CHECKING:
@@ -43,20 +43,12 @@ def save_topology(path: str, topology: Topology, labels: Mapping[int, str] | Non
     InputError
         If the ending is no image format or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plot") from error
-
-    figure = Figure(figsize=(13.0, 6.0), layout="constrained")
+    figure = new_figure(13.0, 6.0)
     picture, matrix = figure.subplots(1, 2, width_ratios=(1.3, 1.0))
     _draw(picture, topology, labels)
     _draw_matrix(matrix, topology)
     figure.suptitle(topology.name)
-    try:
-        figure.savefig(path, dpi=150)
-    except (ValueError, OSError) as error:
-        raise InputError(f"{path}: the plot cannot be written: {error}") from error
+    save_figure(figure, path)
 
 
 def positions(topology: Topology) -> Floats:

@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-import rustworkx
-
 from partita.cluster import Cluster
 from partita.costs.live import live_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
+from partita.dags import joined
 from partita.errors import InputError
 from partita.fusion.types import operator_type
 from partita.graph import Graph
@@ -175,8 +174,6 @@ def _classes(graph: Graph, homes: list[int], tied: Tied) -> list[int]:
     These are what the graph says, readers of one weight in one module (or of one weight at all), and what depends on
     weights alone with its reader, if it has one only.
     """
-    together: rustworkx.PyGraph[None, None] = rustworkx.PyGraph()
-    together.add_nodes_from([None] * len(homes))
     pairs = [(v, home) for v, home in enumerate(homes) if home >= 0]
     pairs += [(v, op.colocation) for v, op in enumerate(graph.operators) if op.colocation is not None]
     for parameter in graph.parameters:
@@ -185,9 +182,7 @@ def _classes(graph: Graph, homes: list[int], tied: Tied) -> list[int]:
             module = "" if tied == "together" else graph.operators[user].module
             pairs.append((user, firsts.setdefault(module, user)))
     pairs += _with_readers(graph)
-    together.add_edges_from_no_data(pairs)
-    first = {v: min(members) for members in rustworkx.connected_components(together) for v in members}
-    return [first[v] for v in range(len(homes))]
+    return joined(len(homes), pairs)
 
 
 def _with_readers(graph: Graph) -> list[tuple[int, int]]:

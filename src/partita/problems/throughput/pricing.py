@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal, get_args
 
-import rustworkx
-
 from partita.checks import check_at_least
 from partita.cluster import Cluster, DeviceGroup, LinkPath
 from partita.costs.gradients import partial_gradients
@@ -18,6 +16,7 @@ from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.costs.units import Cuts, cut_units
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
+from partita.dags import joined
 from partita.errors import InputError
 from partita.graph import Graph
 from partita.graph import Parameter as GraphParameter
@@ -214,10 +213,7 @@ def _joined(roots: list[int], pairs: list[tuple[int, int]]) -> list[int]:
     """Roots after merging the classes of some pairs of them."""
     if not pairs:
         return roots
-    shared: rustworkx.PyGraph[None, None] = rustworkx.PyGraph()
-    shared.add_nodes_from([None] * len(roots))
-    shared.add_edges_from_no_data(pairs)
-    first = {v: min(members) for members in rustworkx.connected_components(shared) for v in members}
+    first = joined(len(roots), pairs)
     return [first[root] for root in roots]
 
 
