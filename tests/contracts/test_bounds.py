@@ -17,13 +17,11 @@ from partita.conductor.compare import run_baselines
 from partita.conductor.judge import best_of
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
+from soon import SOON_S
 
 CASES = bound_cases()
 
 every_bound = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
-
-#: As for solvers.
-GRACE_S = 3.0
 
 
 def compute(case: Case, problem: Any, monitor: Monitor) -> tuple[Bound, list[Any]]:
@@ -119,7 +117,7 @@ def test_time_limit_is_kept(case: Case) -> None:
     for problem in case.large:
         monitor = Monitor(0.3)
         compute(case, problem, monitor)
-        assert monitor.elapsed_s < 0.3 + GRACE_S
+        assert monitor.elapsed_s < SOON_S
 
 
 @every_bound

@@ -22,6 +22,7 @@ from partita.documents.document import write_json
 from partita.problems.kind import Outcome
 from partita.run.monitor import Monitor
 from partita.run.result import Event, Result, Status, StopReason
+from soon import SOON_S
 
 CASES = solver_cases()
 
@@ -37,10 +38,7 @@ every_default = pytest.mark.parametrize(
 TINY_S = 0.5
 
 #: Enough for a proof on a tiny problem.
-PROOF_S = 20.0
-
-#: What a solver may take beyond its limit, on a machine that does other things too.
-GRACE_S = 3.0
+PROOF_S = 60.0
 
 #: Far too little.
 NO_TIME_S = 1e-9
@@ -210,7 +208,7 @@ def test_time_limit_is_kept(case: Case) -> None:
     for problem in case.large:
         monitor = Monitor(0.3)
         run(case, problem, monitor)
-        assert monitor.elapsed_s < 0.3 + GRACE_S
+        assert monitor.elapsed_s < SOON_S
 
 
 @every_case
@@ -221,7 +219,7 @@ def test_interrupted_before_it_starts(case: Case) -> None:
     monitor.interrupt()
     started = time.perf_counter()
     _, result = run(case, case.large[0], monitor)
-    assert time.perf_counter() - started < GRACE_S
+    assert time.perf_counter() - started < SOON_S
     assert result.stop_reason in (StopReason.INTERRUPTED, StopReason.PROVED)
 
 
@@ -236,10 +234,10 @@ def test_interrupted_by_its_own_progress(case: Case) -> None:
             seen.append(event.objective)
             monitor.interrupt()
 
-    monitor = Monitor(PROOF_S, enough)
+    monitor = Monitor(4 * SOON_S, enough)
     outcome, result = run(case, case.large[0], monitor)
     assert seen, "it reported no plan"
-    assert monitor.elapsed_s < PROOF_S
+    assert monitor.elapsed_s < SOON_S
     assert outcome.plan is not None
     assert at_most(result.objective, seen[0])
 

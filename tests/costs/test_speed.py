@@ -7,6 +7,7 @@ import time
 from partita.cluster import Cluster
 from partita.graph import Graph, Operator, Parameter, Tensor
 from partita.problems.throughput.pricing import price
+from soon import SOON_S
 
 
 def test_fifty_thousand_operators() -> None:
@@ -29,5 +30,5 @@ def test_fifty_thousand_operators() -> None:
     cluster = Cluster.from_spec("2x(4xA100-80GB)+8xT4")
     started = time.perf_counter()
     price(graph, cluster, microbatches=4)
-    # About 0.6 s on a laptop core; the limit leaves room for slow and busy machines.
-    assert time.perf_counter() - started < 10
+    # About 0.6 s on a laptop core.
+    assert time.perf_counter() - started < SOON_S

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -292,8 +291,6 @@ def test_seventy_billion_parameters_without_weights() -> None:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     ids = torch.empty((1, 1024), dtype=torch.long, device="meta")
-    start = time.perf_counter()
     graph = trace(model, (), {"input_ids": ids, "labels": ids}, training=True)
-    assert time.perf_counter() - start < 130
     check_parameters(graph, model)
     check_training(graph)

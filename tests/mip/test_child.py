@@ -21,9 +21,7 @@ from partita.mip import child as children
 from partita.mip.backend import Backend
 from partita.mip.model import Callbacks, Model, ProgramResult, ProgramStatus
 from partita.mip.solve import BACKENDS, available, solve_program
-
-SLACK_S = 1.0
-"""For a busy machine."""
+from soon import SOON_S
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +52,7 @@ def program() -> Model:
     return model
 
 
-def within(seconds: float, work: Callable[[], ProgramResult]) -> ProgramResult:
+def within(work: Callable[[], ProgramResult]) -> ProgramResult:
     """What ``work`` hands back or raises; a failure if that takes longer."""
     answer: list[ProgramResult | BaseException] = []
 
@@ -66,8 +64,8 @@ def within(seconds: float, work: Callable[[], ProgramResult]) -> ProgramResult:
 
     thread = threading.Thread(target=target, daemon=True)
     thread.start()
-    thread.join(seconds)
-    assert not thread.is_alive(), f"it waits for ever, or longer than {seconds} s"
+    thread.join(SOON_S)
+    assert not thread.is_alive(), f"it waits for ever, or longer than {SOON_S} s"
     if isinstance(answer[0], BaseException):
         raise answer[0]
     return answer[0]
@@ -89,7 +87,7 @@ def test_a_crash_is_an_error_that_says_how(way: int, message: str, started: list
     bounds: list[float] = []
     calls = Callbacks(on_bound=bounds.append)
     with pytest.raises(SolverCrashError) as caught:
-        within(10, lambda: solve_program(program(), "broken", seed=way, callbacks=calls))
+        within(lambda: solve_program(program(), "broken", seed=way, callbacks=calls))
     assert message in str(caught.value)
     assert caught.value.backend == "broken"
     assert bounds == [1.0], "what it had proven before"
@@ -129,7 +127,7 @@ def test_a_message_that_the_child_cannot_read_is_an_error(started: list[children
         return np.zeros(1)
 
     with pytest.raises(SolverCrashError, match=r"ended with status 1 before it had answered: .*UnpicklingError"):
-        within(10, lambda: solve_program(program(), "broken", seed=broken.FINE, callbacks=Callbacks(better=better)))
+        within(lambda: solve_program(program(), "broken", seed=broken.FINE, callbacks=Callbacks(better=better)))
 
 
 def test_a_child_that_hangs_is_given_up_after_its_time(started: list[children._Child]) -> None:
@@ -139,8 +137,8 @@ def test_a_child_that_hangs_is_given_up_after_its_time(started: list[children._C
     calls = Callbacks(better=lambda objective: values)
     solve_program(program(), "broken", seed=broken.FINE)
     began = time.monotonic()
-    result = within(20, lambda: solve_program(model, "broken", seed=broken.HANGS, time_limit_s=1.0, callbacks=calls))
-    assert 1.0 <= time.monotonic() - began < 1.0 + children.GRACE_S + SLACK_S
+    result = within(lambda: solve_program(model, "broken", seed=broken.HANGS, time_limit_s=1.0, callbacks=calls))
+    assert time.monotonic() - began >= 1.0
     assert (result.status, result.bound) == (ProgramStatus.UNKNOWN, 1.0)
     assert len(started) == 1
     assert started[0].process.returncode == -signal.SIGKILL
@@ -151,9 +149,7 @@ def test_a_child_that_does_not_read_is_given_up_after_its_time(started: list[chi
     os.kill(started[0].process.pid, signal.SIGSTOP)
     large = program()
     large.cost = [0.0] * 1_000_000
-    began = time.monotonic()
-    within(20, lambda: solve_program(large, "broken", seed=broken.FINE, time_limit_s=0.5))
-    assert time.monotonic() - began < 0.5 + children.GRACE_S + SLACK_S
+    within(lambda: solve_program(large, "broken", seed=broken.FINE, time_limit_s=0.5))
     assert started[0].process.returncode == -signal.SIGKILL
 
 
@@ -244,7 +240,7 @@ def test_children_of_a_killed_process_end(backend: str) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    assert gone(process, 5)
+    assert gone(process, SOON_S)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="about fork")
@@ -260,7 +256,7 @@ def test_a_fork_leaves_the_children_to_its_parent() -> None:
     if not available("highs"):
         pytest.skip("highspy is not installed")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=SOON_S)
     lines = run.stdout.split()
     assert run.returncode == 0, run.stderr
     assert len(lines) == 3, "one child each, and the parent's is used again"

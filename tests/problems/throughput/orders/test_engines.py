@@ -19,6 +19,7 @@ from partita.problems.throughput.problem import DeviceKind, Operator
 from partita.problems.throughput.protocol import Options, Solver
 from partita.problems.throughput.solvers.exact import Exact
 from partita.run.monitor import Monitor
+from soon import SOON_S
 
 SOLVERS: tuple[Solver, ...] = (PartitionAnnealing(), RandomOrders(), Evolution(), Arrangement())
 
@@ -145,4 +146,4 @@ def test_large_graphs_get_a_partition_soon() -> None:
     search = PartitionSearch(blocks)
     search.run(1.0)
     assert search.value < float("inf")
-    assert time.perf_counter() - started < 5.0
+    assert time.perf_counter() - started < SOON_S
