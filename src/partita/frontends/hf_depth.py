@@ -1,0 +1,46 @@
+"""Shallow versions of transformers configurations: full width, few layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Fields that count layers of the same kind; lists count those of each stage.
+_COUNTS = (
+    "num_hidden_layers",
+    "num_layers",
+    "n_layer",
+    "n_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "num_encoder_layers",
+    "num_decoder_layers",
+    "depth",
+    "n_block",
+)
+
+
+def shallow_fields(kind: str, depth: int) -> dict[str, str]:
+    """Changes of a type's default configuration that leave at most ``depth`` layers of each kind.
+
+    Empty for types that have no default configuration. Nested configurations are changed, too.
+    """
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    try:
+        config = CONFIG_MAPPING[kind]()
+    except Exception:
+        return {}
+    found: dict[str, str] = {}
+    _collect(config, "", depth, found)
+    return found
+
+
+def _collect(config: Any, prefix: str, depth: int, found: dict[str, str]) -> None:
+    fields = config.to_dict()
+    for name in _COUNTS:
+        value = fields.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > depth:
+            found[prefix + name] = str(depth)
+    for name, part in vars(config).items():
+        if hasattr(part, "to_dict") and hasattr(part, "model_type"):
+            _collect(part, f"{prefix}{name}.", depth, found)
