@@ -21,7 +21,8 @@ from frontends.helpers import (
     tensor,
 )
 from partita.errors import InputError, TraceError
-from partita.frontends.hf import _build, _configuration, _simplify, model_class
+from partita.frontends.hf import _build, _configuration, _on_meta, _simplify
+from partita.frontends.hf_heads import model_classes
 from partita.frontends.hf_inputs import make_inputs
 from partita.frontends.models import load_model
 from partita.frontends.options import Asked
@@ -77,10 +78,10 @@ def text(fields: dict) -> dict[str, str]:
 def build(name: str, fields: dict, training: bool, length: int | None = None, dtype=torch.bfloat16):
     """The module and the inputs that load_model would trace."""
     config = _configuration(name, text(fields))
-    task, cls = model_class(config, None)
+    task, cls = next(model_classes(config, None))
     _simplify(config, training)
-    model = _build(cls, config, dtype, name)
-    return model, make_inputs(model, config, task, dtype, Asked(2, length, None, {}, None, training))
+    model = _build(cls, config, dtype, name, _on_meta)
+    return model, make_inputs(model, model.config, task, dtype, Asked(2, length, None, {}, None, training))
 
 
 def check(name: str, fields: dict, training: bool, length: int | None) -> None:

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 from partita.errors import TraceError
 from partita.frontends.capture import Recorder, dtype_name
 from partita.frontends.records import Stored
+from partita.frontends.values import MAX_ELEMENTS, known, tell
 
 
 def _format(tensor: Any, dtype: Any) -> Any:
@@ -22,6 +23,16 @@ def _format(tensor: Any, dtype: Any) -> Any:
 def _stored(name: str, fake: Any, kind: str, trainable: bool = False) -> Stored:
     size = fake.numel() * fake.element_size()
     return Stored(name, tuple(fake.shape), dtype_name(fake.dtype), size, kind, trainable)
+
+
+def _tell(fake: Any, tensor: Any, sources: frozenset[str] = frozenset()) -> None:
+    """Keep the content of small whole numbers and truths, which code may ask for."""
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.numel() > MAX_ELEMENTS:
+        return
+    value = known(tensor)
+    if value is not None:
+        with torch._C._DisableTorchDispatch():
+            tell(fake, value.clone(), sources)
 
 
 def _check_plain(what: str, tensor: Any) -> None:
@@ -68,6 +79,8 @@ def fake_state(
             trainable = kind == "parameter" and bool(tensor.requires_grad)
             stored = _stored(name, fake, kind, trainable)
             recorder.store(fake, stored)
+        if kind != "parameter":
+            _tell(fake, tensor)
         if kind == "parameter":
             fake = torch.nn.Parameter(fake, requires_grad=training and tensor.requires_grad)
             assert stored is not None
@@ -112,6 +125,7 @@ def fake_arguments(args: Any, kwargs: Any, recorder: Recorder, dtype: Any = None
             with recorder.fake:
                 fake = torch.empty(leaf.shape, dtype=_format(leaf, dtype), device="cpu")
             recorder.store(fake, _stored(name, fake, "input"))
+            _tell(fake, leaf, frozenset({name}))
             made[id(leaf)] = fake
         fakes.append(made[id(leaf)])
     new_args, new_kwargs = tree_unflatten(fakes, spec)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from partita.errors import InputError, TraceError
-from partita.frontends.hf_inputs import decoding_inputs, make_inputs
+from partita.errors import InputError, PartitaError, TraceError
+from partita.frontends.hf_heads import model_classes
+from partita.frontends.hf_inputs import decoding_inputs, input_sets
+from partita.frontends.hf_refit import refit
 from partita.frontends.options import Asked, nearest, one_line, parse_dtype, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
@@ -19,26 +22,9 @@ _EXPERTS_NOTE = (
     "which read all the experts' weights and count each token's chosen experts only."
 )
 
-TASKS: dict[str, str] = {
-    "seq2seq-lm": "AutoModelForSeq2SeqLM",
-    "speech-seq2seq": "AutoModelForSpeechSeq2Seq",
-    "zero-shot-image-classification": "AutoModelForZeroShotImageClassification",
-    "image-text-to-text": "AutoModelForImageTextToText",
-    "masked-lm": "AutoModelForMaskedLM",
-    "causal-lm": "AutoModelForCausalLM",
-    "object-detection": "AutoModelForObjectDetection",
-    "image-classification": "AutoModelForImageClassification",
-    "semantic-segmentation": "AutoModelForSemanticSegmentation",
-    "depth-estimation": "AutoModelForDepthEstimation",
-    "video-classification": "AutoModelForVideoClassification",
-    "ctc": "AutoModelForCTC",
-    "audio-classification": "AutoModelForAudioClassification",
-    "sequence-classification": "AutoModelForSequenceClassification",
-    "token-classification": "AutoModelForTokenClassification",
-    "question-answering": "AutoModelForQuestionAnswering",
-    "base": "AutoModel",
-}
-"""Task to transformers' class, the most telling first: a model's default is the first that it has."""
+
+#: How often inputs are made again because an operator takes another size.
+_FITS = 4
 
 
 def load_transformers(name: str, asked: Asked) -> Graph:
@@ -54,29 +40,63 @@ def load_transformers(name: str, asked: Asked) -> Graph:
         logging.set_verbosity_error()
         config = _configuration(name, asked.fields)
         number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
-        task, cls = model_class(config, asked.task)
         notes = _simplify(config, asked.training)
-
-        def attempt(number_format: Any) -> Graph:
-            model = _build(cls, config, number_format, name)
-            title = Path(name).stem if name.endswith(".json") else name
-            if asked.decode is None:
-                kwargs = make_inputs(model, config, task, number_format, asked)
-            else:
-                kwargs = decoding_inputs(model, config, task, number_format, asked)
-                title += f", one token after {asked.decode}"
-            return trace(model, (), kwargs, training=asked.training, name=title)
-
+        title = Path(name).stem if name.endswith(".json") else name
         try:
-            graph = attempt(number_format)
+            graph = _first_built(config, number_format, title, asked, notes)
         except TraceError as error:
             if asked.dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
                 raise
-            graph = attempt(parse_dtype("float32"))
+            graph = _first_built(config, parse_dtype("float32"), title, asked, notes)
             notes.append(f"The model does not run in {str(number_format).removeprefix('torch.')}; this is float32.")
     if any("grouped_mm" in op.target for op in graph.operators):
         notes.append(_EXPERTS_NOTE)
     return graph.replace(notes=(*graph.notes, *notes))
+
+
+def _first_built(config: Any, number_format: Any, title: str, asked: Asked, notes: list[str]) -> Graph:
+    """The graph of the first class of a configuration that can be built, on the fullest inputs that it runs on."""
+    failure: PartitaError | None = None
+    for task, cls in model_classes(config, asked.task):
+        for build in (_on_meta, _with_values):
+            try:
+                model = _build(cls, config, number_format, title, build)
+            except TraceError as error:
+                failure = failure or error
+                break
+            try:
+                return _traced(model, task, number_format, title, asked, notes)
+            except TraceError as error:
+                failure = error
+                if "depend on data" not in str(error):
+                    raise
+        else:
+            break
+    if failure is None:
+        raise InputError(f"transformers has no model for configurations of type {config.model_type!r}")
+    raise failure
+
+
+def _traced(model: Any, task: str, number_format: Any, title: str, asked: Asked, notes: list[str]) -> Graph:
+    config = model.config
+    if asked.decode is not None:
+        title += f", one token after {asked.decode}"
+        sets = [decoding_inputs(model, config, task, number_format, asked)]
+    else:
+        sets = input_sets(model, config, task, number_format, asked)
+    failure: TraceError | None = None
+    for kwargs in sets:
+        try:
+            graph, kwargs = _refitted(model, kwargs, title, asked)
+        except TraceError as error:
+            failure = failure or error
+            continue
+        left_out = sorted(set(sets[0]) - set(kwargs))
+        if left_out:
+            notes.append(f"Without {', '.join(left_out)}: what takes it is not in the plan ({failure}).")
+        return graph
+    assert failure is not None
+    raise failure
 
 
 def _configuration(name: str, fields: Mapping[str, str]) -> Any:
@@ -130,7 +150,9 @@ def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, v
         raise InputError(f"the configuration of {kind!r} has no field {field!r}{nearest(head, known)}")
     before = getattr(default, head, None)
     if rest:
-        nested = given.setdefault(head, {})
+        # Some configurations pick the class of a part by its type.
+        kept = {"model_type": before.model_type} if getattr(before, "model_type", "") else {}
+        nested = given.setdefault(head, kept)
         if not hasattr(before, "to_dict") or not isinstance(nested, dict):
             raise InputError(f"field {head!r} of the configuration of {kind!r} has no fields of its own")
         _set(nested, type(before), before, f"{kind}.{head}", rest, value)
@@ -165,28 +187,6 @@ def _check_type(kind: str, field: str, before: Any, value: Any) -> None:
         raise InputError(f"field {field!r} of the configuration of {kind!r} is {value}; it cannot be negative")
 
 
-def model_class(config: Any, task: str | None) -> tuple[str, Any]:
-    """The task and the transformers class of a configuration's head; one that it does not have is an ``InputError``."""
-    import transformers
-
-    def has(name: str) -> bool:
-        return type(config) in getattr(transformers, TASKS[name])._model_mapping
-
-    if task is not None and task not in TASKS:
-        raise InputError(f"task {task!r} is not known{nearest(task, TASKS)}")
-    available = [name for name in TASKS if has(name)]
-    if task is None:
-        # An encoder-decoder may also be listed as a plain language model; that is only half of it.
-        if not available:
-            raise InputError(f"transformers has no model for configurations of type {config.model_type!r}")
-        task = available[0]
-    elif task not in available:
-        raise InputError(
-            f"model type {config.model_type!r} has no head for {task!r}; it has {', '.join(available) or 'none'}"
-        )
-    return task, getattr(transformers, TASKS[task])
-
-
 def _own_dtype(config: Any) -> Any:
     import torch
 
@@ -206,22 +206,55 @@ def _simplify(config: Any, training: bool) -> list[str]:
     return notes
 
 
-def _build(cls: Any, config: Any, dtype: Any, name: str) -> Any:
+def _refitted(model: Any, kwargs: dict[str, Any], title: str, asked: Asked) -> tuple[Graph, dict[str, Any]]:
+    """The graph on given arguments, or on those of the sizes that the first operators say they take."""
+    for _ in range(_FITS):
+        try:
+            return trace(model, (), kwargs, training=asked.training, name=title), kwargs
+        except TraceError as error:
+            changed = refit(kwargs, str(error))
+            if changed is None:
+                raise
+            kwargs = changed
+    return trace(model, (), kwargs, training=asked.training, name=title), kwargs
+
+
+@contextmanager
+def _on_meta() -> Iterator[None]:
     import torch
+
+    with torch.device("meta"):
+        yield
+
+
+@contextmanager
+def _with_values() -> Iterator[None]:
+    """Slower, but keeps the content of small buffers, which some models read."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    from partita.frontends.values import Values
+
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, Values(fake):
+        yield
+
+
+def _build(cls: Any, config: Any, dtype: Any, name: str, place: Any) -> Any:
+    """A model without weights, with fused attention if it has that."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    classes = cls._model_mapping[type(config)]
-    if isinstance(classes, (list, tuple)) and config.architectures is None:
-        config.architectures = [classes[0].__name__]
-    attempts = ["eager"] if getattr(text, "attn_logit_softcapping", None) else ["sdpa", "eager"]
+    attempts = [{"attn_implementation": "eager"}, {}]
+    if not getattr(text, "attn_logit_softcapping", None):
+        attempts.insert(0, {"attn_implementation": "sdpa"})
     failure: Exception | None = None
     for attention in attempts:
-        for place in (torch.device("meta"), FakeTensorMode(allow_non_fake_inputs=True)):
-            try:
-                with place:
-                    return cls.from_config(config, dtype=dtype, attn_implementation=attention)
-            except Exception as error:
-                failure = failure or error
+        own = copy.deepcopy(config)
+        try:
+            with place():
+                if hasattr(cls, "_from_config"):
+                    return cls._from_config(own, dtype=dtype, **attention)
+                model = cls(own).to(dtype)
+                model.config = own
+                return model
+        except Exception as error:
+            failure = failure or error
     assert failure is not None
     raise TraceError(f"cannot build the transformers model {name!r}: {one_line(failure)}") from failure

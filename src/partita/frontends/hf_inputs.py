@@ -7,10 +7,10 @@ import inspect
 from typing import Any
 
 from partita.errors import InputError
+from partita.frontends.hf_rules import RULES, Example, patches, placed
 from partita.frontends.options import Asked
 
 _DEFAULT_LENGTH = 1024
-_AUDIO_SAMPLES = 16000
 _PER_TOKEN = frozenset({"causal-lm", "masked-lm", "token-classification", "image-text-to-text"})
 _PER_SAMPLE = frozenset(
     {"sequence-classification", "image-classification", "audio-classification", "video-classification"}
@@ -18,53 +18,92 @@ _PER_SAMPLE = frozenset(
 
 
 def make_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
-    """Keyword arguments of one microbatch, on the meta device.
+    """Keyword arguments of one microbatch, with everything that the model takes: :func:`input_sets`'s first."""
+    return input_sets(model, config, task, dtype, asked)[0]
+
+
+def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> list[dict[str, Any]]:
+    """Keyword arguments of one microbatch, the fullest first; the later ones leave out what not every call needs.
 
     Text is ``sequence_length`` tokens (both sides of an encoder-decoder), images and audio have the size that the
     configuration names, else 224 × 224 pixels and one second. There is no padding, so no attention mask. In training
-    the labels are given where the head takes plain ones; otherwise the trace makes up a loss.
+    the labels are given where the head takes plain ones; otherwise the trace makes up a loss. Numbers are on the meta
+    device; whole numbers that are few have values.
+
+    Raises
+    ------
+    InputError
+        If the sequence is longer than the model can take, or an argument is needed that no rule makes.
     """
-    import torch
-
-    accepted = set(inspect.signature(model.forward).parameters)
+    parameters = inspect.signature(model.forward).parameters
+    accepted = set(parameters)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    length = _length(model, text, asked.sequence_length)
-    batch_size, training = asked.samples, asked.training
+    example = Example(config, task, dtype, asked.samples, _length(model, text, asked.sequence_length))
     inputs: dict[str, Any] = {}
-
-    def integers(*shape: int) -> Any:
-        return torch.empty((batch_size, *shape), dtype=torch.long, device="meta")
-
-    def numbers(*shape: int) -> Any:
-        return torch.empty((batch_size, *shape), dtype=dtype, device="meta")
-
+    needed = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is inspect.Parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
     main = getattr(model, "main_input_name", "input_ids")
-    signal = _signal(main, config, task) if main in accepted else None
-    if signal is not None:
-        inputs[main] = numbers(*signal)
+    if main in RULES and main in accepted:
+        needed.append(main)
+    for name in dict.fromkeys(needed):
+        if name not in RULES:
+            raise InputError(
+                f"model type {config.model_type!r} needs an argument {name!r}, which is not made by itself; "
+                f"give it with --input {name}=SHAPE:DTYPE"
+            )
+        inputs[name] = RULES[name](example)
+    if "hidden_states" in inputs and "grid_thw" in inputs:
+        inputs["hidden_states"] = patches(example)
     if not inputs or (task in {"zero-shot-image-classification", "base"} and "input_ids" in accepted):
-        inputs["input_ids"] = integers(length)
-    if task == "zero-shot-image-classification" and "pixel_values" in accepted:
-        inputs["pixel_values"] = numbers(*_image(config))
-        if training and "return_loss" in accepted:
-            inputs["return_loss"] = True
+        inputs.setdefault("input_ids", RULES["input_ids"](example))
+    if task == "zero-shot-image-classification" and asked.training and "return_loss" in accepted:
+        inputs["return_loss"] = True
     if "bbox" in accepted and "input_ids" in inputs:
-        inputs["bbox"] = integers(length, 4)
-    labels = _labels(task, length, integers) if training and "labels" in accepted else None
+        inputs["bbox"] = RULES["bbox"](example)
+    labels = _labels(example) if asked.training and "labels" in accepted else None
     two_sided = getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in accepted
     if two_sided and labels is None:
-        inputs["decoder_input_ids"] = integers(length)
+        inputs["decoder_input_ids"] = RULES["decoder_input_ids"](example)
     if labels is not None:
         inputs["labels"] = labels
         if two_sided and getattr(config, "decoder_start_token_id", None) is None:
             # The decoder's input is the labels shifted behind a start token, which default configurations leave open.
             config.decoder_start_token_id = 0
-    if training and task == "question-answering" and "start_positions" in accepted:
-        inputs["start_positions"] = integers()
-        inputs["end_positions"] = integers()
+    if asked.training and task == "question-answering" and "start_positions" in accepted:
+        inputs["start_positions"] = example.integers()
+        inputs["end_positions"] = example.integers()
     if "use_cache" in accepted:
         inputs["use_cache"] = False
-    return inputs
+    sets = [inputs]
+    for others in _towers(example, accepted - set(inputs)):
+        sets.insert(0, {**inputs, **others})
+    # Some code does not say what it cannot do without.
+    everything = {name: rule for name, rule in RULES.items() if name in accepted and name not in sets[0]}
+    if everything:
+        sets.append({**sets[0], **{name: rule(example) for name, rule in everything.items()}})
+    return sets
+
+
+def _towers(example: Example, accepted: set[str]) -> list[dict[str, Any]]:
+    """Arguments of the towers beside the main one, the usual ones last."""
+    config, found = example.config, list[dict[str, Any]]()
+    audio = [name for name in ("input_features", "input_values") if name in accepted]
+    if audio and example.audio is not config:
+        found.append({audio[0]: RULES[audio[0]](example)})
+    if "pixel_values" in accepted and (example.vision is not config or hasattr(config, "image_size")):
+        images = {"pixel_values": RULES["pixel_values"](example)}
+        if "image_grid_thw" in accepted:
+            images = {"pixel_values": patches(example), "image_grid_thw": RULES["image_grid_thw"](example)}
+            images |= placed(example, "mm_token_type_ids" in accepted)
+        elif "image_sizes" in accepted:
+            images["image_sizes"] = RULES["image_sizes"](example)
+        found.append(images)
+        if len(found) == 2:
+            found.append({**found[0], **found[1]})
+    return found
 
 
 def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
@@ -85,10 +124,10 @@ def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked
     return {**inputs, "past_key_values": resident_cache(model, inputs, asked.decode)}
 
 
-def _labels(task: str, length: int, integers: Any) -> Any:
-    if task in _PER_TOKEN or task in {"seq2seq-lm", "speech-seq2seq"}:
-        return integers(length)
-    return integers() if task in _PER_SAMPLE else None
+def _labels(example: Example) -> Any:
+    if example.task in _PER_TOKEN or example.task in {"seq2seq-lm", "speech-seq2seq"}:
+        return example.tokens(example.length)
+    return example.integers() if example.task in _PER_SAMPLE else None
 
 
 def _length(model: Any, config: Any, wanted: int | None) -> int:
@@ -113,35 +152,3 @@ def _length(model: Any, config: Any, wanted: int | None) -> int:
 
 
 _POSITIONS = frozenset({"wpe", "position_embeddings", "embed_positions", "position_embedding"})
-
-
-def _signal(name: str, config: Any, task: str) -> tuple[int, ...] | None:
-    """The shape of one sample of an input that is no text."""
-    if name == "input_features":
-        frames = 2 * config.max_source_positions if hasattr(config, "max_source_positions") else 3000
-        bins = _first(config, "num_mel_bins", "feature_size", "input_feat_per_channel", default=80)
-        return (bins, frames) if config.model_type.startswith("whisper") else (frames, bins)
-    if name == "input_values":
-        spectrogram = hasattr(config, "max_length") and hasattr(config, "num_mel_bins")
-        return (config.max_length, config.num_mel_bins) if spectrogram else (_AUDIO_SAMPLES,)
-    if name == "pixel_values_videos":
-        return _first(config, "frames_per_clip", "num_frames", default=16), *_image(config)
-    if name == "pixel_values":
-        frames = (_first(config, "num_frames", default=16),) if task == "video-classification" else ()
-        return *frames, *_image(config)
-    return None
-
-
-def _image(config: Any) -> tuple[int, int, int]:
-    vision = getattr(config, "vision_config", None) or config
-    size = _first(vision, "image_size", "img_size", "input_size", default=224)
-    height, width = size if isinstance(size, (list, tuple)) else (size, size)
-    return _first(vision, "num_channels", "in_channels", "num_input_channels", default=3), height, width
-
-
-def _first(config: Any, *names: str, default: Any) -> Any:
-    for name in names:
-        value = getattr(config, name, None)
-        if value is not None:
-            return value
-    return default

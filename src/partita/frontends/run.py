@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
 from partita.frontends.records import Capture, Stored
 from partita.frontends.recurrent import Recurrences
+from partita.frontends.values import Values
 from partita.frontends.surroundings import (
     OnePlace,
     attention_anywhere,
@@ -143,6 +145,10 @@ def _settings(module: Any, recorder: Recorder, training: bool) -> Iterator[None]
 
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     with ExitStack() as after:
+        # Whether as many places are kept for an image as it has features: what runs is the same.
+        check = "TRANSFORMERS_DISABLE_TORCH_CHECK"
+        after.callback(os.environ.__setitem__, check, os.environ.get(check, "0"))
+        os.environ[check] = "1"
         # The fake mode logs a traceback for what is raised as an error anyway.
         after.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.CRITICAL)
@@ -191,9 +197,15 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
             attention_anywhere(),
         ):
             stack.enter_context(surrounding)
-        for mode in (fake, recorder, FusedCalls(recorder), Recurrences(recorder), OnePlace()):
+        values = Values(fake)
+        for mode in (fake, recorder, values, FusedCalls(recorder), Recurrences(recorder), OnePlace()):
             stack.enter_context(mode)
         yield
+    for name in sorted(values.read):
+        note(
+            f"What runs depends on the values of input {name!r}: this plan holds for inputs that decide the same as the "
+            "example."
+        )
 
 
 @contextmanager

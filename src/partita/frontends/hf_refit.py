@@ -1,0 +1,63 @@
+"""Inputs of another size, when the first operator that reads them says which it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: What torch says of an input whose size does not fit: the shape it got and the features that it takes.
+_PRODUCT = re.compile(r"same reduction dim, but got \[(?P<got>[\d, ]+)\] X \[(?P<takes>\d+), \d+\]")
+_CHANNELS = re.compile(r"expected input\[(?P<got>[\d, ]+)\] to have (?P<takes>\d+) channels")
+_NORM = re.compile(
+    r"expected input with shape \[[*, ]*(?P<takes>\d+)\], but got input of size\s?(?:torch.Size\()?\[(?P<got>[\d, ]+)\]"
+)
+_FEATURES = ((_PRODUCT, -1), (_CHANNELS, 1), (_NORM, -1))
+#: A call that reads more or fewer sides than an input has.
+_SIDES = re.compile(r"not enough values to unpack \(expected (?P<takes>[45]), got (?P<got>\d)\)")
+#: Images of a video where the configuration does not say how many.
+_FRAMES = 8
+
+
+def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
+    """Inputs changed so that what a message complains of holds; None if it is not about the size of one of them."""
+    for pattern, side in _FEATURES:
+        found = pattern.search(message)
+        if found is None:
+            continue
+        got = [int(word) for word in found["got"].split(",")]
+        return _resize(inputs, got, int(found["takes"]), side)
+    found = _SIDES.search(message)
+    if found is not None and int(found["takes"]) == 5:
+        return _change(inputs, lambda shape: len(shape) == 4, lambda shape: (shape[0], _FRAMES, *shape[1:]))
+    return None
+
+
+def _resize(inputs: Mapping[str, Any], got: list[int], takes: int, side: int) -> dict[str, Any] | None:
+    """The one input that has the side that is complained of, turned round or with another size of that side."""
+    wrong = got[side]
+
+    def same(shape: tuple[int, ...]) -> bool:
+        return list(shape) == got or (len(shape) > 1 and shape[side] == wrong)
+
+    def resized(shape: tuple[int, ...]) -> tuple[int, ...]:
+        if len(shape) == 3 and takes in shape[1:]:
+            return (shape[0], shape[2], shape[1])
+        sides = list(shape)
+        sides[side] = takes
+        return tuple(sides)
+
+    return _change(inputs, same, resized)
+
+
+def _change(
+    inputs: Mapping[str, Any],
+    chosen: Callable[[tuple[int, ...]], bool],
+    changed: Callable[[tuple[int, ...]], tuple[int, ...]],
+) -> dict[str, Any] | None:
+    import torch
+
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and chosen(tuple(value.shape)):
+            return {**inputs, name: torch.empty(changed(tuple(value.shape)), dtype=value.dtype, device="meta")}
+    return None
