@@ -18,7 +18,6 @@ import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 DEPTH = 4
 SECONDS = 120
@@ -45,13 +44,17 @@ def trace_one(kind: str, training: bool) -> Traced:
     from partita.frontends.models import load_model
 
     started = time.perf_counter()
-    try:
-        graph = load_model(f"hf:{kind}", set_fields=shallow_fields(kind, DEPTH), training=training)
-        found = Traced(kind, True, len(graph.operators), sum(op.flops for op in graph.operators))
-    except PartitaError as error:
-        found = Traced(kind, False, reason=str(error))
-    except Exception as error:
-        found = Traced(kind, False, reason=f"TRACEBACK {type(error).__name__}: {' '.join(str(error).split())}")
+    found = Traced(kind, False)
+    # Some configurations name layers by number, so a shallow one is not valid.
+    for fields in (shallow_fields(kind, DEPTH), {}):
+        try:
+            graph = load_model(f"hf:{kind}", set_fields=fields, training=training)
+            found = Traced(kind, True, len(graph.operators), sum(op.flops for op in graph.operators))
+            break
+        except PartitaError as error:
+            found = Traced(kind, False, reason=str(error))
+        except Exception as error:
+            found = Traced(kind, False, reason=f"TRACEBACK {type(error).__name__}: {' '.join(str(error).split())}")
     found.seconds = time.perf_counter() - started
     found.memory_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return found

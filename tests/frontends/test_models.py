@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 pytest.importorskip("transformers", reason="hf: models need transformers")
 
+from torch.utils._pytree import tree_map_only
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from frontends.helpers import (
@@ -81,7 +82,8 @@ def build(name: str, fields: dict, training: bool, length: int | None = None, dt
     task, cls = next(model_classes(config, None))
     _simplify(config, training)
     model = _build(cls, config, dtype, name, _on_meta)
-    return model, make_inputs(model, model.config, task, dtype, Asked(2, length, None, {}, None, training))
+    inputs = make_inputs(model, model.config, task, dtype, Asked(2, length, None, {}, None, training))
+    return model, tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), inputs)
 
 
 def check(name: str, fields: dict, training: bool, length: int | None) -> None:

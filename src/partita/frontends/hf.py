@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ _EXPERTS_NOTE = (
 )
 
 
+#: Tokens of a sample where the usual number of them does not run.
+_SHORT = 128
 #: How often inputs are made again because an operator takes another size.
 _FITS = 4
 
@@ -84,6 +87,11 @@ def _traced(model: Any, task: str, number_format: Any, title: str, asked: Asked,
         sets = [decoding_inputs(model, config, task, number_format, asked)]
     else:
         sets = input_sets(model, config, task, number_format, asked)
+        if asked.sequence_length is None:
+            # Some positions are limited by what no configuration names.
+            short = dataclasses.replace(asked, sequence_length=_SHORT)
+            with suppress(InputError):
+                sets += input_sets(model, config, task, number_format, short)[:1]
     failure: TraceError | None = None
     for kwargs in sets:
         try:
@@ -255,6 +263,6 @@ def _build(cls: Any, config: Any, dtype: Any, name: str, place: Any) -> Any:
                 model.config = own
                 return model
         except Exception as error:
-            failure = failure or error
+            failure = error
     assert failure is not None
     raise TraceError(f"cannot build the transformers model {name!r}: {one_line(failure)}") from failure

@@ -60,8 +60,9 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
         return
     # An encoder-decoder may also be listed as a plain language model; that is only half of it.
     yield from listed.items()
-    for cls in _unlisted(config):
-        yield "base", cls
+    if not listed:
+        for cls in _unlisted(config):
+            yield "base", cls
 
 
 def _listed(config: Any, mapping: Any) -> Any:

@@ -57,6 +57,9 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
         inputs[name] = RULES[name](example)
     if "hidden_states" in inputs and "grid_thw" in inputs:
         inputs["hidden_states"] = patches(example)
+    if "pixel_values" in inputs and "spatial_shapes" in needed:
+        rows, columns, features, _ = example.grid
+        inputs["pixel_values"] = example.numbers(rows * columns, features)
     if not inputs or (task in {"zero-shot-image-classification", "base"} and "input_ids" in accepted):
         inputs.setdefault("input_ids", RULES["input_ids"](example))
     if task == "zero-shot-image-classification" and asked.training and "return_loss" in accepted:

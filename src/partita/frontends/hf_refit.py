@@ -15,6 +15,8 @@ _NORM = re.compile(
 _FEATURES = ((_PRODUCT, -1), (_CHANNELS, 1), (_NORM, -1))
 #: A call that reads more or fewer sides than an input has.
 _SIDES = re.compile(r"not enough values to unpack \(expected (?P<takes>[45]), got (?P<got>\d)\)")
+#: Tokens of several codebooks: rows one below the other, or a side of their own.
+_CODES = re.compile(r"shape '\[(?P<form>-1, \d+, \d+|\d+, \d+, -1)\]' is invalid for input of size (?P<size>\d+)")
 #: Images of a video where the configuration does not say how many.
 _FRAMES = 8
 
@@ -27,9 +29,25 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
             continue
         got = [int(word) for word in found["got"].split(",")]
         return _resize(inputs, got, int(found["takes"]), side)
+    found = _CODES.search(message)
+    if found is not None:
+        return _add_codes(inputs, found["form"], int(found["size"]))
     found = _SIDES.search(message)
     if found is not None and int(found["takes"]) == 5:
         return _change(inputs, lambda shape: len(shape) == 4, lambda shape: (shape[0], _FRAMES, *shape[1:]))
+    return None
+
+
+def _add_codes(inputs: Mapping[str, Any], form: str, size: int) -> dict[str, Any] | None:
+    import torch
+
+    sides = [int(word) for word in form.split(",")]
+    for name, value in inputs.items():
+        tokens = isinstance(value, torch.Tensor) and not value.is_floating_point() and value.dim() == 2
+        if tokens and value.numel() == size:
+            if sides[0] == -1:
+                return {**inputs, name: value.repeat(sides[1], 1)}
+            return {**inputs, name: value.unsqueeze(-1).repeat(1, 1, sides[1])}
     return None
 
 

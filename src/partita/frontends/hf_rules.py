@@ -91,6 +91,13 @@ class Example:
         return tokens
 
     @property
+    def dense(self) -> tuple[int, int, int]:
+        """Features, rows and columns of an encoded image, as decoders of masks take it."""
+        rows = first(self.config, "image_embedding_size", default=64)
+        rows = rows if isinstance(rows, int) else rows[0]
+        return first(self.config, "hidden_size", default=256), rows, rows
+
+    @property
     def positions(self) -> Any:
         """Places of the tokens."""
         import torch
@@ -101,7 +108,9 @@ class Example:
     def image(self) -> tuple[int, int, int]:
         """Channels, height and width of an image."""
         vision = self.vision
-        size = first(vision, "image_size", "img_size", "input_size", default=_PIXELS)
+        inner = next((v for v in vars(vision).values() if hasattr(v, "to_dict") and hasattr(v, "image_size")), vision)
+        names = ("image_size", "img_size", "input_size", "max_img_size")
+        size = first(vision, *names, default=first(inner, *names, default=_PIXELS))
         if isinstance(size, dict):
             size = size.get("height", _PIXELS), size.get("width", _PIXELS)
         height, width = size if isinstance(size, (list, tuple)) else (size, size)
@@ -247,6 +256,30 @@ RULES: dict[str, Rule] = {
     "inputs_embeds": lambda e: e.numbers(e.length, first(e.text, "hidden_size", "d_model", default=768)),
     "query_embeds": lambda e: e.numbers(32, first(e.config, "hidden_size", default=768)),
     "hidden_states": _hidden,
+    "masks": lambda e: None,
+    "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
+    "input_features_mask": lambda e: e.integers(_FRAMES),
+    "feature_lens": lambda e: e.integers() * _FRAMES,
+    "feature_attention_mask": lambda e: e.integers(_FRAMES),
+    "pixel_attention_mask": lambda e: e.integers(e.grid[0] * e.grid[1]),
+    "spatial_shapes": lambda e: _grid(e)[:, 1:],
+    "vision_features": _hidden,
+    "text_features": _hidden,
+    "image_embeddings": lambda e: e.numbers(*e.dense),
+    "image_positional_embeddings": lambda e: e.numbers(*e.dense),
+    "dense_prompt_embeddings": lambda e: e.numbers(*e.dense),
+    "sparse_prompt_embeddings": lambda e: e.numbers(1, 2, e.dense[0]),
+    "multimask_output": lambda e: True,
+    "high_resolution_features": lambda e: [
+        e.numbers(e.dense[0] // 8 * 2**i, e.dense[1] * 4 // 2**i, e.dense[2] * 4 // 2**i) for i in range(2)
+    ],
+    "input_points": lambda e: e.numbers(1, _FEW, 2),
+    "input_labels": lambda e: e.integers(1, _FEW),
+    "input_boxes": lambda e: e.numbers(1, 4),
+    "input_masks": lambda e: None,
+    "latents": _hidden,
+    "context": _hidden,
+    "encoder_hidden_states": _hidden,
     "spectrogram": lambda e: e.numbers(_FRAMES // 10, first(e.config, "model_in_dim", "num_mel_bins", default=80)),
     "x": _hidden,
     "features": _hidden,

@@ -26,7 +26,6 @@ from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
 from partita.frontends.records import Capture, Stored
 from partita.frontends.recurrent import Recurrences
-from partita.frontends.values import Values
 from partita.frontends.surroundings import (
     OnePlace,
     attention_anywhere,
@@ -35,6 +34,7 @@ from partita.frontends.surroundings import (
     plain_checkpoints,
     plain_conversions,
 )
+from partita.frontends.values import Values
 
 _LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating outputs stands in for one."
 
@@ -203,8 +203,8 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
         yield
     for name in sorted(values.read):
         note(
-            f"What runs depends on the values of input {name!r}: this plan holds for inputs that decide the same as the "
-            "example."
+            f"What runs depends on the values of input {name!r}: this plan holds for inputs that decide the same as "
+            "the example."
         )
 
 

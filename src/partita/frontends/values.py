@@ -15,8 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-#: Elements of what is worth following; larger arrays are masks of sequence × sequence and the like.
-MAX_ELEMENTS = 2**18
+#: Elements of what is worth following: masks of sequence × sequence for a thousand tokens, no more.
+MAX_ELEMENTS = 2**21
 
 
 def known(tensor: Any) -> Any:
@@ -68,9 +68,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                 return values[0].item()
         if packet == "aten.index" or packet in ("aten.index_put", "aten.index_put_"):
             args = self._plain_indices(args)
-        elif complete and tensors and torch.Tag.dynamic_output_shape in func.tags:
-            return self._shaped(self._compute(func, args, kwargs), tensors)
-        elif packet == "aten.repeat_interleave" and len(tensors) == 1 and complete:
+        elif complete and tensors and (torch.Tag.dynamic_output_shape in func.tags or _repeats(packet, tensors)):
             return self._shaped(self._compute(func, args, kwargs), tensors)
         out = func(*args, **kwargs)
         self._follow(func, packet, args, kwargs, out, tensors, complete)
@@ -142,6 +140,10 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                     storage = value.untyped_storage()
                     self._kept.append(storage)
                     _lost(tensor).add(storage._cdata)
+
+
+def _repeats(packet: str, tensors: list[Any]) -> bool:
+    return packet == "aten.repeat_interleave" and len(tensors) == 1
 
 
 #: Calls whose results are not set.
