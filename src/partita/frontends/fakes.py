@@ -25,9 +25,14 @@ def _stored(name: str, fake: Any, kind: str, trainable: bool = False) -> Stored:
     return Stored(name, tuple(fake.shape), dtype_name(fake.dtype), size, kind, trainable)
 
 
+#: Numbers of an input, such as the corners of boxes, that code may ask for.
+_MAX_NUMBERS = 4096
+
+
 def _tell(fake: Any, tensor: Any, sources: frozenset[str] = frozenset()) -> None:
-    """Keep the content of small whole numbers and truths, which code may ask for."""
-    if tensor.is_floating_point() or tensor.is_complex() or tensor.numel() > MAX_ELEMENTS:
+    """Keep the content of small whole numbers and truths, which code may ask for, and of a few given numbers."""
+    plain = not tensor.is_floating_point() and not tensor.is_complex()
+    if tensor.numel() > (MAX_ELEMENTS if plain else _MAX_NUMBERS):
         return
     value = known(tensor)
     if value is not None:

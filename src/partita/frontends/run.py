@@ -201,6 +201,8 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
         for mode in (fake, recorder, values, FusedCalls(recorder), Recurrences(recorder), OnePlace()):
             stack.enter_context(mode)
         yield
+    for text in sorted(values.presumed):
+        note(f"The plan depends on data, and presumes that {text}.")
     for name in sorted(values.read):
         note(
             f"What runs depends on the values of input {name!r}: this plan holds for inputs that decide the same as "

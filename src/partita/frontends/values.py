@@ -51,6 +51,8 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         self._kept: list[Any] = []
         self.read: set[str] = set()
         """Inputs whose values decided what runs."""
+        self.presumed: set[str] = set()
+        """What was presumed of values that are not known."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -60,19 +62,67 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         packet = str(func._overloadpacket)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if packet in _FILLS and known(args[0]) is None and isinstance(args[0], FakeTensor):
+            self._begin(args[0])
         values = [known(tensor) for tensor in tensors]
         complete = all(value is not None for value in values)
         if packet == "aten._local_scalar_dense" and complete:
             self.read |= _sources(tensors)
             with torch._C._DisableTorchDispatch():
                 return values[0].item()
+        if packet == "aten._local_scalar_dense" and hasattr(tensors[0], "partita_presumed"):
+            self.presumed.add(tensors[0].partita_presumed[1])
+            return tensors[0].partita_presumed[0]
         if packet == "aten.index" or packet in ("aten.index_put", "aten.index_put_"):
             args = self._plain_indices(args)
         elif complete and tensors and (torch.Tag.dynamic_output_shape in func.tags or _repeats(packet, tensors)):
             return self._shaped(self._compute(func, args, kwargs), tensors)
+        elif not complete and packet in _PICKS:
+            return self._most(func, packet, args)
         out = func(*args, **kwargs)
         self._follow(func, packet, args, kwargs, out, tensors, complete)
+        if packet in _PRESUMED and not complete and known(out) is None:
+            out.partita_presumed = _PRESUMED[packet]
+        elif packet in _KEEPS and hasattr(tensors[0], "partita_share"):
+            out.partita_share = tensors[0].partita_share
+        elif packet in ("aten.scatter", "aten.scatter_") and len(tensors) == 2:
+            # One truth in a row: the row of a one-hot array.
+            out.partita_share = args[2].shape[args[1]] / max(1, args[0].shape[args[1]])
         return out
+
+    def _begin(self, tensor: Any) -> None:
+        """Give a tensor that is about to be filled as a whole a content to fill."""
+        whole = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+        if whole and tensor.numel() <= MAX_ELEMENTS:
+            with torch._C._DisableTorchDispatch():
+                tell(tensor, torch.zeros(tensor.shape, dtype=tensor.dtype))
+
+    def _most(self, func: Any, packet: str, args: Any) -> Any:
+        """Rows that data picks, where their number is part of a shape: their expected share if known, else all."""
+        chosen = args[1] if packet == "aten.masked_select" else args[0]
+        share = getattr(chosen, "partita_share", None)
+        count = chosen.numel() if share is None else max(1, round(share * chosen.numel()))
+        if packet == "torchvision.nms":
+            count = chosen.shape[0]
+        if packet == "aten._unique2":
+            self.presumed.add("what sorts values into groups finds one group")
+            with self:
+                places = torch.zeros(chosen.shape if len(args) > 2 and args[2] else 0, dtype=torch.long)
+                return chosen.flatten()[:1].clone(), places, torch.full((1,), chosen.numel())
+        self.presumed.add(
+            f"all of the {count} rows that {packet} may pick are picked"
+            if share is None
+            else f"{packet} picks {count} of {chosen.numel()} rows, their expected share"
+        )
+        if packet == "aten.nonzero" and share is None and count <= MAX_ELEMENTS:
+            with torch._C._DisableTorchDispatch():
+                places = torch.ones(tuple(chosen.shape)).nonzero()
+            return self._shaped(places, [])
+        with self:
+            if packet == "aten.masked_select":
+                return args[0].new_empty((count,))
+            shape = (count,) if packet == "torchvision.nms" else (count, chosen.dim())
+            return torch.empty(shape, dtype=torch.long, device="cpu")
 
     def _plain_indices(self, args: Any) -> Any:
         """Rows to pick instead of a mask whose content is known: how many there are is part of the shape."""
@@ -81,7 +131,10 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
             value = (
                 known(index) if isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8) else None
             )
-            if value is None:
+            if value is None and index is not None and index.dtype in (torch.bool, torch.uint8):
+                with self:
+                    indices.extend(index.nonzero().unbind(1))
+            elif value is None:
                 indices.append(index)
             else:
                 with torch._C._DisableTorchDispatch():
@@ -96,7 +149,9 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         args, kwargs = tree_map_only(torch.Tensor, plain, (args, kwargs))
         if kwargs.get("device") is not None:
             kwargs = {**kwargs, "device": "cpu"}
-        with torch._C._DisableTorchDispatch(), torch.no_grad():
+        with torch._C._DisableTorchDispatch(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+            if torch.Tag.nondeterministic_seeded in func.tags:
+                torch.manual_seed(0)
             return func(*args, **kwargs)
 
     def _shaped(self, values: Any, origins: list[Any]) -> Any:
@@ -118,7 +173,10 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, FakeTensor)]
         changes = func._schema.is_mutable
         small = all(tensor.numel() <= MAX_ELEMENTS for tensor in outputs)
-        settled = complete and torch.Tag.nondeterministic_seeded not in func.tags and packet not in _UNSET
+        drawn = torch.Tag.nondeterministic_seeded in func.tags
+        if drawn and not (packet in _DRAWS and all(tensor.numel() <= _MOST_DRAWN for tensor in outputs)):
+            complete = False
+        settled = complete and packet not in _UNSET
         if settled and small and outputs and func.namespace == "aten":
             try:
                 values = self._compute(func, args, kwargs)
@@ -146,6 +204,23 @@ def _repeats(packet: str, tensors: list[Any]) -> bool:
     return packet == "aten.repeat_interleave" and len(tensors) == 1
 
 
+#: Calls that set every element.
+_FILLS = frozenset(f"aten.{name}" for name in ("fill_", "uniform_", "zero_"))
+#: Draws that code may branch on, such as one of several sizes of images: they are the same in every trace.
+_DRAWS = frozenset(f"aten.{name}" for name in ("randint", "randperm", "uniform_", "uniform", "multinomial"))
+_MOST_DRAWN = 4096
+#: Calls whose number of rows depends on data.
+_PICKS = frozenset({"aten._unique2", "aten.nonzero", "aten.masked_select", "torchvision.nms"})
+#: What code usually asks to be told of a fault, and what it asks to be told that there is none.
+_PRESUMED = {
+    "aten.any": (False, "what code asks of any value holds of none"),
+    "aten.all": (True, "what code asks of all values holds"),
+}
+#: Calls that leave the share of truths as it is.
+_KEEPS = frozenset(
+    f"aten.{name}"
+    for name in ("_to_copy", "alias", "clone", "detach", "index", "permute", "select", "squeeze", "t", "transpose", "view")
+)
 #: Calls whose results are not set.
 _UNSET = frozenset(
     f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
