@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test test-all lint types imports mutants bench validate clean
+.PHONY: install demo test test-all lint types imports mutants bench validate models clean
 
 install: $(STAMP)
 
@@ -44,6 +44,9 @@ bench: install
 
 validate: install
 	$(BIN)/python benchmarks/validate_training.py
+
+models: install
+	$(BIN)/python benchmarks/models.py --jobs 2
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache results

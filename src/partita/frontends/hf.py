@@ -159,7 +159,8 @@ def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, v
     before = getattr(default, head, None)
     if rest:
         # Some configurations pick the class of a part by its type.
-        kept = {"model_type": before.model_type} if getattr(before, "model_type", "") else {}
+        own_type = getattr(before, "model_type", "")
+        kept = {"model_type": own_type} if own_type else {}
         nested = given.setdefault(head, kept)
         if not hasattr(before, "to_dict") or not isinstance(nested, dict):
             raise InputError(f"field {head!r} of the configuration of {kind!r} has no fields of its own")

@@ -92,12 +92,12 @@ def _unlisted(config: Any) -> Iterator[Any]:
     own = [
         cls
         for cls in vars(module).values()
-        if inspect.isclass(cls)
+        if isinstance(cls, type)
         and issubclass(cls, torch.nn.Module)
         and cls.__module__ == module.__name__
         and _takes(cls, type(config))
         and not cls.__name__.endswith("PreTrainedModel")
-        and cls.forward.__name__ != "_forward_unimplemented"
+        and getattr(cls.forward, "__name__", "") != "_forward_unimplemented"
     ]
     yield from sorted(own, key=lambda cls: (not hasattr(cls, "config_class"), _rank(cls)))
 

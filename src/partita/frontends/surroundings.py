@@ -76,13 +76,18 @@ BRANCH_NOTE = "torch.cond branches on data: the trace follows its first branch, 
 
 
 class OnePlace(TorchFunctionMode):  # type: ignore[misc]
-    """Moves between devices that code asks for stay where they are; float32 where a GPU's mixed precision has it."""
+    """Moves between devices that code asks for stay where they are; float32 where a GPU's mixed precision has it.
+
+    Numbers are written as on real tensors, so that code finds parts by names such as ``expert_3``.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if func in _MOVES:
             return args[0]
+        if func is torch.Tensor.__format__ and args[0].dim() == 0:
+            return format(args[0].item(), args[1])
         if func is torch.Tensor.to:
             args, kwargs = _without_device(args, kwargs)
             if len(args) == 1 and not set(kwargs) - {"non_blocking"}:

@@ -85,9 +85,12 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
             out.partita_presumed = _PRESUMED[packet]
         elif packet in _KEEPS and hasattr(tensors[0], "partita_share"):
             out.partita_share = tensors[0].partita_share
-        elif packet in ("aten.scatter", "aten.scatter_") and len(tensors) == 2:
-            # One truth in a row: the row of a one-hot array.
-            out.partita_share = args[2].shape[args[1]] / max(1, args[0].shape[args[1]])
+        elif packet == "aten.eq" and len(values) == 2 and (values[0] is None) != (values[1] is None):
+            # One of several different values: a row of a one-hot array.
+            with torch._C._DisableTorchDispatch():
+                different = (values[0] if values[1] is None else values[1]).unique().numel()
+            if different == out.shape[-1] and different > 1:
+                out.partita_share = 1 / different
         return out
 
     def _begin(self, tensor: Any) -> None:
@@ -219,7 +222,19 @@ _PRESUMED = {
 #: Calls that leave the share of truths as it is.
 _KEEPS = frozenset(
     f"aten.{name}"
-    for name in ("_to_copy", "alias", "clone", "detach", "index", "permute", "select", "squeeze", "t", "transpose", "view")
+    for name in (
+        "_to_copy",
+        "alias",
+        "clone",
+        "detach",
+        "index",
+        "permute",
+        "select",
+        "squeeze",
+        "t",
+        "transpose",
+        "view",
+    )
 )
 #: Calls whose results are not set.
 _UNSET = frozenset(
