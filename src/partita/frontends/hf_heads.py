@@ -97,9 +97,13 @@ def _unlisted(config: Any) -> Iterator[Any]:
         and cls.__module__ == module.__name__
         and _takes(cls, type(config))
         and not cls.__name__.endswith("PreTrainedModel")
-        and getattr(cls.forward, "__name__", "") != "_forward_unimplemented"
+        and _runs(cls)
     ]
     yield from sorted(own, key=lambda cls: (not hasattr(cls, "config_class"), _rank(cls)))
+
+
+def _runs(cls: Any) -> bool:
+    return bool(cls.forward.__name__ != "_forward_unimplemented")
 
 
 def _rank(cls: Any) -> int:
