@@ -34,8 +34,8 @@ def trace(
         A ``torch.nn.Module``. Inference runs it in evaluation mode; training in training mode, or in the mode it is in
         if that is already training.
     args, kwargs
-        Example arguments of one microbatch. Of tensors only shapes and types matter, but for small ones that code reads:
-        their values then decide what runs, and a note names them.
+        Example arguments of one microbatch. Of tensors only shapes and types matter, but for small ones that code
+        reads: their values then decide what runs, and a note names them.
     training
         Whether to trace forward and backward.
     name
