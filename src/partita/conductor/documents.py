@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from partita.conductor.split import split_of
 from partita.documents import result_file
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer
@@ -39,6 +40,7 @@ def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str,
         "training": graph.training,
     }
     document["cluster"] = answer.cluster
+    document["split"] = split_of(answer)
     kind_of(result.problem).report.answer_document(answer, document)
     return document
 
