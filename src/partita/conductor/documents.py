@@ -37,6 +37,7 @@ def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str,
         "parameter_bytes": graph.parameter_bytes,
         "flops": graph.flops,
         "training": graph.training,
+        "source": graph.source,
     }
     document["cluster"] = answer.cluster
     kind_of(result.problem).report.answer_document(answer, document)
