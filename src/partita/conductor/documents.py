@@ -38,6 +38,7 @@ def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str,
         "parameter_bytes": graph.parameter_bytes,
         "flops": graph.flops,
         "training": graph.training,
+        "source": graph.source,
     }
     document["cluster"] = answer.cluster
     document["split"] = split_of(answer)
