@@ -5,31 +5,14 @@ Whatever problem the plan was made for, a split says which part of the model run
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from partita.errors import InputError
+from partita.graph import Source
 
 Part = Literal["input", "block", "output"]
-
-
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the model comes from, so that it can be built again.
-
-    Attributes
-    ----------
-    model
-        The model argument: ``hf:gpt2``, ``path/to/file.py:callable``.
-    settings
-        How it was built: batch size, sequence length, dtype and so on.
-    training
-        Whether it was traced with its backward part.
-    """
-
-    model: str
-    settings: dict[str, Any] = {}
-    training: bool = False
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

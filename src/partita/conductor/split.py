@@ -36,6 +36,7 @@ def make_split(graph: Graph, parts: Parts) -> Split:
     ranks = {rank: place for place, rank in enumerate(sorted({part.rank for part in held}))}
     return Split(
         model=graph.name,
+        source=graph.source,
         training=graph.training,
         stages=tuple(
             Stage(

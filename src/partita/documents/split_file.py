@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from partita.documents.document import decode, document_keys, read_bytes
 from partita.documents.result_file import read_plan_bytes
 from partita.errors import InputError
-from partita.split import Source, Split
-
-
-class _Model(msgspec.Struct):
-    source: Source | None = None
+from partita.split import Split
 
 
 def read_split(path: str | Path) -> Split:
@@ -34,8 +28,4 @@ def read_split(path: str | Path) -> Split:
             f"{path} does not say what of a model each stage has; only plans of models do: plan the model with "
             "partita plan MODEL --output"
         )
-    split = decode(bytes(found), Split, f"{path}: split")
-    model = keys.get("model")
-    if split.source is not None or model is None:
-        return split
-    return msgspec.structs.replace(split, source=decode(bytes(model), _Model, f"{path}: model").source)
+    return decode(bytes(found), Split, f"{path}: split")
