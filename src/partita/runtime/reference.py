@@ -67,6 +67,7 @@ def run_reference(
     optimizer: Any,
     seed: int,
     random_calls: bool,
+    weights: list[dict[str, Any]] | None = None,
 ) -> Results:
     """Run the model on microbatches, in training with gradients of the mean of their losses.
 
@@ -80,11 +81,15 @@ def run_reference(
         Whether to train, how many steps, and what makes an optimizer of parameters.
     seed, random_calls
         Of random draws, and whether there are any.
+    weights
+        Where the parameters before every step are kept, if that is wanted.
     """
     results = Results()
     update = optimizer(list(module.parameters())) if training else None
     with settled(module, training), torch.set_grad_enabled(training):
         for step in range(steps):
+            if weights is not None:
+                weights.append({name: p.detach().clone() for name, p in module.named_parameters()})
             for number in microbatches:
                 tensors = inputs.of(number)
                 out = run_microbatch(module, inputs, tensors, seeder(seed + step, number), random_calls)
