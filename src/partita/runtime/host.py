@@ -233,6 +233,7 @@ def _compare(job: Job, ready: Ready, folder: Path) -> Answer:
         buffers=buffers,
         losses=_named(errors(losses, known)),
         unsplit_s=msgspec.json.decode((folder / "unsplit.json").read_bytes()),
+        edges=[(source, target) for target, piece in enumerate(ready.pieces) for source in sorted(piece.receives)],
         microbatches=job.microbatches,
         samples=ready.samples,
         notes=ready.notes,
