@@ -40,7 +40,7 @@ def command() -> click.Command:
     @option("schedule", "--schedule", metavar="NAME|FILE.csv", help="See `partita schedules`; the plan's if not given.")
     @option("training", "--steps", type=count, default=1, show_default=True, metavar="K", help="Steps to compare.")
     @option("training", "--optimizer", type=click.Choice(("sgd", "adam")), default="sgd", show_default=True)
-    @option("training", "--learning-rate", type=Positive(), default=0.01, show_default=True)
+    @option("training", "--learning-rate", type=Positive(), default=1e-3, show_default=True)
     @option("search", "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of weights and inputs.")
     @option("search", "--tolerance", type=Positive(), default=1e-4, show_default=True, help="Largest relative error.")
     @option("search", "--repeats", type=count, default=3, show_default=True, help="Batches that are timed.")

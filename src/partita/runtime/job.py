@@ -41,7 +41,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     times: int = 1
     steps: int = 1
     optimizer: str = "sgd"
-    learning_rate: float = 0.01
+    learning_rate: float = 1e-3
     repeats: int = 3
     seed: int = 0
     threads: int = 1
