@@ -63,6 +63,10 @@ def run_document(ran: Ran) -> dict[str, Any]:
             "predicted": predicted_s(ran),
             "unsplit": statistics.median(answer.unsplit_s),
         },
+        "processor_time_s": {
+            "largest": max(statistics.median(worker.processor_s) for worker in answer.workers),
+            "unsplit": statistics.median(answer.unsplit_processor_s),
+        },
         "schedule": answer.schedule,
         "microbatches": answer.microbatches,
         "microbatch_samples": answer.samples,
