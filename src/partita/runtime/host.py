@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def _run(job: Job, folder: Path) -> Answer | Failure:
     pids: dict[int, Process] = {}
     try:
         for process in processes:
-            pids[_fork(lambda p=process: rank_main(job, ready, p, folder, beats[p.number], os.getppid()))] = process
+            pids[_fork(partial(_rank, job, ready, process, folder, beats[process.number]))] = process
     except BaseException:
         end_all(pids)
         raise
@@ -89,6 +90,10 @@ def _run(job: Job, folder: Path) -> Answer | Failure:
         text = failure.message.replace(whole.label, "the model that is not split")
         return Failure(kind="rank", message=text, details=failure.details)
     return _compare(job, ready, folder)
+
+
+def _rank(job: Job, ready: Ready, process: Process, folder: Path, beat: Any) -> None:
+    rank_main(job, ready, process, folder, beat, os.getppid())
 
 
 def _shared() -> Any:

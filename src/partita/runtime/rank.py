@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -30,10 +31,8 @@ _PR_SET_PDEATHSIG = 1
 
 def die_with_parent(parent: int) -> None:
     """End this process when its parent ends, whatever it is doing, where the system can do that."""
-    try:
+    with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
-        pass
     if os.getppid() != parent:
         os._exit(1)
 
@@ -97,9 +96,7 @@ def _meet(job: Job, ready: Ready, process: Process, folder: Path) -> None:
         store = dist.FileStore(str(folder / "store"), count)
     else:
         store = dist.TCPStore("127.0.0.1", job.port, count, is_master=process.number == 0)
-    dist.init_process_group(
-        "gloo", store=store, rank=process.number, world_size=count, timeout=timedelta(seconds=3600)
-    )
+    dist.init_process_group("gloo", store=store, rank=process.number, world_size=count, timeout=timedelta(seconds=3600))
 
 
 def _run(job: Job, ready: Ready, process: Process, folder: Path, beat: Any) -> Worker:
