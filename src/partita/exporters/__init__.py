@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from partita.errors import InputError
+from partita.exporters.accelerate import Accelerate
+from partita.exporters.deepspeed import DeepSpeed
 from partita.exporters.exporter import Exporter
+from partita.exporters.llama_cpp import LlamaCpp
+from partita.exporters.megatron import Megatron
+from partita.exporters.torchtitan import TorchTitan
+from partita.exporters.vllm import Vllm
 
-EXPORTERS: tuple[Exporter, ...] = ()
+EXPORTERS: tuple[Exporter, ...] = (
+    Accelerate(),
+    TorchTitan(),
+    Megatron(),
+    DeepSpeed(),
+    Vllm(),
+    LlamaCpp(),
+)
 
 
 def find_exporter(name: str) -> Exporter:
