@@ -100,6 +100,13 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 #: Layers in a row, embedding on the first stage and head on the last: what frameworks for language models run.
 _ROW = Limits(cuts="layer", contiguous=True, ordered=True, ends=True, skips=False, one_list=True, host="alone")
 
+#: Schedules that torch's pipelining has classes for; with a CSV file it runs any other that flushes, too.
+_TORCH_CLASSES = (
+    *("gpipe", "1f1b", "interleaved", "looped-bfs", "interleaved-zero-bubble", "zero-bubble-v"),
+    "dualpipe-v",
+)
+_TORCH_SCHEDULES = (*_TORCH_CLASSES, "zero-bubble")
+
 RUNTIMES: tuple[Runtime, ...] = (
     Runtime(
         name="accelerate",
@@ -119,21 +126,13 @@ RUNTIMES: tuple[Runtime, ...] = (
     Runtime(
         name="torch",
         summary="torch.distributed.pipelining: a script for torchrun with cuts after any node, and a schedule in CSV",
-        limits=Limits(contiguous=True, tied="copied", tensor=False),
+        limits=Limits(contiguous=True, tied="copied", tensor=False, rounds=True, schedules=_TORCH_SCHEDULES),
         source="https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
     ),
     Runtime(
         name="torchtitan",
         summary="torchtitan: module_fqns_per_model_part, a list of modules for every stage",
-        limits=msgspec.structs.replace(
-            _ROW,
-            tied="refused",
-            inference=False,
-            schedules=(
-                *("gpipe", "1f1b", "interleaved", "looped-bfs", "interleaved-zero-bubble", "zero-bubble-v"),
-                "dualpipe-v",
-            ),
-        ),
+        limits=msgspec.structs.replace(_ROW, tied="refused", rounds=True, inference=False, schedules=_TORCH_CLASSES),
         source="https://github.com/pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py",
     ),
     Runtime(
