@@ -67,24 +67,23 @@ def align(split: Split, calls: Sequence[Call], *, contiguous: bool) -> list[int]
     whole = {name: number for number, stage in enumerate(split.stages) for name in stage.modules}
     waiting: dict[tuple[str, str], deque[int]] = {}
     for module in split.shared:
-        for target, stage in module.operators:
-            waiting.setdefault((module.name, base(target)), deque()).append(stage)
+        for target, number in module.operators:
+            waiting.setdefault((module.name, base(target)), deque()).append(number)
     found: list[int | None] = []
     for place, call in enumerate(calls):
         stage = _of_module(call.module, whole)
-        if state[place]:
-            if stage is None:
-                stage = _next(waiting, call)
+        if stage is None and state[place]:
+            stage = _next(waiting, call)
             if stage is None:
                 near = [found[v] for v in call.inputs if state[v]]
                 stage = max((v for v in near if v is not None), default=0)
         found.append(found[call.inputs[0]] if call.follows and call.inputs else stage)
-    stages = _with_constants(calls, found)
+    result = _with_constants(calls, found)
     if contiguous:
         for place, call in enumerate(calls):
-            before = [stages[v] for v in call.inputs]
-            stages[place] = before[0] if call.follows and before else max([stages[place], *before])
-    return stages
+            before = [result[v] for v in call.inputs]
+            result[place] = before[0] if call.follows and before else max([result[place], *before])
+    return result
 
 
 def carries_state(calls: Sequence[Call]) -> list[bool]:

@@ -39,6 +39,8 @@ class TorchPipelining(Exporter):
             return
         if len(split.stages) % split.ranks:
             return
+        if not split.training and len(split.stages) > split.ranks:
+            yield "without a backward part torch runs one stage on a rank, and the plan has several"
         chunks = len(split.stages) // split.ranks
         refusal = schedule.refusal(split.ranks, chunks, _microbatches(split))
         if refusal is not None:

@@ -15,6 +15,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -22,7 +23,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import pipeline
 from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
-from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime, _ScheduleForwardOnly
 
 from partita.exporters.module_inputs import more_data, wrapped_model
 from partita.exporters.pipelining import split_policy
@@ -30,20 +31,22 @@ from partita.split import Split
 
 FOLDER = Path(__file__).parent
 
+Tensors = tuple[torch.Tensor, ...]
 
-def loss_of(output, _target=None):
+
+def loss_of(output: Any, _target: Any = None) -> Any:
     """Something that every output has a gradient of; a model of your own has a loss of its own."""
     outputs = output if isinstance(output, (tuple, list)) else (output,)
     return sum(one.float().square().mean() for one in outputs if one.is_floating_point())
 
 
-def microbatches_of(examples, count, replica, seed):
+def microbatches_of(examples: Tensors, count: int, replica: int, seed: int) -> list[Tensors]:
     """Microbatches of a replica: the example inputs, and more of the same form."""
     generator = torch.Generator().manual_seed(seed + 1 + replica)
     return [tuple(more_data(tensor, generator) for tensor in examples) for _ in range(count)]
 
 
-def main():
+def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--tolerance", type=float, default=1e-4)
@@ -67,7 +70,7 @@ def main():
     mesh = init_device_mesh(kind, (replicas, split.ranks), mesh_dim_names=("data", "pipeline"))
     replica, rank = mesh.get_local_rank("data"), mesh.get_local_rank("pipeline")
 
-    def built():
+    def built() -> tuple[torch.nn.Module, Tensors]:
         model, examples = wrapped_model(split, asked.seed)
         if not asked.keep_dtype:
             model = model.float()
@@ -83,21 +86,21 @@ def main():
     pipe = pipeline(model, examples, split_policy=split_policy(split))
     mine = [number for number, stage in enumerate(split.stages) if stage.rank == rank]
     stages = [pipe.build_stage(number, device, mesh.get_group("pipeline")) for number in mine]
-    schedule = _PipelineScheduleRuntime(
-        stages,
-        count,
-        loss_fn=loss_of if split.training else None,
-        args_chunk_spec=tuple(TensorChunkSpec(0) if yes else _Replicate() for yes in cut),
-    )
-    schedule._load_csv(str(FOLDER / "schedule.csv"))
-    inputs = ()
+    spec = tuple(TensorChunkSpec(0) if yes else _Replicate() for yes in cut)
+    if split.training:
+        schedule = _PipelineScheduleRuntime(stages, count, loss_fn=loss_of, args_chunk_spec=spec)
+        schedule._load_csv(str(FOLDER / "schedule.csv"))
+    else:
+        # Tables of torch's have backward actions; its schedule without them runs one microbatch after the other.
+        schedule = _ScheduleForwardOnly(stages[0], count, args_chunk_spec=spec)
+    inputs: Tensors = ()
     if 0 in mine:
         whole = zip(cut, zip(*batch, strict=True), strict=True)
         inputs = tuple(torch.cat(parts) if yes else parts[0] for yes, parts in whole)
     last = len(split.stages) - 1 in mine
-    losses = []
+    losses: list[torch.Tensor] = []
     target = torch.zeros(count, device=device) if last and split.training else None
-    output = schedule.step(*inputs, target=target, losses=losses if last else None)
+    output = schedule.step(*inputs, target=target, losses=losses if last and split.training else None)
     if split.training and replicas > 1:
         for stage in stages:
             for weight in stage.submod.parameters():
@@ -143,7 +146,7 @@ def main():
     return 0 if verified else 1
 
 
-def difference(left, right):
+def difference(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """The largest difference, relative to the largest value."""
     return (left - right).abs().max() / right.abs().max().clamp_min(1e-30)
 
