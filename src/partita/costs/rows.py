@@ -132,8 +132,8 @@ def _row_of_blocks(view: GraphView, runtime: Runtime) -> dict[str, None]:
         return dict.fromkeys(next(iter(found.values())))
     what = "no repeated blocks" if not found else f"{len(found)} rows of blocks ({', '.join(sorted(found))})"
     raise UnsupportedError(
-        f"{runtime.name} runs a row of repeated blocks, and {view.graph.name} has {what}; plan it for a runtime that cuts "
-        "anywhere, such as torch, or without --runtime"
+        f"{runtime.name} runs a row of repeated blocks, and {view.graph.name} has {what}; plan it for a runtime that "
+        "cuts anywhere, such as torch, or without --runtime"
     )
 
 

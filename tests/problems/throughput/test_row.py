@@ -64,9 +64,7 @@ def on_devices(
         if taken[kind] > problem.kinds[kind].count:
             return None
         ids = tuple(v for unit, home in zip(problem.row.units, homes, strict=True) for v in unit if home == number)
-        stages.append(
-            Stage(device=names[0], kind=problem.kinds[kind].name, operators=ids, replicas=tuple(names[1:]))
-        )
+        stages.append(Stage(device=names[0], kind=problem.kinds[kind].name, operators=ids, replicas=tuple(names[1:])))
     return Plan(stages=tuple(stages))
 
 

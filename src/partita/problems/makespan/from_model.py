@@ -37,6 +37,7 @@ class MakespanFromModel(FromModel[MakespanProblem]):
 
     objective = "latency"
     pricing = MakespanPricing
+    alone = True
 
     def refusal(self, cluster: Cluster) -> str | None:
         count = cluster.device_count

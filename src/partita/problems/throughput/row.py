@@ -67,7 +67,9 @@ def row_violations(row: Row, ids: Sequence[int], plan: Plan, stage_of: Ints, pos
     for number, unit in enumerate(row.units):
         stages = {int(stage_of[place[identity]]) for identity in unit}
         if len(stages) > 1:
-            found.append(f"unit {number} of the row is on stages {', '.join(map(str, sorted(stages)))}; units are whole")
+            found.append(
+                f"unit {number} of the row is on stages {', '.join(map(str, sorted(stages)))}; units are whole"
+            )
         homes.append(position[min(stages)])
     # Places of those stages that hold anything, without gaps.
     ranks = np.unique(homes, return_inverse=True)[1]
@@ -81,5 +83,7 @@ def row_violations(row: Row, ids: Sequence[int], plan: Plan, stage_of: Ints, pos
     ]
     counts = {len(stage.devices) for stage in plan.stages}
     if len(counts) > 1:
-        found.append(f"the stages have {', '.join(map(str, sorted(counts)))} replicas; those of a row have equally many")
+        found.append(
+            f"the stages have {', '.join(map(str, sorted(counts)))} replicas; those of a row have equally many"
+        )
     return found

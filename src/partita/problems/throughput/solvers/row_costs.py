@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Ints
+from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.problems.throughput.contiguity import colocation_classes, order_pairs
-from partita.problems.throughput.contraction.instance import Instance, build_instance
+from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 
 
@@ -110,7 +111,7 @@ class RowCosts:
             synchronised=summed(i.sync) + held @ i.cover_sync,
         )
 
-    def _held(self, first: int, pins: Sequence[Ints]) -> Floats:
+    def _held(self, first: int, pins: Sequence[Longs]) -> Floats:
         """(runs, sets) 1 where a run has one of a set of units."""
         found = np.zeros((self.units - first, len(pins)))
         for number, places in enumerate(pins):
@@ -134,6 +135,6 @@ class RowCosts:
         return cut, crossing
 
 
-def _sorted_pins(place: Ints, pointer: Ints, members: Ints) -> list[Ints]:
+def _sorted_pins(place: Longs, pointer: Ints, members: Ints) -> list[Longs]:
     """Units of every set, ascending."""
-    return [np.sort(place[members[a:b]]) for a, b in zip(pointer[:-1], pointer[1:], strict=True)]
+    return [np.sort(place[members[a:b]]) for a, b in itertools.pairwise(pointer)]
