@@ -45,6 +45,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Microbatches are in flight at once; otherwise stages run one after the other.
     schedules
         What schedules it has; empty for any.
+    zero, zero_alone
+        What replicas may share out (ZeRO's stages) where there are several stages, and where there is one.
     """
 
     cuts: Cuts = "operator"
@@ -62,6 +64,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     inference: bool = True
     pipeline: bool = True
     schedules: tuple[str, ...] = ()
+    zero: tuple[int, ...] = (0, 1, 2, 3)
+    zero_alone: tuple[int, ...] = (0, 1, 2, 3)
 
     def ties(self, training: bool) -> bool:
         """Whether all that reads a weight has to be on one stage."""
@@ -95,7 +99,7 @@ RUNTIMES: tuple[Runtime, ...] = (
     Runtime(
         name="torch",
         summary="torch.distributed.pipelining: a script for torchrun with cuts after any node, and a schedule in CSV",
-        limits=Limits(contiguous=True, tied="copied", tensor=False),
+        limits=Limits(contiguous=True, tied="copied", tensor=False, zero=(0,), zero_alone=(0,)),
         source="https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
     ),
     Runtime(
@@ -105,6 +109,8 @@ RUNTIMES: tuple[Runtime, ...] = (
             _ROW,
             tied="refused",
             inference=False,
+            # Replicas of a pipeline's stages are FSDP's, which share weights out between steps.
+            zero=(2, 3),
             schedules=(
                 *("gpipe", "1f1b", "interleaved", "looped-bfs", "interleaved-zero-bubble", "zero-bubble-v"),
                 "dualpipe-v",
@@ -115,13 +121,13 @@ RUNTIMES: tuple[Runtime, ...] = (
     Runtime(
         name="megatron",
         summary="Megatron-LM: --pipeline-model-parallel-layout with the parallel sizes",
-        limits=msgspec.structs.replace(_ROW, inference=False, schedules=("1f1b", "interleaved")),
+        limits=msgspec.structs.replace(_ROW, inference=False, schedules=("1f1b", "interleaved"), zero=(0, 1)),
         source="https://github.com/NVIDIA/Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py",
     ),
     Runtime(
         name="deepspeed",
         summary="DeepSpeed: boundaries of a PipelineModule's layers",
-        limits=msgspec.structs.replace(_ROW, chunks=False, inference=False, schedules=("1f1b",)),
+        limits=msgspec.structs.replace(_ROW, chunks=False, inference=False, schedules=("1f1b",), zero=(0, 1)),
         source="https://deepspeed.readthedocs.io/en/latest/pipeline.html",
     ),
     Runtime(
