@@ -24,6 +24,7 @@ from partita.problems.hybrid.solvers.mesh_family import Caps, DegreeFamily
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.problems.hybrid.step.costs import Exchanges
 from partita.problems.hybrid.step.interleaved import interleaved_plan
+from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.pipeline import passing_time, refusal
 from partita.run.background import run_in_background
@@ -121,6 +122,7 @@ class _Search:
         proof = sets is not None
         if sets is None:
             sets = along_orders(some_orders(model.after, model.before, _ORDERS, self.options.seed))
+        sets = uncut(self.problem, model.order, sets)
         self.best.prove(candidates[0].bound, "division of work")
         for place, candidate in enumerate(candidates):
             if candidate.bound >= self.best.value * (1 - CLOSE):
@@ -218,6 +220,8 @@ def candidates_of(problem: HybridProblem, starts: tuple[int, ...]) -> Iterator[C
             for zero in training.zero if d > 1 else training.zero[:1]:
                 totals = _totals(problem, exchanges_of(problem, d, t, zero), t)
                 for stages in range(1, min(count, problem.devices // (d * t)) + 1):
+                    if not training.limits.shares(zero, d, stages):
+                        continue
                     if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
                         continue
                     for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts)):

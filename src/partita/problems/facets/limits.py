@@ -1,0 +1,42 @@
+"""What a runtime asks of a problem made from a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from partita.catalogue.runtimes import Cuts, Runtime, find_runtime
+from partita.errors import InputError
+
+if TYPE_CHECKING:
+    from partita.graph import Graph
+
+#: Where stages may begin, the fewest places last.
+_COARSER: tuple[Cuts, ...] = ("operator", "module", "layer")
+
+
+def runtime_for(name: str | None, training: bool) -> Runtime | None:
+    """The runtime of a name, None for none.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, or it is not for training, or for nothing else.
+    """
+    if name is None:
+        return None
+    runtime = find_runtime(name)
+    if training and not runtime.limits.training:
+        raise InputError(f"{name} runs models and trains none; leave --training out, or take another runtime")
+    if not training and not runtime.limits.inference:
+        raise InputError(f"{name} trains models and does nothing else; add --training, or take another runtime")
+    return runtime
+
+
+def runtime_of(name: str | None, graph: Graph) -> Runtime | None:
+    """``runtime_for`` a traced model."""
+    return runtime_for(name, graph.training)
+
+
+def coarsest(asked: Cuts, runtime: Runtime) -> Cuts:
+    """Where stages may begin that both a user and a runtime allow."""
+    return max(asked, runtime.limits.cuts, key=_COARSER.index)
