@@ -50,6 +50,21 @@ def by_layers(name: str, counts: Sequence[int], *, training: bool = False, **how
     return cut(graph, [sum(layer >= end for end in ends) for layer in row], **how)
 
 
+def runs(graph: Graph, starts: Sequence[str], **how: Any) -> Split:
+    """Stages that begin with the first forward operator of these names, or of modules of these names."""
+    stage, found = 0, []
+    for op in graph.operators:
+        if stage < len(starts) and op.phase == "forward" and starts[stage] in (op.name, op.module):
+            stage += 1
+        found.append(stage)
+    return cut(graph, found, **how)
+
+
+def unet(*, training: bool = False, **how: Any) -> Split:
+    """A U-Net on three stages: a tensor of the first one goes to the last."""
+    return runs(graph_of("unet", training), ("c", "cat_1"), **how)
+
+
 def usual(runtime: str) -> Split:
     """A split that a runtime runs: a decoder on two stages."""
     limits = find_runtime(runtime).limits
