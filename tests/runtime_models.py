@@ -92,7 +92,7 @@ def _graph(
                 aliases=tuple(names[1:]) if len(users) > 1 else (),
                 bytes=draw.randint(1, 60) * UNIT,
                 users=tuple(sorted(places)),
-            )  # fmt: skip
+            )
         )
     return Graph(
         name=name, operators=tuple(operators), tensors=tuple(tensors), parameters=tuple(parameters), training=training

@@ -71,6 +71,9 @@ def row_of(graph: Graph, runtime: Runtime) -> Row:
     if not limits.empty_stages:
         runs -= {number for number in runs if names[number] not in blocks or names[number + 1] not in blocks}
     notes = []
+    # Constants alone are no stage.
+    works = {unit[v] for v in view.forward if view.state[v]}
+    runs -= {number - (number + 1 == len(names)) for number in range(len(names)) if number not in works}
     ends = {0, len(names) - 1} if limits.tied == "ends" else set()
     if limits.ties(graph.training) or (ends and graph.training):
         for parameter in graph.parameters:
