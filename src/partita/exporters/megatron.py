@@ -49,6 +49,8 @@ def layout(counts: list[int]) -> str:
         layers = "t" * count if count < 3 else f"t*{count}"
         return ("E" if number == 0 else "") + layers + ("L" if number == last else "")
 
+    if last == 0:
+        return stage(0)
     middle = [stage(number) for number in range(1, last)]
     parts = [f"{stage(0)}|"]
     for text, same in groupby(middle):

@@ -23,6 +23,7 @@ def split_policy(split: Split) -> Callable[[Any], Any]:
     """
 
     def policy(traced: Any) -> Any:
+        _inline(traced)
         nodes = [node for node in traced.graph.nodes if node.op == "call_function"]
         number = {node: place for place, node in enumerate(nodes)}
         calls = [_call(node, number, traced) for node in nodes]
@@ -35,11 +36,54 @@ def split_policy(split: Split) -> Callable[[Any], Any]:
         _reorder(traced.graph, nodes, stage_of, len(split.stages))
         _hand_on(traced.graph, stage_of, len(split.stages))
         _mark(traced.graph, stage_of, len(split.stages))
+        _flatten(traced.graph)
         traced.graph.lint()
         traced.recompile()
         return traced
 
     return policy
+
+
+#: Where in the arguments of a region its graph is.
+_REGIONS = {"wrap_with_autocast": 4, "wrap_with_set_grad_enabled": 1}
+
+
+def _inline(traced: Any) -> None:
+    """Put the nodes of regions without autocast or gradients, which are graphs of their own, among the others."""
+    import torch
+
+    graph = traced.graph
+    while True:
+        regions = [node for node in graph.nodes if getattr(node.target, "__name__", "") in _REGIONS]
+        if not regions:
+            return
+        for node in regions:
+            name = node.target.__name__
+            if name == "wrap_with_autocast" and node.args[2]:
+                raise InputError("the model turns autocast on for a part of it, which torch's pipelining cannot cut")
+            where = _REGIONS[name]
+            inner = traced.get_submodule(node.args[where].target)
+            holders = [entry for entry in inner.graph.nodes if entry.op == "placeholder"]
+            mapped = dict(zip(holders, node.args[where + 1 :], strict=True))
+            with graph.inserting_before(node):
+                for entry in inner.graph.nodes:
+                    if entry.op == "get_attr":
+                        mapped[entry] = graph.get_attr(f"{node.args[where].target}.{entry.target}")
+                    elif entry.op == "call_function":
+                        mapped[entry] = graph.node_copy(entry, lambda old, known=mapped: known[old])
+            results = next(entry for entry in inner.graph.nodes if entry.op == "output").args[0]
+            for user in list(node.users):
+                result = mapped[results[user.args[1]]]
+                if name == "wrap_with_set_grad_enabled" and not node.args[0] and result.op == "call_function":
+                    with graph.inserting_before(node):
+                        kept = graph.call_function(torch.ops.aten.detach.default, (result,))
+                    kept.meta = dict(result.meta)
+                    result = kept
+                user.replace_all_uses_with(result)
+                graph.erase_node(user)
+            region = node.args[where]
+            graph.erase_node(node)
+            graph.erase_node(region)
 
 
 def _call(node: Any, number: dict[Any, int], traced: Any) -> Call:
@@ -113,3 +157,12 @@ def _mark(graph: Any, stage_of: dict[Any, int], stages: int) -> None:
     for node in _starts(graph, stage_of, stages)[1:]:
         with graph.inserting_before(node):
             graph.call_function(_IR.aten_pipe_split_alias, ())
+
+
+def _flatten(graph: Any) -> None:
+    """Say of all nodes that the model itself calls them: what has moved is in no order of modules any more."""
+    stacks = [node.meta["nn_module_stack"] for node in graph.nodes if node.meta.get("nn_module_stack")]
+    root = dict([next(iter(stacks[0].items()))]) if stacks else {"": ("", "")}
+    for node in graph.nodes:
+        if node.op == "call_function":
+            node.meta["nn_module_stack"] = dict(root)

@@ -23,8 +23,11 @@ def _uses(split: Split, name: str, limits: Limits) -> Iterator[str]:
         yield f"{name} trains models, and this is a plan of inference; plan with --training"
     if split.training and limits.schedules and split.schedule not in limits.schedules:
         yield f"{name} has no schedule {split.schedule}, only {', '.join(limits.schedules)}"
-    if split.zero > limits.zero:
-        yield f"{name} runs pipelines with ZeRO-{limits.zero} at most, not ZeRO-{split.zero}; plan with --zero 1"
+    if split.zero > limits.zero and any(stage.replicas > 1 for stage in split.stages):
+        yield (
+            f"{name} runs pipelines with ZeRO-{limits.zero} at most, and this is ZeRO-{split.zero}; plan with "
+            f"--zero {limits.zero}"
+        )
     looped = len(split.stages) > split.ranks
     if not limits.chunks and looped:
         yield f"{name} has one stage on a rank, and there are {len(split.stages)} stages on {split.ranks} ranks"
