@@ -35,6 +35,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         What comes before the first block is on the first stage, and what comes behind the last block on the last one.
     skips
         A tensor may pass over a stage. Constants (masks, positions) are no such tensors.
+    calls
+        Tensors move between devices only where a module is called: what a module computes by itself reads tensors of
+        one device.
     tied
         What becomes of a weight that two stages read.
     one_list
@@ -64,6 +67,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ordered: bool = False
     ends: bool = False
     skips: bool = True
+    calls: bool = False
     tied: Tied = "summed"
     one_list: bool = False
     empty_stages: bool = True
@@ -113,6 +117,7 @@ RUNTIMES: tuple[Runtime, ...] = (
         summary="accelerate: a device map, modules to devices",
         limits=Limits(
             cuts="layer",
+            calls=True,
             tied="refused",
             host="alone",
             data=False,
@@ -126,7 +131,7 @@ RUNTIMES: tuple[Runtime, ...] = (
     Runtime(
         name="torch",
         summary="torch.distributed.pipelining: a script for torchrun with cuts after any node, and a schedule in CSV",
-        limits=Limits(contiguous=True, tied="copied", tensor=False, rounds=True, schedules=_TORCH_SCHEDULES),
+        limits=Limits(contiguous=True, tied="copied", tensor=False, rounds=True, zero=0, schedules=_TORCH_SCHEDULES),
         source="https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
     ),
     Runtime(

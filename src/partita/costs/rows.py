@@ -49,9 +49,11 @@ def row_of(graph: Graph, runtime: Runtime) -> Row:
     UnsupportedError
         If the model has no blocks, or several rows of them.
     """
-    view = GraphView(graph)
-    blocks = _row_of_blocks(view, runtime)
+    view, limits = GraphView(graph), runtime.limits
     layer, layers = assign_layers(view)
+    blocks = _row_of_blocks(view, runtime) if limits.one_list else dict.fromkeys(layers[1:-1])
+    if not blocks:
+        raise UnsupportedError(f"{runtime.name} runs a row of layers, and {graph.name} has no layers")
     names: list[str] = []
     place: list[int] = []
     before = ""
@@ -66,13 +68,17 @@ def row_of(graph: Graph, runtime: Runtime) -> Row:
         before = block
     unit = [place[number] for number in layer]
     runs = set(range(len(names) - 1))
-    if not runtime.limits.empty_stages:
+    if not limits.empty_stages:
         runs -= {number for number in runs if names[number] not in blocks or names[number + 1] not in blocks}
     notes = []
-    if runtime.limits.ties(graph.training):
+    # Constants alone are no stage.
+    works = {unit[v] for v in view.forward if view.state[v]}
+    runs -= {number - (number + 1 == len(names)) for number in range(len(names)) if number not in works}
+    ends = {0, len(names) - 1} if limits.tied == "ends" else set()
+    if limits.ties(graph.training) or (ends and graph.training):
         for parameter in graph.parameters:
             held = {unit[v] for v in parameter.users}
-            if parameter.buffer or len(held) < 2:
+            if parameter.buffer or len(held) < 2 or held <= ends:
                 continue
             cut = set(range(min(held), max(held)))
             if cut & runs:
@@ -82,7 +88,7 @@ def row_of(graph: Graph, runtime: Runtime) -> Row:
                     "two copies of a weight equal: all that is between is on one stage."
                 )
             runs -= cut
-    return _merged(view, unit, names, runs, notes, skips=runtime.limits.skips)
+    return _merged(view, unit, names, runs, notes, skips=limits.skips)
 
 
 def _merged(

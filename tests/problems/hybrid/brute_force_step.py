@@ -30,10 +30,7 @@ def meshes(problem: HybridProblem) -> Iterator[Mesh]:
             continue
         if any(not layer.configurations.get(t) for layer in problem.layers):
             continue
-        shared = training.limits.zero if p > 1 else training.limits.zero_alone
         for zero, schedule in itertools.product(training.zero, training.schedules):
-            if d > 1 and zero not in shared:
-                continue
             for chunks in range(2, blocks // p + 1) if schedule == "interleaved" else (1,):
                 mesh = Mesh(problem, p, d, t, schedule, chunks, zero)
                 if _runs(mesh, blocks):

@@ -35,7 +35,9 @@ def rows(draw: st.DrawFn, **wanted: object) -> ThroughputProblem:
     count = len(units)
     pairs = [(a, b) for a in range(count) for b in range(a + 2, count)]
     handed = draw(st.lists(st.sampled_from(pairs), max_size=2, unique=True)) if pairs else []
-    return problem.replace(row=Row(units=tuple(map(tuple, units)), handed=tuple(handed)))
+    return problem.replace(
+        row=Row(units=tuple(map(tuple, units)), handed=tuple(handed), hosts_first=draw(st.booleans()))
+    )
 
 
 def assigned(problem: ThroughputProblem) -> Iterator[Plan]:
@@ -74,6 +76,9 @@ def is_row(problem: ThroughputProblem, plan: Plan) -> bool:
     homes = [home[unit[0]] for unit in problem.row.units]
     in_order = homes == sorted(homes) and all(len({home[v] for v in unit}) == 1 for unit in problem.row.units)
     near = all(homes[last] - homes[first] < 2 for first, last in problem.row.handed)
+    hosts = {kind.name for kind in problem.kinds if not kind.accelerator}
+    if problem.row.hosts_first and any(stage.kind in hosts for stage in plan.stages[1:]):
+        return False
     return in_order and near and len({len(stage.devices) for stage in plan.stages}) == 1
 
 

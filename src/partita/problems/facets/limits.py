@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.catalogue.runtimes import Cuts, Runtime, find_runtime
@@ -40,3 +41,34 @@ def runtime_of(name: str | None, graph: Graph) -> Runtime | None:
 def coarsest(asked: Cuts, runtime: Runtime) -> Cuts:
     """Where stages may begin that both a user and a runtime allow."""
     return max(asked, runtime.limits.cuts, key=_COARSER.index)
+
+
+def devices_for(runtime: Runtime, names: Sequence[str], accelerators: Sequence[bool]) -> list[int]:
+    """Places of the devices that a runtime uses of a cluster's.
+
+    Parameters
+    ----------
+    runtime
+        The runtime.
+    names, accelerators
+        By place, the name of the device's kind, and whether it is an accelerator.
+
+    Raises
+    ------
+    InputError
+        If it uses fewer accelerators than there are, and these are not alike.
+    """
+    used = [place for place, accelerator in enumerate(accelerators) if accelerator]
+    hosts = [place for place, accelerator in enumerate(accelerators) if not accelerator]
+    if runtime.limits.host == "alone" and used:
+        hosts = []
+    most = runtime.limits.accelerators
+    if most is not None and len(used) > most:
+        kinds = sorted({names[place] for place in used})
+        if len(kinds) > 1:
+            raise InputError(
+                f"{runtime.name} uses {most} accelerator, and the cluster has several kinds ({', '.join(kinds)}); "
+                "give a cluster with one of them"
+            )
+        used = used[:most]
+    return sorted([*used, *hosts])

@@ -90,7 +90,8 @@ class HybridFromModel(FromModel[HybridProblem]):
         for one, other in zip(priced, free, strict=True):
             problem, training = one.problem, one.problem.training
             if training is not None and settings.layout is None:
-                problem = problem.replace(training=msgspec.structs.replace(training, schedules=within.schedule))
+                kept = msgspec.structs.replace(training, schedules=within.schedule, zero=tuple(sorted(within.zero)))
+                problem = problem.replace(training=kept)
             problem = on_runtime(problem, graph, one.details, runtime)
             found.append(dataclasses.replace(one, problem=problem, settings=settings, free=other.problem))
         return found

@@ -13,7 +13,7 @@ from partita.errors import InputError
 from partita.graph import Graph
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
 from partita.problems.hybrid.problem import Edge, HybridProblem
-from partita.problems.hybrid.training import StageLimits
+from partita.problems.hybrid.training import ZERO_STAGES, StageLimits
 
 if TYPE_CHECKING:
     from partita.problems.hybrid.pricing import LayerMenus
@@ -51,7 +51,18 @@ def limited_settings(settings: HybridPricing, runtime: Runtime, planned: tuple[S
         if any(degree > 1 for degree in degrees):
             raise InputError(f"{runtime.name} has no tensor parallelism; leave --tensor-parallel-degrees out")
         degrees = (1,)
-    return msgspec.structs.replace(settings, schedule=chosen, tensor_parallel_degrees=degrees)
+    zero = settings.zero or ((1,) if settings.zero1 else ZERO_STAGES)
+    if min(zero) > limits.zero:
+        raise InputError(
+            f"{runtime.name} runs pipelines with ZeRO-{limits.zero} at most; take another stage with --zero"
+        )
+    return msgspec.structs.replace(
+        settings,
+        schedule=chosen,
+        tensor_parallel_degrees=degrees,
+        zero=tuple(stage for stage in zero if stage <= limits.zero),
+        zero1=False,
+    )
 
 
 def on_runtime(problem: HybridProblem, graph: Graph, menus: LayerMenus, runtime: Runtime) -> HybridProblem:
@@ -86,7 +97,7 @@ def on_runtime(problem: HybridProblem, graph: Graph, menus: LayerMenus, runtime:
             read = [parameter.users for parameter in graph.parameters if not parameter.buffer]
             shared = (tuple(sorted({layer_of[v] for v in users})) for users in read)
             together += [group for group in dict.fromkeys(shared) if len(group) > 1]
-    found = StageLimits(together=tuple(together), handed=handed, zero=limits.zero, zero_alone=limits.zero_alone)
+    found = StageLimits(together=tuple(together), handed=handed)
     return problem.replace(
         edges=(*problem.edges, *chain),
         training=msgspec.structs.replace(problem.training, limits=found),

@@ -55,18 +55,10 @@ class StageLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Ids of layers that share a stage, group by group.
     handed
         Pairs of layer ids: what the first hands to the second must not pass over a stage.
-    zero, zero_alone
-        Stages of ZeRO where there are several replicas: of several stages, and of one.
     """
 
     together: tuple[tuple[int, ...], ...] = ()
     handed: tuple[tuple[int, int], ...] = ()
-    zero: tuple[int, ...] = ZERO_STAGES
-    zero_alone: tuple[int, ...] = ZERO_STAGES
-
-    def shares(self, zero: int, data: int, stages: int) -> bool:
-        """Whether so many replicas of so many stages may share out what a stage of ZeRO does."""
-        return data == 1 or zero in (self.zero if stages > 1 else self.zero_alone)
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

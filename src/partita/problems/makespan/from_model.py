@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from partita.catalogue.runtimes import Runtime
 from partita.errors import InputError
-from partita.problems.facets.limits import runtime_of
+from partita.problems.facets.limits import devices_for, runtime_of
 from partita.problems.facets.model import FromModel, Parts, Priced, StagePart
 from partita.problems.makespan.options import MakespanPricing
 from partita.problems.makespan.plan import Schedule
@@ -34,6 +34,17 @@ def with_members(problem: MakespanProblem, groups: Sequence[Sequence[int]]) -> M
         for op in problem.operators
     )
     return problem.replace(operators=tuple(operators))
+
+
+def only_on(problem: MakespanProblem, devices: Collection[int]) -> MakespanProblem:
+    """The problem whose operators run on some devices only."""
+    if len(devices) == len(problem.devices):
+        return problem
+    operators = tuple(
+        msgspec.structs.replace(op, times=tuple(t if d in devices else None for d, t in enumerate(op.times)))
+        for op in problem.operators
+    )
+    return problem.replace(operators=operators)
 
 
 class MakespanFromModel(FromModel[MakespanProblem]):
@@ -103,7 +114,9 @@ class MakespanFromModel(FromModel[MakespanProblem]):
             return found if change is None else change(found)
 
         tied: Tied = "together" if limits.ties(graph.training) else settings.tied
-        problem = priced(tied, cuts=limits.cuts, in_turn=not limits.pipeline)
+        problem = priced(tied, cuts=limits.cuts, called=limits.calls, in_turn=not limits.pipeline)
+        accelerators = [cluster.devices[name].accelerator for name in cluster.device_names()]
+        problem = only_on(problem, devices_for(runtime, cluster.device_names(), accelerators))
         return Priced(problem, graph, cluster, settings, free=priced(settings.tied))
 
     def parts(self, priced: Priced[MakespanProblem], plan: Schedule) -> Parts:

@@ -15,7 +15,7 @@ from partita.cluster import Cluster
 from partita.costs.live import live_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
-from partita.costs.units import cut_units
+from partita.costs.units import called_together, cut_units
 from partita.dags import joined
 from partita.errors import InputError
 from partita.fusion.types import operator_type
@@ -35,6 +35,7 @@ def price(
     *,
     tied: Tied = "copy",
     cuts: Cuts = "operator",
+    called: bool = False,
     in_turn: bool = False,
     costs: CostSource | None = None,
     name: str | None = None,
@@ -52,6 +53,8 @@ def price(
         one device. Readers in one module share a device in any case.
     cuts
         What shares a device: nothing beyond that, the modules that layers are made of, or whole layers (``cut_units``).
+    called
+        Whether tensors move between devices only where modules are called (``costs.units.called_together``).
     in_turn
         Whether operators run one after the other in the model's order, whatever their devices: what programs do that
         start the next operator when the one before it is done.
@@ -87,7 +90,9 @@ def price(
             f"{cluster.name} has; take a smaller batch or a shorter sequence"
         )
     times = _times(graph, cluster, source, homes, [room >= 0 for room in rooms])
-    classes = _classes(graph, homes, tied, cut_units(graph, cuts))
+    units = cut_units(graph, cuts)
+    whole = [*enumerate(units), *(called_together(graph, units) if called else ())]
+    classes = _classes(graph, homes, tied, whole)
     memory, shared = _memory(graph, classes)
     handing = hand_over(graph, homes, classes)
     sizes = Counter(classes[v] for v in kept)
@@ -191,14 +196,14 @@ def _in_turn(kept: Sequence[int], handing: Handing) -> list[tuple[int, int]]:
     return [pair for pair in itertools.pairwise(row) if pair not in known]
 
 
-def _classes(graph: Graph, homes: list[int], tied: Tied, units: Sequence[int]) -> list[int]:
+def _classes(graph: Graph, homes: list[int], tied: Tied, whole: Sequence[tuple[int, int]]) -> list[int]:
     """For every operator the first one of those that share its device.
 
-    These are those of one unit, what the graph says, readers of one weight in one module (or of one weight at all), and
-    what depends on weights alone with its reader, if it has one only.
+    These are those that are said to be ``whole``, what the graph says, readers of one weight in one module (or of one
+    weight at all), and what depends on weights alone with its reader, if it has one only.
     """
     pairs = [(v, home) for v, home in enumerate(homes) if home >= 0]
-    pairs += list(enumerate(units))
+    pairs += whole
     pairs += [(v, op.colocation) for v, op in enumerate(graph.operators) if op.colocation is not None]
     for parameter in graph.parameters:
         firsts: dict[str, int] = {}

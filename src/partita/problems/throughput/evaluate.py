@@ -48,7 +48,8 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
     position, acyclic = _positions(problem, classes, stage_of, groups)
     if problem.row is not None:
         ids = [op.id for op in problem.operators]
-        violations += row_violations(problem.row, ids, plan, stage_of, position)
+        hosts = {kind.name for kind in problem.kinds if not kind.accelerator}
+        violations += row_violations(problem.row, ids, plan, stage_of, position, hosts)
     if plan.contiguity == "acyclic" and not acyclic:
         violations.append("the stages depend on each other in a cycle, so the split is not contiguous")
 

@@ -9,7 +9,7 @@ import msgspec
 
 from partita.problems.facets.limits import coarsest, runtime_of
 from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, StagePart
-from partita.problems.throughput.limits import check_limited, contiguity_for, on_row
+from partita.problems.throughput.limits import check_limited, contiguity_for, on_devices, on_row
 from partita.problems.throughput.options import Options, ThroughputPricing
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
@@ -51,7 +51,8 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         if runtime is None:
             return [Priced(priced(), graph, cluster, settings)]
         tied = "together" if runtime.limits.ties(graph.training) else settings.tied
-        problem = priced(cuts=coarsest(settings.cuts, runtime), tied=tied)
+        problem = priced(cuts=coarsest(settings.cuts, runtime), tied=tied, called=runtime.limits.calls)
+        problem = on_devices(problem, runtime)
         if runtime.limits.ordered:
             problem = on_row(problem, graph, runtime)
         check_limited(problem, runtime)

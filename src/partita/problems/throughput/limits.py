@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import msgspec
+
 from partita.catalogue.runtimes import Runtime
 from partita.costs.rows import row_of
 from partita.errors import InputError
 from partita.graph import Graph
+from partita.problems.facets.limits import devices_for
 from partita.problems.throughput.plan import Contiguity
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.row import Row
@@ -23,8 +28,25 @@ def on_row(problem: ThroughputProblem, graph: Graph, runtime: Runtime) -> Throug
     units: list[list[int]] = [[] for _ in found.names]
     for op, unit in zip(problem.operators, found.unit, strict=True):
         units[unit].append(op.id)
-    row = Row(units=tuple(map(tuple, units)), handed=found.handed)
+    row = Row(units=tuple(map(tuple, units)), handed=found.handed, hosts_first=runtime.limits.host == "first")
     return problem.replace(row=row, notes=(*problem.notes, *found.notes))
+
+
+def on_devices(problem: ThroughputProblem, runtime: Runtime) -> ThroughputProblem:
+    """The problem with those of its devices that a runtime uses.
+
+    Raises
+    ------
+    InputError
+        If it uses fewer accelerators than there are, and these are not alike.
+    """
+    names = [kind for _, kind in problem.device_names()]
+    kept = devices_for(
+        runtime, [problem.kinds[kind].name for kind in names], [problem.kinds[kind].accelerator for kind in names]
+    )
+    counts = Counter(names[place] for place in kept)
+    kinds = tuple(msgspec.structs.replace(kind, count=counts[place]) for place, kind in enumerate(problem.kinds))
+    return problem if kinds == problem.kinds else problem.replace(kinds=kinds)
 
 
 def check_limited(problem: ThroughputProblem, runtime: Runtime) -> None:

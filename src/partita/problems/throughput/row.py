@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,10 +24,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Ids of the operators of every unit, forward and backward; each operator is in one.
     handed
         Pairs of units (places in ``units``): what the first hands to the second must not pass over a stage.
+    hosts_first
+        Whether only the first stage may be on devices that are no accelerators.
     """
 
     units: tuple[tuple[int, ...], ...]
     handed: tuple[tuple[int, int], ...] = ()
+    hosts_first: bool = False
 
 
 def check_row(where: str, row: Row, known: Sequence[int]) -> None:
@@ -49,13 +52,15 @@ def check_row(where: str, row: Row, known: Sequence[int]) -> None:
             raise InputError(f"{where}: units {first} and {last} of its row are no pair of units in order")
 
 
-def row_violations(row: Row, ids: Sequence[int], plan: Plan, stage_of: Ints, position: Sequence[int]) -> list[str]:
+def row_violations(
+    row: Row, ids: Sequence[int], plan: Plan, stage_of: Ints, position: Sequence[int], hosts: Container[str] = ()
+) -> list[str]:
     """What of a plan is no split of the row.
 
     Parameters
     ----------
-    row
-        The row.
+    row, hosts
+        The row; names of the device kinds that are no accelerators.
     ids
         Ids of the operators, by place.
     plan, stage_of, position
@@ -81,6 +86,10 @@ def row_violations(row: Row, ids: Sequence[int], plan: Plan, stage_of: Ints, pos
         for first, last in row.handed
         if ranks[last] > ranks[first] + 1
     ]
+    first = position[int(stage_of[place[row.units[0][0]]])]
+    for stage, at in zip(plan.stages, position, strict=True):
+        if row.hosts_first and stage.kind in hosts and stage.operators and at != first:
+            found.append(f"{stage.device} is no accelerator, and runs more than the begin of the row")
     counts = {len(stage.devices) for stage in plan.stages}
     if len(counts) > 1:
         found.append(

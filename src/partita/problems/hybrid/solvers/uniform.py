@@ -220,8 +220,6 @@ def candidates_of(problem: HybridProblem, starts: tuple[int, ...]) -> Iterator[C
             for zero in training.zero if d > 1 else training.zero[:1]:
                 totals = _totals(problem, exchanges_of(problem, d, t, zero), t)
                 for stages in range(1, min(count, problem.devices // (d * t)) + 1):
-                    if not training.limits.shares(zero, d, stages):
-                        continue
                     if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
                         continue
                     for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts)):

@@ -35,9 +35,6 @@ def limit_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     for source, target in limits.handed:
         if place[target] > place[source] + 1:
             found.append(f"what layer {source} hands to layer {target} passes over a stage")
-    data = plan.stages[0].data_parallel
-    if not limits.shares(plan.zero, data, len(plan.stages)):
-        found.append(f"{data} replicas of {len(plan.stages)} stages do not share out what ZeRO stage {plan.zero} does")
     return found
 
 

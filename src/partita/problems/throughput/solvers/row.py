@@ -96,6 +96,10 @@ class _Program:
 
     def _cut(self, cap: float) -> tuple[float, float, list[_Run]] | None:
         """The least largest (backward) load with forward loads within a cap, the largest of these, and the runs."""
+        row = self.problem.row
+        assert row is not None
+        # Kinds that cannot run what comes later.
+        late = {k for k, kind in enumerate(self.problem.kinds) if row.hosts_first and not kind.accelerator}
         n, shape = self.costs.units, tuple(count + 1 for count in self.counts)
         value = {used: np.full(n + 1, math.inf) for used in itertools.product(*map(range, shape))}
         choice: dict[tuple[tuple[int, ...], int], tuple[int, int]] = {}
@@ -115,7 +119,7 @@ class _Program:
             for used in value:
                 devices = self.replicas * sum(used)
                 for kind, (forward, backward) in enumerate(loads):
-                    if used[kind] == 0:
+                    if used[kind] == 0 or (first > 0 and kind in late):
                         continue
                     before = (*used[:kind], used[kind] - 1, *used[kind + 1 :])
                     fits = allowed & (forward <= cap) & self._fits(runs, kind, devices)
