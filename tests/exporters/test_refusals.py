@@ -102,6 +102,7 @@ CASES: list[tuple[Limits, Make, str]] = [
     (Limits(tied="ends"), lambda: by_layers("tied", (2, 3, 1), training=True), "nothing"),
     (Limits(contiguous=True), turned, "not contiguous: stage 1 sends to stage 0"),
     (Limits(skips=False), skipping, "past its neighbour to stage 3, and .* has no skip connections"),
+    (Limits(calls=True), skipping, "the model itself reads tensors of several stages at once"),
     (Limits(ordered=True), alternating, "layers.2 is on stage 0 and layers.1 before it on stage 1"),
     (Limits(ends=True), early_head, "what comes behind the last block is on stage 0, and .* on the last stage, 1"),
 ]
@@ -140,8 +141,6 @@ def test_gradients_are_added_up_at_the_ends_only() -> None:
 
 def test_own_reasons() -> None:
     """What limits do not say: each runtime's own."""
-    joined = find_exporter("accelerate").supports(skipping())
-    assert any("reads tensors of several devices at once" in reason for reason in joined)
     unknown = msgspec.structs.replace(usual("torch"), source=None)
     assert find_exporter("torch").supports(unknown) == [
         "the plan does not say how its model is built; plan it again from hf:TYPE or path/to/file.py:callable"

@@ -22,12 +22,6 @@ class Accelerate(Exporter):
     name = "accelerate"
 
     def reasons(self, split: Split) -> Iterator[str]:
-        for module in split.shared:
-            if module.joins:
-                yield (
-                    f"{module.name or 'the model'} itself reads tensors of several devices at once, which accelerate "
-                    "does not move: it moves what modules are called with"
-                )
         keys = set(_map(split))
         for weight in split.weights:
             if weight.stages and not _covered(weight.name, keys):

@@ -106,6 +106,12 @@ def _order(split: Split, name: str, limits: Limits) -> Iterator[str]:
             f"stage {send.source} sends {', '.join(send.tensors[:2])} past its neighbour to stage {send.target}, and "
             f"{name} has no skip connections between stages"
         )
+    for module in split.shared if limits.calls else ():
+        if module.joins:
+            yield (
+                f"{module.name or 'the model'} itself reads tensors of several stages at once, and {name} moves only "
+                "what modules are called with"
+            )
     if limits.ordered:
         firsts = [layer.stages[0] for layer in split.blocks]
         turned = next((place for place in range(1, len(firsts)) if firsts[place] < firsts[place - 1]), None)
