@@ -41,6 +41,21 @@ class Decoder(nn.Module):
         return h if self.output is None else self.output(h)
 
 
+class Positions(nn.Module):
+    """A decoder without embedding, whose weight for positions is the model's own."""
+
+    def __init__(self, depth: int = 4, width: int = 16) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.randn(8, width))
+        self.layers = nn.ModuleList([Block(width) for _ in range(depth)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x + self.positions
+        for layer in self.layers:
+            h = layer(h)
+        return h
+
+
 class UNet(nn.Module):
     """Two skip connections; no list of layers."""
 
@@ -68,6 +83,11 @@ def decoder(batch_size: int = 2) -> tuple[Any, tuple[Any, ...]]:
 def tied(batch_size: int = 2) -> tuple[Any, tuple[Any, ...]]:
     """A decoder whose head is its embedding."""
     return Decoder(tied=True), (torch.arange(batch_size * 8).reshape(batch_size, 8) % 12,)
+
+
+def positions(batch_size: int = 2) -> tuple[Any, tuple[Any, ...]]:
+    """A model with a weight of its own, and embedded tokens."""
+    return Positions(), (torch.randn(batch_size, 8, 16),)
 
 
 def unet(batch_size: int = 2) -> tuple[Any, tuple[Any, ...]]:

@@ -24,9 +24,10 @@ class Accelerate(Exporter):
     def reasons(self, split: Split) -> Iterator[str]:
         keys = set(_map(split))
         for weight in split.weights:
-            if weight.stages and not _covered(weight.name, keys):
-                owner = weight.name.rpartition(".")[0] or "the model"
-                yield f"{owner}, which has the weight {weight.name} itself, is on several devices"
+            owner = weight.name.rpartition(".")[0]
+            # The model's own weights are moved to the first device of the map.
+            if weight.stages and not _covered(weight.name, keys) and (owner or weight.stages != (0,)):
+                yield f"{owner or 'the model'}, which has the weight {weight.name} itself, is on several devices"
 
     def write(self, split: Split, path: str | Path, model: Any) -> list[str]:
         found = _map(split)
