@@ -41,6 +41,17 @@ class Decoder(nn.Module):
         return h if self.output is None else self.output(h)
 
 
+class Masked(Decoder):
+    """Every block is masked by the same mask, which follows from the tokens alone."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = (x > 3).float().unsqueeze(-1)
+        h = self.tok_embeddings(x)
+        for layer in self.layers:
+            h = layer(h) * mask
+        return self.output(self.norm(h))
+
+
 class Positions(nn.Module):
     """A decoder without embedding, whose weight for positions is the model's own."""
 
@@ -83,6 +94,11 @@ def decoder(batch_size: int = 2) -> tuple[Any, tuple[Any, ...]]:
 def tied(batch_size: int = 2) -> tuple[Any, tuple[Any, ...]]:
     """A decoder whose head is its embedding."""
     return Decoder(tied=True), (torch.arange(batch_size * 8).reshape(batch_size, 8) % 12,)
+
+
+def masked(batch_size: int = 2) -> tuple[Any, tuple[Any, ...]]:
+    """A decoder with a mask."""
+    return Masked(), (torch.arange(batch_size * 8).reshape(batch_size, 8) % 12,)
 
 
 def positions(batch_size: int = 2) -> tuple[Any, tuple[Any, ...]]:

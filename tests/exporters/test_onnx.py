@@ -77,6 +77,20 @@ def test_stage_models_compute_the_same(tmp_path: Path) -> None:
         assert len(convolutions) == {0: 2, 1: 2, 2: 1}[number]
 
 
+def test_every_stage_makes_its_constants(tmp_path: Path) -> None:
+    """A mask that all stages read: each makes it from the model's input, and only one tensor is handed on."""
+    split = by_layers("masked", (3, 3))
+    assert split.constants
+    find_exporter("onnx").export(split, tmp_path / "stages")
+    inputs, wanted = wanted_of(split)
+    (found,) = run_stages(tmp_path / "stages", inputs)
+    assert np.allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    listed = json.loads((tmp_path / "stages" / "stages.json").read_text())
+    first, second = listed["stages"]
+    assert len(first["outputs"]) == 1
+    assert set(second["inputs"]) == {*listed["inputs"], *first["outputs"]}
+
+
 def test_a_given_model_is_cut_as_planned(tmp_path: Path, model_file: str) -> None:
     split = by_layers(SPLIT, (3, 3))
     find_exporter("onnx").export(split, tmp_path / "stages", model_file)

@@ -41,9 +41,10 @@ def run(split: Split, folder: Path, processes: int) -> dict[str, Any]:
 
 
 def test_stages_that_begin_inside_blocks(tmp_path: Path) -> None:
-    """Training, two stages on each of two ranks, cut before a product and between the operators of a residual block."""
+    """Training, two stages on each of two ranks, cut inside residual blocks; all of them read one mask."""
     starts = ("layers.0.up", "layers.1.up", "layers.2.down")
-    split = runs(graph_of("decoder", training=True), starts, schedule="interleaved", chunks=2, microbatches=4)
+    split = runs(graph_of("masked", training=True), starts, schedule="interleaved", chunks=2, microbatches=4)
+    assert {send.target for send in split.constants} == {1, 2, 3}
     stages = tuple(msgspec.structs.replace(part, rank=number % 2) for number, part in enumerate(split.stages))
     said = run(msgspec.structs.replace(split, stages=stages), tmp_path, 2)
     assert said["verified"]
