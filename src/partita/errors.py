@@ -68,5 +68,9 @@ class SolverCrashError(PartitaError, RuntimeError):
         self.output = output
 
 
+class RankError(PartitaError, RuntimeError):
+    """A process of a run failed, was killed or hung; the message names its rank and stage."""
+
+
 class DisagreementError(PartitaError, AssertionError):
     """Two computations of one quantity differ: a defect in partita, never the user's fault."""

@@ -18,7 +18,7 @@ import msgspec
 
 from partita.cli.common import quiet_stdout, warn
 from partita.cli.flags import PREFIX, read_flags, take_flags
-from partita.cli.options import take_reading
+from partita.cli.options import read_fields, take_reading
 from partita.errors import InputError, NoBatchSizeError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
@@ -232,7 +232,7 @@ def read_model(
 
     def chosen(training: bool) -> tuple[AnyKind, list[str], list[dict[str, Any]]]:
         """Which problem is planned, why, and the settings of its search, of its pricing, and changes."""
-        kind, notes = choose_problem(objective, machines, training)
+        kind, notes = choose_problem(objective, machines, training, given.get("--runtime"))
         declarations = {each.model.objective: each.declarations for each in kinds() if each.model is not None}
         assert kind.model is not None
         own = declarations.pop(kind.model.objective)
@@ -287,12 +287,7 @@ def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tra
         if training and not graph.training:
             raise InputError(f"{text} was traced without its backward part; trace it again with training")
         return graph
-    fields: dict[str, str] = {}
-    for entry in set_fields:
-        name, equals, value = entry.partition("=")
-        if not equals or not name:
-            raise InputError(f"--set {entry!r} is not of the form FIELD=VALUE")
-        fields[name] = value
+    fields = read_fields(set_fields)
     from partita.frontends.models import load_model
 
     started = time.perf_counter()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from partita.conductor.runtimes import runtime_document
+from partita.conductor.split import split_of
 from partita.documents import result_file
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer
@@ -37,8 +39,11 @@ def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str,
         "parameter_bytes": graph.parameter_bytes,
         "flops": graph.flops,
         "training": graph.training,
+        "source": graph.source,
     }
     document["cluster"] = answer.cluster
+    document["runtime"] = runtime_document(answer)
+    document["split"] = split_of(answer)
     kind_of(result.problem).report.answer_document(answer, document)
     return document
 

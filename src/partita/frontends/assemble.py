@@ -21,13 +21,20 @@ def assemble(capture: Capture, name: str, training: bool) -> Graph:
 
     Nothing but constants, and a used trainable parameter without a gradient, is a ``TraceError``.
     """
+    return assemble_calls(capture, name, training)[0]
+
+
+def assemble_calls(capture: Capture, name: str, training: bool) -> tuple[Graph, list[int | None]]:
+    """The graph, and of every operator the number of its call in the capture; None for a free slice."""
     _own_gradients(capture)
     live = live_calls(capture)
     if not live:
         raise TraceError(f"model {name!r} computes nothing from its inputs or parameters; there is nothing to split")
     _check_gradients(capture, live)
     table = fold(live, capture.outputs, (read for _, read in capture.gradients))
-    return _Builder(capture, live, table).graph(name, training)
+    builder = _Builder(capture, live, table)
+    calls = [step.index if isinstance(step, Call) else None for step in builder.steps]
+    return builder.graph(name, training), calls
 
 
 def _own_gradients(capture: Capture) -> None:

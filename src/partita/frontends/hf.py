@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from partita.errors import InputError, PartitaError, TraceError
 from partita.frontends.hf_heads import model_classes
 from partita.frontends.hf_inputs import decoding_inputs, input_sets
 from partita.frontends.hf_refit import refit
+from partita.frontends.model import Model
 from partita.frontends.options import Asked, nearest, one_line, parse_dtype, parse_value
-from partita.frontends.torch import trace
 from partita.graph import Graph
 
 _EXPERTS_NOTE = (
@@ -31,11 +31,31 @@ _FITS = 4
 
 
 def load_transformers(name: str, asked: Asked) -> Graph:
-    """Trace a transformers model.
+    """Trace a transformers model; in float32 where it does not run in its own format, and none was asked for."""
+    try:
+        model, graph = _first_traced(name, asked)
+    except TraceError as error:
+        if asked.dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
+            raise
+        model, graph = _first_traced(name, dataclasses.replace(asked, dtype="float32"))
+        note = "The model does not run in its own number format; this is float32."
+        graph = graph.replace(notes=(*graph.notes, note))
+    if any("grouped_mm" in op.target for op in graph.operators):
+        graph = graph.replace(notes=(*graph.notes, _EXPERTS_NOTE))
+    return graph.replace(source=model.asked.source(f"hf:{name}"))
 
-    Attention runs as one fused call ("sdpa") unless the model caps its scores, which no fused call does. Key-value
-    caches are off but for a step of decoding, which has a full one.
+
+def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
+    """A transformers model from its configuration: without weights, or initialised if ``real``; never its arguments.
+
+    It is the first that can be traced. Attention runs as one fused call ("sdpa") unless the model caps its scores,
+    which no fused call does. Key-value caches are off but for a step of decoding, which has a full one.
     """
+    return _first_traced(name, asked, real)[0]
+
+
+def _first_traced(name: str, asked: Asked, real: bool = False) -> tuple[Model, Graph]:
+    """The first class of a configuration that can be built, on the fullest inputs that it runs on."""
     from transformers.utils import logging
 
     with ExitStack() as after:
@@ -45,66 +65,65 @@ def load_transformers(name: str, asked: Asked) -> Graph:
         number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
         notes = _simplify(config, asked.training)
         title = Path(name).stem if name.endswith(".json") else name
-        try:
-            graph = _first_built(config, number_format, title, asked, notes)
-        except TraceError as error:
-            if asked.dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
-                raise
-            graph = _first_built(config, parse_dtype("float32"), title, asked, notes)
-            notes.append(f"The model does not run in {str(number_format).removeprefix('torch.')}; this is float32.")
-    if any("grouped_mm" in op.target for op in graph.operators):
-        notes.append(_EXPERTS_NOTE)
-    return graph.replace(notes=(*graph.notes, *notes))
-
-
-def _first_built(config: Any, number_format: Any, title: str, asked: Asked, notes: list[str]) -> Graph:
-    """The graph of the first class of a configuration that can be built, on the fullest inputs that it runs on."""
-    failure: PartitaError | None = None
-    for task, cls in model_classes(config, asked.task):
-        for build in (_on_meta, _with_values):
-            try:
-                model = _build(cls, config, number_format, title, build)
-            except TraceError as error:
-                failure = failure or error
+        failure: PartitaError | None = None
+        for task, cls in model_classes(config, asked.task):
+            for place in (nullcontext,) if real else (_on_meta, _with_values):
+                try:
+                    module = _build(cls, config, number_format, title, place)
+                except TraceError as error:
+                    failure = failure or error
+                    break
+                try:
+                    return _on_fullest(module, task, number_format, Model(title, module, (), {}, asked, notes=notes))
+                except TraceError as error:
+                    failure = error
+                    if "depend on data" not in str(error):
+                        raise
+            else:
                 break
-            try:
-                return _traced(model, task, number_format, title, asked, notes)
-            except TraceError as error:
-                failure = error
-                if "depend on data" not in str(error):
-                    raise
-        else:
-            break
-    if failure is None:
-        raise InputError(f"transformers has no model for configurations of type {config.model_type!r}")
-    raise failure
+        if failure is None:
+            raise InputError(f"transformers has no model for configurations of type {config.model_type!r}")
+        raise failure
 
 
-def _traced(model: Any, task: str, number_format: Any, title: str, asked: Asked, notes: list[str]) -> Graph:
-    config = model.config
+def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> tuple[Model, Graph]:
+    config, asked = module.config, model.asked
     if asked.decode is not None:
-        title += f", one token after {asked.decode}"
-        sets = [decoding_inputs(model, config, task, number_format, asked)]
+        model = dataclasses.replace(model, name=f"{model.name}, one token after {asked.decode}")
+        sets = [decoding_inputs(module, config, task, number_format, asked)]
     else:
-        sets = input_sets(model, config, task, number_format, asked)
+        sets = input_sets(module, config, task, number_format, asked)
         if asked.sequence_length is None:
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
             with suppress(InputError):
-                sets += input_sets(model, config, task, number_format, short)[:1]
+                sets += input_sets(module, config, task, number_format, short)[:1]
     failure: TraceError | None = None
     for kwargs in sets:
-        try:
-            graph, kwargs = _refitted(model, kwargs, title, asked)
-        except TraceError as error:
-            failure = failure or error
-            continue
+        fitted = dataclasses.replace(model, kwargs=kwargs)
         left_out = sorted(set(sets[0]) - set(kwargs))
         if left_out:
-            notes.append(f"Without {', '.join(left_out)}: what takes it is not in the plan ({failure}).")
-        return graph
+            note = f"Without {', '.join(left_out)}: what takes it is not in the plan ({failure})."
+            fitted = dataclasses.replace(fitted, notes=(*fitted.notes, note))
+        try:
+            return _refitted(fitted)
+        except TraceError as error:
+            failure = failure or error
     assert failure is not None
     raise failure
+
+
+def _refitted(model: Model) -> tuple[Model, Graph]:
+    """The graph on given arguments, or on those of the sizes that the first operators say they take."""
+    for _ in range(_FITS):
+        try:
+            return model, model.trace()
+        except TraceError as error:
+            changed = refit(model.kwargs, str(error))
+            if changed is None:
+                raise
+            model = dataclasses.replace(model, kwargs=changed)
+    return model, model.trace()
 
 
 def _configuration(name: str, fields: Mapping[str, str]) -> Any:
@@ -203,7 +222,7 @@ def _own_dtype(config: Any) -> Any:
     return own if isinstance(own, torch.dtype) and own.is_floating_point else torch.bfloat16
 
 
-def _simplify(config: Any, training: bool) -> list[str]:
+def _simplify(config: Any, training: bool) -> tuple[str, ...]:
     """Turn off key-value caches, and in training masking that picks positions by data; returns notes."""
     notes = []
     for part in (config, *(v for v in vars(config).values() if hasattr(v, "to_dict"))):
@@ -212,20 +231,7 @@ def _simplify(config: Any, training: bool) -> list[str]:
         if training and getattr(part, "apply_spec_augment", None):
             part.apply_spec_augment = False
             notes.append("SpecAugment is off: which positions it masks depends on data.")
-    return notes
-
-
-def _refitted(model: Any, kwargs: dict[str, Any], title: str, asked: Asked) -> tuple[Graph, dict[str, Any]]:
-    """The graph on given arguments, or on those of the sizes that the first operators say they take."""
-    for _ in range(_FITS):
-        try:
-            return trace(model, (), kwargs, training=asked.training, name=title), kwargs
-        except TraceError as error:
-            changed = refit(kwargs, str(error))
-            if changed is None:
-                raise
-            kwargs = changed
-    return trace(model, (), kwargs, training=asked.training, name=title), kwargs
+    return tuple(notes)
 
 
 @contextmanager

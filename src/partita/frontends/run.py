@@ -34,20 +34,26 @@ from partita.frontends.surroundings import (
     plain_checkpoints,
     plain_conversions,
 )
+from partita.frontends.tape import Tape
 from partita.frontends.values import Values
 
 _LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating outputs stands in for one."
 
 
 def run_module(
-    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], training: bool, dtype: Any = None
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    training: bool,
+    dtype: Any = None,
+    tape: Tape | None = None,
 ) -> Capture:
-    """Run a module once on fake tensors, floating ones in the given ``torch.dtype`` if any.
+    """Run a module once on fake tensors, floating ones in the given ``torch.dtype`` if any; forward also onto a tape.
 
     What cannot be run, or followed because it depends on data, is a ``TraceError``.
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    recorder = Recorder(fake)
+    recorder = Recorder(fake, tape)
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []
@@ -61,10 +67,12 @@ def run_module(
                 where = names.get(id(stack[-1]), "") if stack else ""
                 raise TraceError(_explain(where, recorder.capture.modules[where], error)) from error
             recorder.module = ""
+            if tape is not None:
+                tape.outputs = [tape.slot_of(t) for t in output_tensors(out)]
             if training:
                 _run_backward(recorder, fake, out, parameters)
             else:
-                recorder.capture.outputs = [recorder.read(t) for t in _tensors(out)]
+                recorder.capture.outputs = [recorder.read(t) for t in output_tensors(out)]
     return recorder.capture
 
 
@@ -73,10 +81,12 @@ def _run_backward(recorder: Recorder, fake: Any, out: Any, parameters: list[tupl
     if not wanted:
         raise TraceError("training needs a parameter that requires a gradient, but the model has none")
     with _caught(recorder, fake), torch.enable_grad():
-        loss, note = _loss(out)
+        loss, note = loss_of(out)
         if not loss.requires_grad:
             raise TraceError("the loss does not depend on any trainable parameter, so there is no backward to trace")
         recorder.capture.outputs = [recorder.read(loss)]
+        if recorder.tape is not None:
+            recorder.tape.loss = recorder.tape.slot_of(loss)
         recorder.backward = True
         try:
             gradients = _gradients(loss, tuple(tensor for _, tensor in wanted))
@@ -100,7 +110,7 @@ def _gradients(loss: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(run((loss,), (start,), False, False, tensors, allow_unreachable=True, accumulate_grad=False))
 
 
-def _loss(out: Any) -> tuple[Any, str | None]:
+def loss_of(out: Any) -> tuple[Any, str | None]:
     """The scalar to differentiate, and a note if it had to be made up."""
     if isinstance(out, torch.Tensor):
         given = out
@@ -108,13 +118,14 @@ def _loss(out: Any) -> tuple[Any, str | None]:
         given = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
     if isinstance(given, torch.Tensor) and given.numel() == 1 and given.is_floating_point():
         return given.reshape(()), None
-    floating = [t for t in _tensors(out) if t.is_floating_point() and t.requires_grad]
+    floating = [t for t in output_tensors(out) if t.is_floating_point() and t.requires_grad]
     if not floating:
         raise TraceError("training needs a floating output that depends on the parameters; the model returns none")
     return sum(t.mean(dtype=torch.float32) for t in floating), _LOSS_NOTE
 
 
-def _tensors(out: Any) -> list[Any]:
+def output_tensors(out: Any) -> list[Any]:
+    """The distinct tensors that a model returns."""
     if isinstance(out, torch.Tensor):
         return [out]
     if not isinstance(out, (Mapping, list, tuple)) and hasattr(out, "__dict__"):
@@ -124,7 +135,7 @@ def _tensors(out: Any) -> list[Any]:
         if isinstance(leaf, torch.Tensor):
             found.append(leaf)
         elif isinstance(leaf, Mapping):
-            found.extend(_tensors(leaf))
+            found.extend(output_tensors(leaf))
     return list({id(t): t for t in found}.values())
 
 
@@ -197,7 +208,7 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
             attention_anywhere(),
         ):
             stack.enter_context(surrounding)
-        values = Values(fake)
+        values = Values(fake, settle=recorder.tape is None)
         for mode in (fake, recorder, values, FusedCalls(recorder), Recurrences(recorder), OnePlace()):
             stack.enter_context(mode)
         yield

@@ -6,10 +6,14 @@ Importing this file imports nothing heavy; torch is loaded by the first call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partita.errors import InputError, PartitaError, TraceError, require
 from partita.graph import Graph
+
+if TYPE_CHECKING:
+    from partita.frontends.records import Capture
+    from partita.frontends.tape import Tape
 
 
 def trace(
@@ -58,10 +62,26 @@ def trace(
     TraceError
         If the module cannot be run, its control flow depends on data, or a used parameter gets no gradient.
     """
+    return trace_calls(module, args, kwargs, training, name, dtype)[0]
+
+
+def trace_calls(
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    training: bool = False,
+    name: str | None = None,
+    dtype: str | None = None,
+    tape: Tape | None = None,
+) -> tuple[Graph, Capture, list[int | None]]:
+    """As ``trace``, with what was captured, and of every operator the number of its call there (None for a slice).
+
+    On a ``tape`` the forward calls can be made again.
+    """
     require("torch", "torch")
     import torch
 
-    from partita.frontends.assemble import assemble
+    from partita.frontends.assemble import assemble_calls
     from partita.frontends.options import one_line, parse_dtype
     from partita.frontends.run import run_module
 
@@ -75,9 +95,10 @@ def trace(
     number_format = None if dtype is None else parse_dtype(dtype)
     title = name or type(module).__name__
     try:
-        graph = assemble(run_module(module, args, kwargs or {}, training, number_format), title, training)
+        capture = run_module(module, args, kwargs or {}, training, number_format, tape)
+        graph, calls = assemble_calls(capture, title, training)
     except PartitaError:
         raise
     except Exception as error:
         raise TraceError(f"cannot trace the root module ({type(module).__name__}): {one_line(error)}") from error
-    return graph.replace(compiled=True) if compiled else graph
+    return (graph.replace(compiled=True) if compiled else graph), capture, calls

@@ -12,13 +12,18 @@ from typing import Any
 
 from partita.errors import InputError, NoBatchSizeError, TraceError
 from partita.frontends.blame import reads_values, where
+from partita.frontends.model import Model
 from partita.frontends.options import Asked, nearest, one_line, parse_value
-from partita.frontends.torch import trace
 from partita.graph import Graph
 
 
 def load_file(spec: str, asked: Asked) -> Graph:
     """Trace what ``path/to/file.py:callable`` builds."""
+    return build_file(spec, asked).trace().replace(source=asked.source(spec))
+
+
+def build_file(spec: str, asked: Asked, *, real: bool = False) -> Model:
+    """What ``path/to/file.py:callable`` builds: without weights wherever possible, or as it is if ``real``."""
     path_text, _, attribute = spec.rpartition(":")
     if not path_text or not attribute.isidentifier():
         raise InputError(f"model {spec!r} names no callable; write path/to/file.py:callable")
@@ -26,8 +31,8 @@ def load_file(spec: str, asked: Asked) -> Graph:
     with _importable(path):
         build = _find(path, attribute)
         given = _arguments(build, spec, asked)
-        module, args, kwargs = _build(build, spec, given)
-    return trace(module, args, kwargs, training=asked.training, name=attribute, dtype=asked.dtype)
+        module, args, kwargs = _build(build, spec, given, real)
+    return Model(attribute, module, args, kwargs, asked, dtype=asked.dtype)
 
 
 @contextmanager
@@ -91,16 +96,18 @@ def _arguments(build: Callable[..., Any], spec: str, asked: Asked) -> dict[str, 
     return given
 
 
-def _build(build: Callable[..., Any], spec: str, given: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def _build(
+    build: Callable[..., Any], spec: str, given: dict[str, Any], real: bool
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """What the callable returns, checked."""
     import torch
 
     from partita.frontends.building import build_without_weights
 
     try:
-        result = build_without_weights(lambda: build(**given))
+        result = build(**given) if real else build_without_weights(lambda: build(**given))
     except (Exception, SystemExit) as error:
-        unread = "; it is built without data, so values cannot be read" if reads_values(error) else ""
+        unread = "; it is built without data, so values cannot be read" if not real and reads_values(error) else ""
         path = Path(spec.rpartition(":")[0])
         raise TraceError(f"building {spec!r} fails: {one_line(error)}{where(error, path)}{unread}") from error
     form = "(module, args) or (module, args, kwargs)"

@@ -43,11 +43,16 @@ def _lost(tensor: Any) -> set[int]:
 
 
 class Values(TorchDispatchMode):  # type: ignore[misc]
-    """Computes values that are known, and answers calls whose shapes or results depend on them."""
+    """Computes values that are known, and answers calls whose shapes or results depend on them.
 
-    def __init__(self, fake: Any) -> None:
+    Without ``settle`` it only answers what code reads: shapes that depend on data are left as they are, for traces that
+    are run again on other data.
+    """
+
+    def __init__(self, fake: Any, *, settle: bool = True) -> None:
         super().__init__()
         self.fake = fake
+        self.settle = settle
         self._kept: list[Any] = []
         self.read: set[str] = set()
         """Inputs whose values decided what runs."""
@@ -70,10 +75,12 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
             self.read |= _sources(tensors)
             with torch._C._DisableTorchDispatch():
                 return values[0].item()
-        if packet == "aten._local_scalar_dense" and hasattr(tensors[0], "partita_presumed"):
+        if self.settle and packet == "aten._local_scalar_dense" and hasattr(tensors[0], "partita_presumed"):
             self.presumed.add(tensors[0].partita_presumed[1])
             return tensors[0].partita_presumed[0]
-        if packet == "aten.index" or packet in ("aten.index_put", "aten.index_put_"):
+        if not self.settle:
+            pass
+        elif packet in ("aten.index", "aten.index_put", "aten.index_put_"):
             args = self._plain_indices(args)
         elif complete and tensors and (torch.Tag.dynamic_output_shape in func.tags or _repeats(packet, tensors)):
             return self._shaped(self._compute(func, args, kwargs), tensors)
