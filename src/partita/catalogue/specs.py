@@ -82,6 +82,9 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     compute_efficiency, memory_efficiency
         Share of the peak that products of the best shape reach, and of the memory bandwidth that large kernels reach,
         above 0 and at most 1.
+    unaligned_efficiency
+        The share for products of 16-bit and 8-bit numbers whose rows in memory do not begin at multiples of 16 bytes; None
+        for ``compute_efficiency``.
     attention_efficiency
         Share of the peak that fused attention kernels reach; None for seven tenths of ``compute_efficiency``.
     multiprocessors
@@ -105,6 +108,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     reserved_bytes: int | None = None
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
+    unaligned_efficiency: float | None = None
     attention_efficiency: float | None = None
     multiprocessors: int | None = None
     launch_overhead_s: float = 0.0
@@ -121,7 +125,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for field in ("memory_bandwidth_bytes_per_s", "memory_bytes"):
             check_positive(owner, field, getattr(self, field))
         check_fields(owner, self, "reserved_bytes", "launch_overhead_s")
-        for field in ("compute_efficiency", "memory_efficiency", "attention_efficiency"):
+        for field in ("compute_efficiency", "memory_efficiency", "unaligned_efficiency", "attention_efficiency"):
             if getattr(self, field) is not None:
                 check_fraction(owner, field, getattr(self, field))
         if self.multiprocessors is not None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from partita.catalogue.specs import DeviceSpec
-from partita.costs.products import shape_efficiency
+from partita.costs.optimizer import dtype_bytes
+from partita.costs.products import is_aligned, shape_efficiency
 from partita.graph import Graph, Operator
 
 #: Backward, an attention kernel makes the scores once more: five products where the graph counts four (Dao,
@@ -19,6 +20,9 @@ _ATTENTION_BACKWARD = 5 / 4
 
 #: A causal kernel skips the half of the scores that lies above the diagonal.
 _CAUSAL = 1 / 2
+
+#: Number formats of matrix units, whose kernels read whole pieces of rows.
+_MATRIX_FORMATS = frozenset({"float16", "bfloat16", "float8", "int8"})
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,12 @@ class Roofline:
             work = operator.flops * (_CAUSAL if operator.causal else 1.0)
             return work * (_ATTENTION_BACKWARD if operator.phase == "backward" else 1.0) / rate
         rate = self.rate(device, operator.dtype)
-        if operator.product is not None and device.multiprocessors is not None:
-            rate *= shape_efficiency(operator.product, device.multiprocessors)
+        if operator.product is not None:
+            slow = device.unaligned_efficiency
+            if slow is not None and operator.dtype in _MATRIX_FORMATS:
+                size = dtype_bytes(operator.dtype)
+                if not is_aligned(operator.product, operator.consecutive, size):
+                    rate = self._peak(device, operator.dtype) * slow
+            if device.multiprocessors is not None:
+                rate *= shape_efficiency(operator.product, device.multiprocessors)
         return operator.flops / rate
