@@ -83,8 +83,8 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Share of the peak that products of the best shape reach, and of the memory bandwidth that large kernels reach,
         above 0 and at most 1.
     unaligned_efficiency
-        The share for products of 16-bit and 8-bit numbers whose rows in memory do not begin at multiples of 16 bytes; None
-        for ``compute_efficiency``.
+        The share for products of 16-bit and 8-bit numbers whose rows in memory do not begin at multiples of 16 bytes;
+        None for ``compute_efficiency``.
     attention_efficiency
         Share of the peak that fused attention kernels reach; None for seven tenths of ``compute_efficiency``.
     multiprocessors
