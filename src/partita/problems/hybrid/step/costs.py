@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from partita.costs.exposure import exposed_gathers, exposed_reductions
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.step.network import Network, network_of
 from partita.problems.hybrid.training import LayerState, Training
@@ -97,15 +98,10 @@ class Exchanges:
         rest = float(self.reduce_each[layers[0]])
         if not self.overlap:
             return rest + float(sum(self.reduce_once[v] + self.gather_once[v] for v in layers))
-        left = 0.0
-        for v in reversed(layers):
-            left = max(0.0, left - float(self.backward[v])) + float(self.reduce_once[v])
-        there = end = busy = 0.0
-        for v in layers:
-            there += float(self.gather_once[v])
-            end = max(end, there) + float(self.forward[v])
-            busy += float(self.forward[v])
-        return rest + left + end - busy
+        forward, backward, gather, reduce = (
+            column[list(layers)].tolist() for column in (self.forward, self.backward, self.gather_once, self.reduce_once)
+        )
+        return rest + exposed_reductions(backward, reduce) + exposed_gathers(forward, gather)
 
     def held(self, layers: Sequence[int]) -> float:
         """Bytes of weights, gradients and optimizer states of each device: what is whole, of two layers at once."""
