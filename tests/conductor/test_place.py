@@ -287,6 +287,7 @@ def mesh_plan(seed: int) -> tuple[HybridProblem, HybridPlan]:
             schedules=SCHEDULES,
             zero=ZERO_STAGES,
             overlap=draw.random() < 0.7,
+            occupied=draw.choice((0.0, 0.25)),
             call_times=(0.25, 0.5),
             hop_times=(0.125, 0.25),
             switched=(True, False),

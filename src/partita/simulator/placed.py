@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.costs.collectives import Level, collective_time
-from partita.costs.exposure import exposed_gathers, exposed_reductions
+from partita.costs.exposure import exposed_once
 from partita.simulator.program import End, Program, Step
 from partita.simulator.schedules import find_schedule
 from partita.simulator.stages import Stage, StagePipeline, StageWork, staged_program
@@ -46,6 +46,8 @@ class Exchange:
         Whether each replica wants its share of the sum of gradients alone.
     overlap
         Whether exchanges hide: of gradients behind the last backward part, of weights ahead of the first forward part.
+    occupied
+        Part of a device that they take away from the work that hides them.
     rest_s
         What is waited for besides.
     """
@@ -58,6 +60,7 @@ class Exchange:
     gather_wait_s: tuple[float, ...]
     scattered: bool
     overlap: bool
+    occupied: float = 0.0
     rest_s: float = 0.0
 
 
@@ -202,8 +205,8 @@ def _exchange_s(
     )
     if not exchange.overlap:
         return exchange.rest_s + sum(reduce) + sum(gather)
-    hidden = exposed_reductions(exchange.backward_s, reduce) + exposed_gathers(exchange.forward_s, gather)
-    return exchange.rest_s + hidden
+    waited = exposed_once(exchange.forward_s, exchange.backward_s, reduce, gather, exchange.occupied)
+    return exchange.rest_s + waited
 
 
 def _seconds_per_byte(

@@ -74,7 +74,8 @@ def _steps(mesh: Mesh) -> Iterator[float]:
             choices.append(known[rank, parts])
         for combination in itertools.product(*choices):
             costs = [cost for cost, _ in combination]
-            step = sum(c.passing for c in costs) + max(c.holding for c in costs) + max(c.sync + c.update for c in costs)
+            step = sum(c.passing for c in costs) + max(c.holding for c in costs) + max(c.ahead for c in costs)
+            step += max(c.sync + c.update for c in costs)
             if mesh.chunks > 1 and not _allowed(mesh, rows, combination):
                 continue
             yield step

@@ -156,6 +156,7 @@ def _exchange(problem: HybridProblem, mesh: Mesh, stage: HybridStage, zero: int)
         gather_wait_s=waits("all-gather", gathered),
         scattered=zero > 0,
         overlap=exchanges.overlap,
+        occupied=exchanges.occupied,
         rest_s=float(exchanges.reduce_each[places[0]]),
     )
 

@@ -66,7 +66,7 @@ def evaluate_step(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
                 f"each device of stage {number} needs {format_bytes(cost.memory_bytes)}, "
                 f"{format_bytes(cost.memory_bytes - limit)} more than its {format_bytes(limit)}"
             )
-    pipeline = pipeline_time([cost.passing for cost in costs], [cost.holding for cost in costs])
+    pipeline = pipeline_time(*([getattr(cost, name) for cost in costs] for name in ("passing", "holding", "ahead")))
     last = max(costs, key=lambda cost: cost.sync + cost.update)
     step = StepTime(
         microbatches=batch,
