@@ -11,6 +11,9 @@ from partita.units import GIB
 #: What attention kernels reach of the rate of products where a device does not say.
 ATTENTION_SHARE = 0.7
 
+#: Likewise of products whose rows are not aligned.
+UNALIGNED_SHARE = 1 / 3
+
 _INTEGERS = frozenset({"int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"})
 
 
@@ -84,7 +87,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         above 0 and at most 1.
     unaligned_efficiency
         The share for products of 16-bit and 8-bit numbers whose rows in memory do not begin at multiples of 16 bytes;
-        None for ``compute_efficiency``.
+        None for a third of ``compute_efficiency``, on a CPU for all of it.
     attention_efficiency
         Share of the peak that fused attention kernels reach; None for seven tenths of ``compute_efficiency``.
     multiprocessors
@@ -144,6 +147,12 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def usable_bytes(self) -> int:
         """Memory a plan may use: physical memory without the reserve."""
         return self.memory_bytes - self.reserve_bytes
+
+    @property
+    def of_unaligned(self) -> float:
+        """Share of the peak that products reach whose rows are not aligned."""
+        share = UNALIGNED_SHARE if self.accelerator else 1.0
+        return self.compute_efficiency * share if self.unaligned_efficiency is None else self.unaligned_efficiency
 
     @property
     def of_attention(self) -> float:
