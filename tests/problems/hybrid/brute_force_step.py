@@ -42,7 +42,7 @@ def _runs(mesh: Mesh, blocks: int) -> bool:
     p, m = mesh.stages, mesh.microbatches
     if mesh.schedule == "interleaved":
         return p > 1 and blocks % (p * mesh.chunks) == 0 and m % p == 0
-    return mesh.schedule != "zero-bubble" or m >= p
+    return mesh.schedule != "zero-bubble" or (m >= p and (p == 1 or mesh.zero < 2))
 
 
 def _rows(mesh: Mesh) -> Iterator[list[list[int]]]:

@@ -226,19 +226,21 @@ def candidates_of(problem: HybridProblem, starts: tuple[int, ...]) -> Iterator[C
                 for stages in range(1, min(count, problem.devices // (d * t)) + 1):
                     if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
                         continue
-                    for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts)):
+                    for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts), zero):
                         yield _bounded(totals, zero, d, t, stages, chunks, schedule, batch // d)
 
 
-def _ways(schedules: tuple[str, ...], stages: int, microbatches: int, blocks: int) -> Iterator[tuple[str, int]]:
+def _ways(
+    schedules: tuple[str, ...], stages: int, microbatches: int, blocks: int, zero: int
+) -> Iterator[tuple[str, int]]:
     """Schedules and parts of each stage; where there is one stage, they are alike, but for what GPipe holds."""
     simple = sorted((name for name in schedules if name != "interleaved"), key=lambda name: name == "gpipe")
     for schedule in simple[:1] if stages == 1 else simple:
-        if refusal(schedule, stages, 1, microbatches) is None:
+        if refusal(schedule, stages, 1, microbatches, zero) is None:
             yield schedule, 1
     if "interleaved" in schedules and blocks % stages == 0:
         for chunks in divisors(blocks // stages):
-            if chunks > 1 and refusal("interleaved", stages, chunks, microbatches) is None:
+            if chunks > 1 and refusal("interleaved", stages, chunks, microbatches, zero) is None:
                 yield "interleaved", chunks
 
 

@@ -111,7 +111,7 @@ def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
         violations.append(f"schedule {plan.schedule} is not one of {', '.join(training.schedules)}")
     if plan.zero not in training.zero:
         violations.append(f"ZeRO stage {plan.zero} is not one of {', '.join(map(str, training.zero))}")
-    wrong = refusal(plan.schedule, len(plan.stages), plan.chunks, problem.microbatches // d)
+    wrong = refusal(plan.schedule, len(plan.stages), plan.chunks, problem.microbatches // d, plan.zero)
     if wrong is not None:
         violations.append(wrong)
     if plan.chunks > 1:

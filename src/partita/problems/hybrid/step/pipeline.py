@@ -38,8 +38,13 @@ def pipeline_time(passing: list[float], holding: list[float], ahead: list[float]
     return sum(passing) + max(holding) + max(ahead)
 
 
-def refusal(schedule: str, stages: int, chunks: int, microbatches: int) -> str | None:
-    """Why a schedule does not run such a row with so many microbatches for each replica; None if it does."""
+def refusal(schedule: str, stages: int, chunks: int, microbatches: int, zero: int) -> str | None:
+    """Why a schedule does not run such a row with so many microbatches for each replica; None if it does.
+
+    ``zero`` is ZeRO's stage.
+    """
+    if schedule == "zero-bubble" and stages > 1 and zero > 1:
+        return f"no runtime has a zero-bubble schedule beside ZeRO-{zero}; take ZeRO-1, or another schedule"
     if schedule == "zero-bubble" and microbatches < stages:
         return (
             f"a zero-bubble schedule takes as many microbatches as its {stages} stages or more, each replica has "
