@@ -295,7 +295,9 @@ def mesh_plan(seed: int) -> tuple[HybridProblem, HybridPlan]:
     )
     layout = Layout(tensor=tensor, pipeline=stages, data=data, zero=draw.choice(ZERO_STAGES), schedule=schedule)
     starts = [0, *sorted(draw.sample(range(1, count), stages - 1))]
-    return problem, uniform_plan(problem, layers, equal_parts(count, starts), dict.fromkeys(range(count), "none"), layout)
+    return problem, uniform_plan(
+        problem, layers, equal_parts(count, starts), dict.fromkeys(range(count), "none"), layout
+    )
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-#: Part of a device that a collective takes away: 24 channels on the 108 multiprocessors of an A100 or the 132 of an H100.
+#: Part of a device that a collective takes away: 24 channels, on the 108 multiprocessors of an A100 or 132 of an H100.
 OCCUPIED = 0.2
 
 
 def exposed(exchange: float, work: float, occupied: float = 0.0) -> float:
-    """By how much an exchange behind some work makes it longer: what does not hide, and what the hidden part takes away."""
+    """By how much an exchange behind work makes it longer: what does not hide, and what the hidden part takes away."""
     return max(occupied * exchange, exchange - (1.0 - occupied) * work)
 
 
@@ -24,10 +24,10 @@ def exposed_once(
     gather: Sequence[float],
     occupied: float = 0.0,
 ) -> float:
-    """By how much a step is longer for exchanges of gradients behind backward work, and of weights ahead of forward work.
+    """By how much a step is longer for gradients exchanged behind backward work, and weights ahead of forward work.
 
-    Layers exchange one after the other: gradients once their backward part has ended, weights in the order in which they
-    are needed.
+    Layers exchange one after the other: gradients once their backward part has ended, weights in the order in which
+    they are needed.
 
     Parameters
     ----------

@@ -209,9 +209,7 @@ def _exchange_s(
     return exchange.rest_s + waited
 
 
-def _seconds_per_byte(
-    kind: str, row: Sequence[tuple[int, ...]], bandwidth: Floats, machine_of: Sequence[int]
-) -> float:
+def _seconds_per_byte(kind: str, row: Sequence[tuple[int, ...]], bandwidth: Floats, machine_of: Sequence[int]) -> float:
     """Of a collective of a stage's replicas: in levels where each machine has as many of them, else around one ring."""
     machines: dict[int, list[tuple[int, ...]]] = {}
     for group in row if machine_of else ():

@@ -91,8 +91,8 @@ class Row(NamedTuple):
     """What is asked of a row: ``stages`` of them, ``microbatches`` of each replica, the schedule, and two caps.
 
     ``rates`` (stages, 4): what a byte costs that enters, and one that leaves, and a call of each. ``holding`` caps κ,
-    ``ahead`` that of forward parts where they come first, ``once`` what happens once; ``limit`` is a sum of passing times
-    that is of no use.
+    ``ahead`` that of forward parts where they come first, ``once`` what happens once; ``limit`` is a sum of passing
+    times that is of no use.
     """
 
     stages: int

@@ -69,8 +69,8 @@ def _name(layers: list[str]) -> str:
 def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
     """A plan of a step on a uniform mesh: each device of a group hands over its share of a tensor.
 
-    What replicas exchange for every microbatch (ZeRO's stages 2 and 3) and what groups exchange are part of the work, at
-    the problem's bandwidths; so is what a transfer takes beside its bytes.
+    What replicas exchange for every microbatch (ZeRO's stages 2 and 3) and what groups exchange are part of the work,
+    at the problem's bandwidths; so is what a transfer takes beside its bytes.
     """
     layers = {layer.id: layer for layer in problem.layers}
     chosen = {v: _choice(problem, stage, v) for stage in plan.stages for v in stage.operators}

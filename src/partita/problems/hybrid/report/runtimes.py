@@ -1,9 +1,9 @@
 """Which training runtimes execute a plan of a step, by schedule and what replicas share out.
 
-Sources: DeepSpeed refuses ZeRO's stages 2 and 3 beside pipelines (``deepspeed/runtime/pipe/engine.py``) and has 1F1B alone;
-Megatron-LM has 1F1B and its interleaved form, and a distributed optimizer (ZeRO-1); nanotron 1F1B and ZeRO-1; torchtitan
-the schedules of ``torch.distributed.pipelining`` over FSDP2. Zero bubble (H1) is in the Megatron-LM of Qi et al. (ICLR
-2024).
+Sources: DeepSpeed refuses ZeRO's stages 2 and 3 beside pipelines (``deepspeed/runtime/pipe/engine.py``) and has 1F1B
+alone; Megatron-LM has 1F1B and its interleaved form, and a distributed optimizer (ZeRO-1); nanotron 1F1B, all forward
+parts first, and ZeRO-1; torchtitan the schedules of ``torch.distributed.pipelining`` over FSDP2. Zero bubble (H1) is in
+the Megatron-LM of Qi et al. (ICLR 2024).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _KEPT = 1 << 28
 
 @dataclass(frozen=True)
 class Caps:
-    """Caps on κ, on that of forward parts and on what happens once, and the sum of passing times from which on a row is of no use."""
+    """Caps on κ, on that of forward parts, on what happens once, and the sum of passing times that is of no use."""
 
     holding: float
     ahead: float

@@ -2,9 +2,10 @@
 
 Under ZeRO-3 every layer's weights are gathered for its forward and its backward part while the layer before (in the
 backward pass: behind) it runs; what takes longer is exposed. From ZeRO-2 on a layer's gradients are reduced for every
-microbatch, beside the gathers. What hides slows the work down that hides it (``costs.exposure``). Else gradients are reduced once, behind the last backward part, as DDP (Li et al., VLDB
-2020, §3.2.3) and Megatron-LM's distributed optimizer do it, and with ZeRO-1 and 2 weights are gathered once, ahead of
-the first forward part. Times that hide exchanges are those of a layer's fastest configuration.
+microbatch, beside the gathers. What hides slows down the work that hides it (``costs.exposure``). Else gradients are
+reduced once, behind the last backward part, as DDP (Li et al., VLDB 2020, §3.2.3) and Megatron-LM's distributed
+optimizer do it, and with ZeRO-1 and 2 weights are gathered once, ahead of the first forward part. Times that hide
+exchanges are those of a layer's fastest configuration.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class Exchanges:
         if not self.overlap:
             return rest + float(sum(self.reduce_once[v] + self.gather_once[v] for v in layers))
         forward, backward, gather, reduce = (
-            column[list(layers)].tolist() for column in (self.forward, self.backward, self.gather_once, self.reduce_once)
+            column[list(layers)].tolist()
+            for column in (self.forward, self.backward, self.gather_once, self.reduce_once)
         )
         return rest + exposed_once(forward, backward, reduce, gather, self.occupied)
 

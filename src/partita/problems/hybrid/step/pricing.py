@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from partita.costs.menus.entries import LayerMenu, MenuEntry
 from partita.costs.exposure import OCCUPIED
+from partita.costs.menus.entries import LayerMenu, MenuEntry
 from partita.costs.menus.machines import Machines
 from partita.costs.optimizer import dtype_bytes
 from partita.problems.hybrid.problem import Configuration, Edge, Layer
