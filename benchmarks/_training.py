@@ -155,7 +155,7 @@ def _own_runtime(row: Row) -> bool:
 
 
 def trend_only(row: Row) -> bool:
-    """Whether a row is of a runtime whose pipelines were slow, so that only the order of its runs says something."""
+    """Whether a row is of nanotron's first version, of which the order of runs is what is judged."""
     return _own_runtime(row)
 
 

@@ -57,9 +57,7 @@ def summary(predictions: Sequence[Prediction]) -> list[str]:
     trends = [found for found in predictions if _training.trend_only(found.row)]
     if len(trends) > 2:
         order = _training.rank_correlation([f.step_s for f in trends], [f.row["step_s"] for f in trends])
-        said.append(
-            f"Pipelines of a runtime that was slow at them: rank correlation {order:.2f} of {len(trends)} runs."
-        )
+        said.append(f"nanotron: rank correlation of steps {order:.2f} of {len(trends)} runs.")
     ratios = [f.memory_bytes / 2**20 / f.row["memory_mib"] - 1 for f in predictions if f.row.get("memory_mib")]
     if ratios:
         said.append(f"Memory: {min(ratios):+.1%} to {max(ratios):+.1%} of what {len(ratios)} runs reported.")

@@ -51,6 +51,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     product
         Batch, rows, columns and inner dimension (b, m, n, k) of a matrix product, whose arithmetic is 2·b·m·n·k; None
         for anything else, and where they are not known.
+    consecutive
+        Which of the dimensions m, n and k are those along which a factor or the result lies consecutively in memory.
     causal
         True for attention that skips the scores above the diagonal, though ``flops`` counts them.
     joined
@@ -69,6 +71,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     colocation: int | None = None
     free: bool = False
     product: tuple[int, int, int, int] | None = None
+    consecutive: str = "kn"
     causal: bool = False
     joined: bool = False
 

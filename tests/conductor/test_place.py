@@ -11,7 +11,9 @@ import pytest
 import partita as pt
 from partita.conductor.place import place, place_staged, placing_of, staged_plan, step_on
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.step.layout import Layout, equal_parts, uniform_plan
+from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
 from partita.simulator.placed import Handover, StageDemand, StagedPlan, all_reduce_s
@@ -242,3 +244,77 @@ def test_replicas_exchange_in_levels_over_machines() -> None:
     step = step_on(staged, layout, where)
     assert step is not None
     assert step.time == pytest.approx(1 + 1 / 8 + 3.0)
+
+
+# -- steps of uniform meshes -------------------------------------------------------------------------------------------
+
+
+def mesh_plan(seed: int) -> tuple[HybridProblem, HybridPlan]:
+    """Layers with weights on machines of four devices, under any schedule, degrees and stage of ZeRO that run."""
+    draw = random.Random(seed)
+    stages, data, tensor = draw.choice((1, 2, 3)), draw.choice((1, 2, 4, 8)), draw.choice((1, 2))
+    schedule = draw.choice(("1f1b", "gpipe", "zero-bubble"))
+    count = stages * draw.randint(1, 2)
+    layers = []
+    for v in range(count):
+        time = draw.randint(1, 9)
+        choice = Configuration(
+            id="none",
+            time=time,
+            forward_time=draw.choice((None, time / 4)),
+            memory_per_microbatch_bytes=1.0,
+            sync_in_bytes={v - 1: draw.randint(0, 2)} if v else {},
+            sync_out_bytes={v + 1: draw.randint(0, 2)} if v + 1 < count else {},
+        )
+        state = LayerState(
+            parameter_bytes=draw.randint(0, 4),
+            gradient_bytes=draw.randint(0, 8),
+            optimizer_bytes=4.0,
+            update_time=draw.choice((0.0, 0.5)),
+            weight_gradient_time=draw.choice((None, 0.0, 1.0)),
+        )
+        layers.append(Layer(id=v, configurations={tensor: (choice,)}, states={tensor: state}))
+    problem = HybridProblem(
+        name=f"mesh {seed}",
+        unit="s",
+        devices=48,
+        bandwidth_bytes_per_unit=4.0,
+        microbatches=data * draw.randint(stages, 6),
+        layers=tuple(layers),
+        edges=tuple(Edge(source=v, target=v + 1, bytes=draw.randint(1, 6)) for v in range(count - 1)),
+        hierarchy=Hierarchy(devices_per_machine=4, machine_bandwidth_bytes_per_unit=draw.choice((2.0, 8.0))),
+        training=Training(
+            schedules=SCHEDULES,
+            zero=ZERO_STAGES,
+            overlap=draw.random() < 0.7,
+            occupied=draw.choice((0.0, 0.25)),
+            call_times=(0.25, 0.5),
+            hop_times=(0.125, 0.25),
+            switched=(True, False),
+        ),
+    )
+    layout = Layout(tensor=tensor, pipeline=stages, data=data, zero=draw.choice(ZERO_STAGES), schedule=schedule)
+    starts = [0, *sorted(draw.sample(range(1, count), stages - 1))]
+    return problem, uniform_plan(
+        problem, layers, equal_parts(count, starts), dict.fromkeys(range(count), "none"), layout
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_mesh_in_the_order_of_its_ranks_takes_what_its_time_line_does(seed: int) -> None:
+    problem, plan = mesh_plan(seed)
+    assert problem.hierarchy is not None
+    machine_of = tuple(device // 4 for device in range(48))
+    outside = problem.hierarchy.machine_bandwidth_bytes_per_unit / 4
+    here = Topology(
+        name="machines",
+        names=tuple(f"d{device}" for device in range(48)),
+        bandwidth_bytes_per_s=np.where(np.equal.outer(machine_of, machine_of), 4.0, outside),
+        machine_of=machine_of,
+    )
+    staged = staged_plan(problem, plan)
+    step = step_on(staged, tuple(stage.own for stage in staged.stages), here)
+    assert step is not None
+    assert step.time == pytest.approx(pt.simulate(problem, plan).step_time, rel=1e-9)
+    if len(plan.stages) == 1:
+        assert step.time == pytest.approx(pt.evaluate(problem, plan).objective, rel=1e-9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partita.costs.products import TILE_OVERHEAD, shape_efficiency
+from partita.costs.products import TILE_OVERHEAD, is_aligned, shape_efficiency
 
 #: So long that filling and writing a tile hardly counts.
 LONG = 64 * 10**9
@@ -36,3 +36,21 @@ def test_efficiency_is_a_share() -> None:
         for columns in (1, 33, 5000):
             assert 0 < shape_efficiency((1, rows, columns, 50), 108) <= 1
     assert shape_efficiency((0, 5, 5, 5), 108) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("shape", "consecutive", "number_bytes", "expected"),
+    [
+        # Words of a vocabulary along the rows of the result, then of the factors; tokens lie along no row.
+        ((1, 4096, 50257, 768), "kn", 2, False),
+        ((1, 4096, 768, 50257), "kn", 2, False),
+        ((1, 50257, 768, 4096), "mn", 2, False),
+        ((1, 4095, 50304, 768), "kn", 2, True),
+        ((1, 50304, 768, 4095), "mn", 2, True),
+        # 16 bytes are four numbers of four bytes, or sixteen of one.
+        ((7, 3, 12, 4), "kn", 4, True),
+        ((1, 64, 24, 64), "kn", 1, False),
+    ],
+)
+def test_alignment(shape: tuple[int, int, int, int], consecutive: str, number_bytes: int, expected: bool) -> None:
+    assert is_aligned(shape, consecutive, number_bytes) is expected

@@ -79,6 +79,22 @@ def test_products_run_at_the_rate_of_their_shape() -> None:
     assert Roofline().time_s(operator, DEVICE) == pytest.approx(operator.flops / 50)
 
 
+def test_unaligned_products_run_at_their_own_rate() -> None:
+    device = msgspec.structs.replace(DEVICE, unaligned_efficiency=0.1)
+    odd = Operator(name="a", target="aten.mm.default", dtype="float16", flops=2 * 63 * 64 * 64, product=(1, 64, 63, 64))
+    assert Roofline().time_s(odd, device) == pytest.approx(odd.flops / 40)
+    # A third of the 0.5 of others where the device does not say; a CPU has no such units.
+    assert Roofline().time_s(odd, DEVICE) == pytest.approx(odd.flops * 3 / 200)
+    host = msgspec.structs.replace(DEVICE, accelerator=False, launch_overhead_s=0.0)
+    assert Roofline().time_s(odd, host) == pytest.approx(odd.flops / 200)
+    # 63 rows are no rows of any matrix, unless a factor is stored the other way round.
+    rows = msgspec.structs.replace(odd, product=(1, 63, 64, 64))
+    assert Roofline().time_s(rows, device) == pytest.approx(odd.flops / 200)
+    assert Roofline().time_s(msgspec.structs.replace(rows, consecutive="mn"), device) == pytest.approx(odd.flops / 40)
+    # Numbers of 32 bits do without matrix units.
+    assert Roofline().time_s(msgspec.structs.replace(odd, dtype="float32"), device) == pytest.approx(odd.flops / 50)
+
+
 def test_tensorfloat_is_a_choice() -> None:
     operator = Operator(name="a", target="t", flops=1000)
     assert Roofline(allow_tf32=True).time_s(operator, DEVICE) == 10.0

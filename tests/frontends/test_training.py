@@ -293,6 +293,23 @@ def test_products_and_attention_say_what_they_are() -> None:
     assert sum(op.target.startswith("aten.silu_backward") for op in found.operators) == 1
 
 
+def test_products_say_along_which_dimensions_rows_lie() -> None:
+    model = nn.Sequential(nn.Linear(8, 16, bias=False), nn.Tanh(), nn.Linear(16, 4, bias=False), nn.Softmax(-1))
+    graph = trace(model, (torch.zeros(2, 8),), training=True)
+    found = [(op.product, op.consecutive) for op in graph.operators if op.product is not None]
+    # Forward and for the input's gradient what is multiplied lies along rows; for a weight's gradient, of 4 × 16 and
+    # 16 × 8, what comes first is read the other way round.
+    assert sorted(found) == sorted(
+        [
+            ((1, 2, 16, 8), "kn"),
+            ((1, 2, 4, 16), "kn"),
+            ((1, 4, 16, 2), "mn"),
+            ((1, 2, 16, 4), "kn"),
+            ((1, 16, 8, 2), "mn"),
+        ]
+    )
+
+
 def test_compiled_models_are_known() -> None:
     model = nn.Linear(4, 4)
     assert trace(torch.compile(model), (torch.zeros(2, 4),)).compiled

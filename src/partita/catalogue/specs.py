@@ -11,6 +11,9 @@ from partita.units import GIB
 #: What attention kernels reach of the rate of products where a device does not say.
 ATTENTION_SHARE = 0.7
 
+#: Likewise of products whose rows are not aligned.
+UNALIGNED_SHARE = 1 / 3
+
 _INTEGERS = frozenset({"int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"})
 
 
@@ -82,6 +85,9 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     compute_efficiency, memory_efficiency
         Share of the peak that products of the best shape reach, and of the memory bandwidth that large kernels reach,
         above 0 and at most 1.
+    unaligned_efficiency
+        The share for products of 16-bit and 8-bit numbers whose rows in memory do not begin at multiples of 16 bytes;
+        None for a third of ``compute_efficiency``, on a CPU for all of it.
     attention_efficiency
         Share of the peak that fused attention kernels reach; None for seven tenths of ``compute_efficiency``.
     multiprocessors
@@ -105,6 +111,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     reserved_bytes: int | None = None
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
+    unaligned_efficiency: float | None = None
     attention_efficiency: float | None = None
     multiprocessors: int | None = None
     launch_overhead_s: float = 0.0
@@ -121,7 +128,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for field in ("memory_bandwidth_bytes_per_s", "memory_bytes"):
             check_positive(owner, field, getattr(self, field))
         check_fields(owner, self, "reserved_bytes", "launch_overhead_s")
-        for field in ("compute_efficiency", "memory_efficiency", "attention_efficiency"):
+        for field in ("compute_efficiency", "memory_efficiency", "unaligned_efficiency", "attention_efficiency"):
             if getattr(self, field) is not None:
                 check_fraction(owner, field, getattr(self, field))
         if self.multiprocessors is not None:
@@ -140,6 +147,12 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def usable_bytes(self) -> int:
         """Memory a plan may use: physical memory without the reserve."""
         return self.memory_bytes - self.reserve_bytes
+
+    @property
+    def of_unaligned(self) -> float:
+        """Share of the peak that products reach whose rows are not aligned."""
+        share = UNALIGNED_SHARE if self.accelerator else 1.0
+        return self.compute_efficiency * share if self.unaligned_efficiency is None else self.unaligned_efficiency
 
     @property
     def of_attention(self) -> float:

@@ -19,6 +19,25 @@ TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (128, 64, 0.85), (6
 TILE_OVERHEAD = 64
 
 
+#: Rows of matrices that begin at other places than multiples of so many bytes are read by slower kernels.
+ALIGNMENT_BYTES = 16
+
+
+def is_aligned(shape: tuple[int, int, int, int], consecutive: str, number_bytes: int) -> bool:
+    """Whether the rows of all three matrices of a product begin at multiples of ``ALIGNMENT_BYTES``.
+
+    Parameters
+    ----------
+    shape
+        As of ``shape_efficiency``.
+    consecutive
+        Which of m, n and k the matrices' rows are made of, as in ``graph.Operator``.
+    number_bytes
+        Of one number.
+    """
+    return all(shape["bmnk".index(letter)] * number_bytes % ALIGNMENT_BYTES == 0 for letter in consecutive)
+
+
 def shape_efficiency(shape: tuple[int, int, int, int], multiprocessors: int) -> float:
     """Share of a device's best rate that a product reaches, above 0 and at most 1.
 

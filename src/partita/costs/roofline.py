@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from partita.catalogue.specs import DeviceSpec
-from partita.costs.products import shape_efficiency
+from partita.costs.products import is_aligned, shape_efficiency
 from partita.graph import Graph, Operator
 
 #: Backward, an attention kernel makes the scores once more: five products where the graph counts four (Dao,
@@ -19,6 +19,9 @@ _ATTENTION_BACKWARD = 5 / 4
 
 #: A causal kernel skips the half of the scores that lies above the diagonal.
 _CAUSAL = 1 / 2
+
+#: Number formats of matrix units, whose kernels read whole pieces of rows, and bytes of a number.
+_MATRIX_FORMATS = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1}
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,10 @@ class Roofline:
             work = operator.flops * (_CAUSAL if operator.causal else 1.0)
             return work * (_ATTENTION_BACKWARD if operator.phase == "backward" else 1.0) / rate
         rate = self.rate(device, operator.dtype)
-        if operator.product is not None and device.multiprocessors is not None:
-            rate *= shape_efficiency(operator.product, device.multiprocessors)
+        if operator.product is not None:
+            size = _MATRIX_FORMATS.get(operator.dtype)
+            if size is not None and not is_aligned(operator.product, operator.consecutive, size):
+                rate = self._peak(device, operator.dtype) * device.of_unaligned
+            if device.multiprocessors is not None:
+                rate *= shape_efficiency(operator.product, device.multiprocessors)
         return operator.flops / rate

@@ -185,6 +185,7 @@ class _Builder:
             bytes_read=step.bytes_read,
             bytes_written=step.bytes_written,
             product=step.product,
+            consecutive=step.consecutive,
             causal=step.causal,
             **common,
         )

@@ -21,7 +21,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from partita.frontends.flops import FRESH, GATHERS, OVERWRITES, SCATTERS, count_flops, product_shape
+from partita.frontends.flops import (
+    FRESH,
+    GATHERS,
+    OVERWRITES,
+    SCATTERS,
+    consecutive_dimensions,
+    count_flops,
+    product_shape,
+)
 from partita.frontends.geometry import make_geometry
 from partita.frontends.records import Call, Capture, Layout, Read, Stored, Value
 from partita.frontends.tape import Tape
@@ -179,6 +187,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             self._remember(func, target, args, kwargs, fresh)
         call.flops = count_flops(func, args, kwargs, out)
         call.product = product_shape(target.packet, args)
+        if call.product is not None:
+            call.consecutive = consecutive_dimensions(target.packet, args)
         call.bytes_read = traffic
         for tensor in mutated:
             self._overwrite(call, tensor)

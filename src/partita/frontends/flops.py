@@ -54,6 +54,14 @@ def product_shape(packet: str, args: Sequence[Any]) -> tuple[int, int, int, int]
     return math.prod(a[:-2]), a[-2], b[-1], a[-1]
 
 
+def consecutive_dimensions(packet: str, args: Sequence[Any]) -> str:
+    """Which of a product's dimensions m, n and k lie consecutively in the memory of a factor or of the result."""
+    place = _FACTORS[packet]
+    a, b = (args[place + number].stride() for number in (0, 1))
+    columns_first = [strides[-2] == 1 != strides[-1] for strides in (a, b)]
+    return "".join(sorted({"km"[columns_first[0]], "nk"[columns_first[1]], "n"}))
+
+
 def attention_flops(query: Sequence[int], key: Sequence[int], value: Sequence[int]) -> tuple[int, int]:
     """FLOPs of softmax(QKᵀ)V: of the scores product and of the values product.
 

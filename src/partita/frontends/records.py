@@ -92,6 +92,8 @@ class Call:
     """Backward: the forward call it belongs to, where the capture knows it outright."""
     product: tuple[int, int, int, int] | None = None
     """Batch, rows, columns and inner dimension of a matrix product."""
+    consecutive: str = "kn"
+    """Which of them lie consecutively in memory."""
     causal: bool = False
     """Whether it is attention that skips what comes later."""
 

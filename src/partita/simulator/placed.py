@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from partita.costs.collectives import Level, collective_time
+from partita.costs.exposure import exposed_once
 from partita.simulator.program import End, Program, Step
 from partita.simulator.schedules import find_schedule
 from partita.simulator.stages import Stage, StagePipeline, StageWork, staged_program
@@ -26,6 +28,40 @@ BUCKETS = 8
 
 #: By stage, then by replica: the devices of the replica, which run in lockstep.
 Layout = tuple[tuple[tuple[int, ...], ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """What the replicas of a stage exchange once in a step, layer by layer in the order of the forward part.
+
+    Attributes
+    ----------
+    forward_s, backward_s
+        The work that hides exchanges.
+    reduce_bytes, gather_bytes
+        Of each layer: gradients that all have, and weights of which each replica has a share.
+    reduce_wait_s, gather_wait_s
+        What an exchange takes beside its bytes.
+    scattered
+        Whether each replica wants its share of the sum of gradients alone.
+    overlap
+        Whether exchanges hide: of gradients behind the last backward part, of weights ahead of the first forward part.
+    occupied
+        Part of a device that they take away from the work that hides them.
+    rest_s
+        What is waited for besides.
+    """
+
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+    reduce_bytes: tuple[float, ...]
+    gather_bytes: tuple[float, ...]
+    reduce_wait_s: tuple[float, ...]
+    gather_wait_s: tuple[float, ...]
+    scattered: bool
+    overlap: bool
+    occupied: float = 0.0
+    rest_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +87,11 @@ class StageDemand:
         Of the optimizer, once per batch.
     own
         By replica, the devices that the plan itself names, counted among those of the kind.
+    weight_share
+        What of the backward part makes gradients of weights, where a schedule puts that off.
+    exchange
+        What replicas exchange once in a step, where that is known by layer; otherwise they reduce ``parameter_bytes``,
+        evenly behind the backward part.
     """
 
     name: str
@@ -61,6 +102,8 @@ class StageDemand:
     parameter_bytes: float = 0.0
     update_s: float = 0.0
     own: tuple[tuple[int, ...], ...] = ()
+    weight_share: float = 0.5
+    exchange: Exchange | None = None
 
     @property
     def planned_s(self) -> tuple[float, float]:
@@ -96,6 +139,8 @@ class StagedPlan:
         The name of the schedule it was planned for.
     order
         Stages in the order of the pipeline; None if they wait for each other in a circle, or are passed more than once.
+    duplex
+        Whether a device sends and receives at once, so that each end of a transfer counts as half of its time.
     """
 
     name: str
@@ -106,6 +151,7 @@ class StagedPlan:
     schedule: str
     order: tuple[int, ...] | None
     notes: tuple[str, ...] = field(default=())
+    duplex: bool = False
 
 
 def ring_bytes(stage: StageDemand) -> float:
@@ -144,10 +190,51 @@ def all_reduce_s(
     return found
 
 
+def _exchange_s(
+    exchange: Exchange, row: Sequence[tuple[int, ...]], bandwidth: Floats, machine_of: Sequence[int]
+) -> float:
+    """What the replicas of a stage wait for once in a step."""
+    of_sum = "reduce-scatter" if exchange.scattered else "all-reduce"
+    rates = [_seconds_per_byte(kind, row, bandwidth, machine_of) for kind in (of_sum, "all-gather")]
+    reduce, gather = (
+        [size * rate + wait if size > 0 else 0.0 for size, wait in zip(sizes, waits, strict=True)]
+        for sizes, waits, rate in (
+            (exchange.reduce_bytes, exchange.reduce_wait_s, rates[0]),
+            (exchange.gather_bytes, exchange.gather_wait_s, rates[1]),
+        )
+    )
+    if not exchange.overlap:
+        return exchange.rest_s + sum(reduce) + sum(gather)
+    waited = exposed_once(exchange.forward_s, exchange.backward_s, reduce, gather, exchange.occupied)
+    return exchange.rest_s + waited
+
+
+def _seconds_per_byte(kind: str, row: Sequence[tuple[int, ...]], bandwidth: Floats, machine_of: Sequence[int]) -> float:
+    """Of a collective of a stage's replicas: in levels where each machine has as many of them, else around one ring."""
+    machines: dict[int, list[tuple[int, ...]]] = {}
+    for group in row if machine_of else ():
+        machines.setdefault(machine_of[group[0]], []).append(group)
+    if len({len(members) for members in machines.values()}) != 1:
+        machines = {0: list(row)}
+    inside = list(machines.values())
+    across = list(zip(*inside, strict=True))
+    levels = [
+        Level(len(rings[0]), min(_slowest(ring, bandwidth) for ring in rings))
+        for rings in (inside, across)
+        if len(rings[0]) > 1
+    ]
+    return collective_time(kind, 1.0, levels)
+
+
+def _slowest(members: Sequence[tuple[int, ...]], bandwidth: Floats) -> float:
+    """Bytes per second of the slowest link of a ring."""
+    return min(link_of(bandwidth, members[r - 1], members[r]) for r in range(len(members)))
+
+
 def _ring(size: float, members: Sequence[tuple[int, ...]], bandwidth: Floats) -> float:
     """Seconds of a ring all-reduce over its slowest link: 2·(R − 1)/R of the bytes pass each of R."""
     count = len(members)
-    return 2.0 * (count - 1) / count * size / min(link_of(bandwidth, members[r - 1], members[r]) for r in range(count))
+    return 2.0 * (count - 1) / count * size / _slowest(members, bandwidth)
 
 
 def placed_program(
@@ -162,7 +249,8 @@ def placed_program(
 ) -> Program:
     """What happens when a plan runs on given devices.
 
-    Each end of a transfer pays bytes over the bandwidth of its own row, as in the mapping problem, in its work.
+    Each end of a transfer pays bytes over the bandwidth of its own row, as in the mapping problem, in its work; half of
+    that where devices send and receive at once.
 
     Parameters
     ----------
@@ -199,14 +287,19 @@ def placed_program(
     for stage in reversed(plan.order):
         demand = plan.stages[stage]
         behind += demand.replicas
-        sync = all_reduce_s(plan, layout, bandwidth, stage, machine_of)
+        if demand.exchange is not None:
+            sync = _exchange_s(demand.exchange, layout[stage], bandwidth, machine_of)
+            end = End(sync=sync, update=demand.update_s)
+        else:
+            sync = all_reduce_s(plan, layout, bandwidth, stage, machine_of)
+            end = End(sync=sync, behind=_behind(sync), update=demand.update_s)
         stages.append(
             Stage(
                 replicas=tuple(tuple(f"device:{device}" for device in devices) for devices in layout[stage]),
                 forward=StageWork(demand.planned_s[0]),
                 backward=StageWork(demand.planned_s[1]) if plan.training else None,
                 in_flight=min(-(-behind // demand.replicas), total),
-                end=End(sync=sync, behind=_behind(sync), update=demand.update_s),
+                end=end,
             )
         )
     pipeline = StagePipeline(
@@ -234,12 +327,12 @@ def _timed(
     forward, backward = times[stage]
     if step.letter in ("F", "B"):
         return replace(step, times=forward if step.letter == "F" else backward)
-    # Where the backward part is split, its halves; transfers go with the first one, which others wait for.
-    half = demand_work(plan, layout, kinds, stage, len(backward))[1] / 2
+    # Where the backward part is split, transfers go with the first part, which others wait for.
+    later = demand_work(plan, layout, kinds, stage, len(backward))[1] * plan.stages[stage].weight_share
     if step.letter == "W":
-        return replace(step, times=half if step.absent is None else np.where(step.absent, 0.0, half))
+        return replace(step, times=later if step.absent is None else np.where(step.absent, 0.0, later))
     whole = np.zeros(len(backward), dtype=bool) if step.sorts is None else step.sorts == BACKWARD
-    return replace(step, times=np.where(whole, backward, backward - half))
+    return replace(step, times=np.where(whole, backward, backward - later))
 
 
 def placed_step(plan: StagedPlan, layout: Layout, bandwidth: Floats, **settings: object) -> StepSummary:
@@ -275,11 +368,12 @@ def _times(
 ) -> list[tuple[Floats, Floats]]:
     """By stage, (microbatches,) seconds of its forward and of its backward part with its transfers."""
     found = [demand_work(plan, layout, kinds, stage, microbatches) for stage in range(len(plan.stages))]
+    counted = 0.5 if plan.duplex else 1.0
     for one in plan.handovers:
         a, b = plan.stages[one.source].replicas, plan.stages[one.target].replicas
         for m in range(math.lcm(a, b)):
             source, target = layout[one.source][m % a], layout[one.target][m % b]
             mine = slice(m, None, math.lcm(a, b))
-            found[one.source][one.backward][mine] += one.bytes / link_of(bandwidth, source, target)
-            found[one.target][one.backward][mine] += one.bytes / link_of(bandwidth, target, source)
+            found[one.source][one.backward][mine] += counted * one.bytes / link_of(bandwidth, source, target)
+            found[one.target][one.backward][mine] += counted * one.bytes / link_of(bandwidth, target, source)
     return found

@@ -42,7 +42,7 @@ def _runs(mesh: Mesh, blocks: int) -> bool:
     p, m = mesh.stages, mesh.microbatches
     if mesh.schedule == "interleaved":
         return p > 1 and blocks % (p * mesh.chunks) == 0 and m % p == 0
-    return mesh.schedule != "zero-bubble" or m >= p
+    return mesh.schedule != "zero-bubble" or (m >= p and (p == 1 or mesh.zero < 2))
 
 
 def _rows(mesh: Mesh) -> Iterator[list[list[int]]]:
@@ -83,7 +83,8 @@ def _steps(mesh: Mesh) -> Iterator[float]:
             choices.append(known[rank, parts])
         for combination in itertools.product(*choices):
             costs = [cost for cost, _ in combination]
-            step = sum(c.passing for c in costs) + max(c.holding for c in costs) + max(c.sync + c.update for c in costs)
+            step = sum(c.passing for c in costs) + max(c.holding for c in costs) + max(c.ahead for c in costs)
+            step += max(c.sync + c.update for c in costs)
             if mesh.chunks > 1 and not _allowed(mesh, rows, combination):
                 continue
             yield step

@@ -105,6 +105,7 @@ def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False
             schedules=schedules,
             zero=tuple(sorted(draw.sample((0, 1, 2, 3), draw.randint(1, 2)))),
             overlap=draw.random() < 0.7,
+            occupied=draw.choice((0.0, 0.25)),
             call_times=(draw.choice((0.0, 0.25)), draw.choice((0.0, 0.5))),
             hop_times=(draw.choice((0.0, 0.125)), 0.25),
             switched=(draw.random() < 0.5, draw.random() < 0.5),

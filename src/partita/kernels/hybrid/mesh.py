@@ -22,7 +22,10 @@ IN_TURN, ALL_FORWARD, SPLIT_BACKWARD = 0, 1, 2
 
 
 class Replicas(NamedTuple):
-    """What replicas of a mesh exchange, (n,) by layer in topological order: see ``step.costs.Exchanges``."""
+    """What replicas of a mesh exchange, (n,) by layer in topological order: see ``step.costs.Exchanges``.
+
+    ``overlap`` and ``occupied`` are (1,).
+    """
 
     forward: Floats
     backward: Floats
@@ -39,6 +42,7 @@ class Replicas(NamedTuple):
     edge_in: Floats
     edge_out: Floats
     overlap: Bytes
+    occupied: Floats
 
 
 class MeshStages(NamedTuple):
@@ -87,7 +91,8 @@ class Row(NamedTuple):
     """What is asked of a row: ``stages`` of them, ``microbatches`` of each replica, the schedule, and two caps.
 
     ``rates`` (stages, 4): what a byte costs that enters, and one that leaves, and a call of each. ``holding`` caps κ,
-    ``once`` what happens once; ``limit`` is a sum of passing times that is of no use.
+    ``ahead`` that of forward parts where they come first, ``once`` what happens once; ``limit`` is a sum of passing
+    times that is of no use.
     """
 
     stages: int
@@ -95,6 +100,7 @@ class Row(NamedTuple):
     schedule: int
     rates: Floats
     holding: float
+    ahead: float
     once: float
     limit: float
 
@@ -131,16 +137,16 @@ def fill_stages(w: HybridWork, e: Replicas, s: MeshStages) -> None:
                 if k == 0:
                     forward += e.gather_each[v]
                 else:
-                    forward += max(0.0, e.gather_each[v] - e.forward[row[k - 1]])
+                    forward += exposed(e.gather_each[v], e.forward[row[k - 1]], e.occupied[0])
                     pair = max(pair if k > 1 else 0.0, e.whole_weights[row[k - 1]] + e.whole_weights[v])
                     behind = e.reduce_each[row[k + 1]] if k + 1 < count else 0.0
-                    backward += max(0.0, e.gather_each[row[k - 1]] + behind - e.backward[v])
+                    backward += exposed(e.gather_each[row[k - 1]] + behind, e.backward[v], e.occupied[0])
                 whole = max(whole, e.whole_gradients[v])
             if count > 1:
-                backward += max(0.0, e.reduce_each[row[1]] - e.backward[row[0]])
+                backward += exposed(e.reduce_each[row[1]], e.backward[row[0]], e.occupied[0])
             once += e.reduce_each[row[0]]
             if e.overlap[0]:
-                left, there, end, busy = 0.0, 0.0, 0.0, 0.0
+                left, there, end, busy, whole_exchange = 0.0, 0.0, 0.0, 0.0, 0.0
                 for k in range(count - 1, -1, -1):
                     left = max(0.0, left - e.backward[row[k]]) + e.reduce_once[row[k]]
                 for k in range(count):
@@ -148,7 +154,9 @@ def fill_stages(w: HybridWork, e: Replicas, s: MeshStages) -> None:
                     there += e.gather_once[v]
                     end = max(end, there) + e.forward[v]
                     busy += e.forward[v]
-                once += left + end - busy
+                    whole_exchange += e.reduce_once[v] + e.gather_once[v]
+                waited = left + end - busy
+                once += waited + e.occupied[0] * (whole_exchange - waited)
             else:
                 for k in range(count):
                     once += e.reduce_once[row[k]] + e.gather_once[row[k]]
@@ -171,6 +179,12 @@ def fill_stages(w: HybridWork, e: Replicas, s: MeshStages) -> None:
 
 
 @compiled
+def exposed(exchange: float, work: float, occupied: float) -> float:
+    """By how much an exchange makes the work longer that hides it: see ``costs.exposure``."""
+    return max(occupied * exchange, exchange - (1.0 - occupied) * work)
+
+
+@compiled
 def extra_time(w: HybridWork, state: float, inner: int, outer: int, in_flight: int) -> float:
     """The least time that a stage loses to fit into memory, for one microbatch; infinite if it cannot."""
     s = w.scratch
@@ -190,7 +204,7 @@ def best_row(
     sets, m = rest.shape[0], row.microbatches
     least[:] = np.inf
     least[0, 0] = 0.0
-    holding, once = row.holding * (1.0 + 1e-12), row.once * (1.0 + 1e-12)
+    holding, once, ahead = row.holding * (1.0 + 1e-12), row.once * (1.0 + 1e-12), row.ahead * (1.0 + 1e-12)
     for k in range(1, row.stages + 1):
         rank = row.stages - k
         come, go = row.rates[rank, 0], row.rates[rank, 1]
@@ -219,7 +233,9 @@ def best_row(
                 gradients = s.weight_gradients[inner, outer]
                 passing = delay(row.schedule, forward, backward, gradients)
                 reached = begin + passing
-                if m * (forward + backward) - passing > holding or reached >= least[k, outer]:
+                if held_time(row.schedule, m, forward, backward, gradients) > holding or reached >= least[k, outer]:
+                    continue
+                if row.schedule == ALL_FORWARD and (m - 1) * forward > ahead:
                     continue
                 if reached + rest[outer] > row.limit:
                     continue
@@ -234,7 +250,9 @@ def best_row(
                 if lost > 0.0:
                     backward += lost
                     passing = delay(row.schedule, forward, backward, gradients)
-                    if m * (forward + backward) - passing > holding or begin + passing >= least[k, outer]:
+                    if held_time(row.schedule, m, forward, backward, gradients) > holding:
+                        continue
+                    if begin + passing >= least[k, outer]:
                         continue
                 least[k, outer] = begin + passing
                 parent[k, outer] = inner
@@ -248,3 +266,11 @@ def delay(schedule: int, forward: float, backward: float, gradients: float) -> f
         inputs = backward - gradients
         return max(max(forward, inputs), forward + inputs - gradients)
     return forward + backward
+
+
+@compiled
+def held_time(schedule: int, microbatches: int, forward: float, backward: float, gradients: float) -> float:
+    """κ of a stage: see ``step.pipeline``."""
+    if schedule == ALL_FORWARD:
+        return (microbatches - 1) * backward
+    return microbatches * (forward + backward) - delay(schedule, forward, backward, gradients)

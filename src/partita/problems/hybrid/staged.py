@@ -8,10 +8,12 @@ from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.evaluate import stage_costs
 from partita.problems.hybrid.step.limits import order_of_parts
+from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step_time import update_time
 from partita.problems.hybrid.timeline import PlanPipeline
+from partita.problems.hybrid.training import LayerState
 from partita.problems.hybrid.worth import HybridEvaluation
-from partita.simulator.placed import Handover, StageDemand, StagedPlan
+from partita.simulator.placed import Exchange, Handover, StageDemand, StagedPlan
 
 
 class HybridStages(Stages[HybridProblem, HybridPlan, HybridEvaluation]):
@@ -68,8 +70,8 @@ def _name(layers: list[str]) -> str:
 def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
     """A plan of a step on a uniform mesh: each device of a group hands over its share of a tensor.
 
-    What replicas exchange for every microbatch (ZeRO's stages 2 and 3) is part of the work, at the problem's
-    bandwidths; what they exchange once is an all-reduce, or the half of one that only gathers weights.
+    What replicas exchange for every microbatch (ZeRO's stages 2 and 3) and what groups exchange are part of the work,
+    at the problem's bandwidths; so is what a transfer takes beside its bytes.
     """
     layers = {layer.id: layer for layer in problem.layers}
     chosen = {v: _choice(problem, stage, v) for stage in plan.stages for v in stage.operators}
@@ -77,14 +79,15 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
     parts = order_of_parts(plan)
     part_of = {identity: number for number, part in enumerate(parts) for identity in part}
     moved: dict[tuple[int, int], float] = {}
-    inside = [0.0] * len(plan.stages)
+    # What of the transfers of a microbatch, one way, takes its bytes over a link; the rest is work.
+    links = [0.0] * len(plan.stages)
     for edge in problem.edges:
         ends = part_of[edge.source], part_of[edge.target]
         if ends[0] == ends[1]:
             continue
         source, target = ends[0] % mesh.stages, ends[1] % mesh.stages
-        inside[source] += chosen[edge.source].sync_out_bytes.get(edge.target, 0.0) / mesh.network.inside
-        inside[target] += chosen[edge.target].sync_in_bytes.get(edge.source, 0.0) / mesh.network.inside
+        links[source] += edge.bytes * mesh.handover(source)[1]
+        links[target] += edge.bytes * mesh.handover(target)[0]
         if source != target:
             moved[source, target] = moved.get((source, target), 0.0) + edge.bytes / mesh.tensor
     stages = []
@@ -93,31 +96,29 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
         gradients = sum(state.gradient_bytes for state in states if state is not None)
         weights = sum(state.parameter_bytes for state in states if state is not None)
         first = number * mesh.data * mesh.tensor
+        forward = sum(work.forward + work.forward_in + work.forward_out for work in cost.parts) - links[number]
+        backward = sum(work.backward + work.backward_in + work.backward_out for work in cost.parts) - links[number]
+        later = sum(work.weight_gradients for work in cost.parts)
         stages.append(
             StageDemand(
                 name=_name([layers[v].name or f"layer {v}" for v in stage.operators]),
                 replicas=mesh.data,
                 group=mesh.tensor,
-                work_s={
-                    "": (
-                        sum(work.forward for work in cost.parts) + inside[number],
-                        sum(work.backward for work in cost.parts) + inside[number],
-                    )
-                },
+                work_s={"": (max(0.0, forward), max(0.0, backward))},
                 kind="",
-                parameter_bytes=(gradients, gradients, weights / 2, 0.0)[plan.zero],
+                parameter_bytes=(gradients, (gradients + weights) / 2, weights / 2, 0.0)[plan.zero],
                 update_s=cost.update,
                 own=tuple(
                     tuple(range(first + r * mesh.tensor, first + (r + 1) * mesh.tensor)) for r in range(mesh.data)
                 ),
+                weight_share=later / backward if backward > 0 else 0.0,
+                exchange=_exchange(problem, mesh, stage, plan.zero),
             )
         )
     handovers = []
     for (source, target), size in sorted(moved.items()):
         handovers += [Handover(source, target, size), Handover(target, source, size, backward=True)]
-    notes = ["What replicas exchange once in a step is not hidden behind work where a plan is placed."]
-    if plan.chunks > 1:
-        notes.append("Interleaved plans are placed by what each device moves, without a simulated step.")
+    notes = ("Interleaved plans are placed by what each device moves, without a simulated step.",)
     return StagedPlan(
         name=problem.name,
         stages=tuple(stages),
@@ -126,7 +127,38 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
         training=True,
         schedule=plan.schedule,
         order=None if plan.chunks > 1 else tuple(range(len(stages))),
-        notes=tuple(notes),
+        notes=notes if plan.chunks > 1 else (),
+        duplex=True,
+    )
+
+
+def _exchange(problem: HybridProblem, mesh: Mesh, stage: HybridStage, zero: int) -> Exchange:
+    """What the replicas of a stage exchange once in a step."""
+    exchanges, network = mesh.exchanges, mesh.network
+    held = set(stage.operators)
+    order = [problem.layers[place] for place in problem.order()]
+    places = [place for place, layer in enumerate(order) if layer.id in held]
+    states = [order[place].states.get(mesh.tensor, LayerState()) for place in places]
+    of_sum = "reduce-scatter" if zero else "all-reduce"
+    reduced = [state.gradient_bytes if zero < 2 else 0.0 for state in states]
+    gathered = [state.parameter_bytes if zero in (1, 2) else 0.0 for state in states]
+
+    def waits(kind: str, sizes: list[float]) -> tuple[float, ...]:
+        # Time is a constant and a multiple of the bytes.
+        times = [[network.collective_time(kind, size * factor) for size in sizes] for factor in (1.0, 2.0)]
+        return tuple(max(0.0, 2 * one - two) for one, two in zip(*times, strict=True))
+
+    return Exchange(
+        forward_s=tuple(exchanges.forward[places].tolist()),
+        backward_s=tuple(exchanges.backward[places].tolist()),
+        reduce_bytes=tuple(reduced),
+        gather_bytes=tuple(gathered),
+        reduce_wait_s=waits(of_sum, reduced),
+        gather_wait_s=waits("all-gather", gathered),
+        scattered=zero > 0,
+        overlap=exchanges.overlap,
+        occupied=exchanges.occupied,
+        rest_s=float(exchanges.reduce_each[places[0]]),
     )
 
 

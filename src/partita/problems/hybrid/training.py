@@ -73,6 +73,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     overlap
         Whether replicas exchange gradients behind the backward part of the last microbatch, and gather weights behind
         the forward part of the first one; otherwise both come after the last backward part.
+    occupied
+        Part of a device that a collective takes away from the work that hides it, from 0 to 1.
     call_times, hop_times
         What a collective of replicas takes beside its bytes, inside a machine and between machines: once, and for every
         message that waits for another. A tensor handed over between stages takes the first of them.
@@ -87,6 +89,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     schedules: tuple[str, ...] = ("1f1b",)
     zero: tuple[int, ...] = (0,)
     overlap: bool = True
+    occupied: float = 0.0
     call_times: tuple[float, float] = (0.0, 0.0)
     hop_times: tuple[float, float] = (0.0, 0.0)
     switched: tuple[bool, bool] = (False, False)
@@ -113,6 +116,8 @@ def check_training(owner: str, training: Training) -> None:
                 raise InputError(f"{owner}: {what} {entry!r} is unknown; known are {', '.join(map(str, known))}")
         if len(set(given)) < len(given):
             raise InputError(f"{owner}: a {what} appears twice")
+    if not 0.0 <= training.occupied <= 1.0:
+        raise InputError(f"{owner}: a step's collectives occupy {training.occupied!r} of a device; it must be 0 to 1")
     for name, values in (
         ("call time", training.call_times),
         ("hop time", training.hop_times),

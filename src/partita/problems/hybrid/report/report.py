@@ -10,6 +10,7 @@ from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.pricing import layer_modules
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import binding, device_time, explain_slower, hybrid_sentences
+from partita.problems.hybrid.report.runtimes import runtimes_of
 from partita.problems.hybrid.report.step import (
     steady_per_sample,
     step_document,
@@ -123,6 +124,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         }
         if problem.training is not None:
             document["uniformity_loss_at_most"] = uniformity_loss(problem, result.evaluation.objective)
+            document["runtimes"] = list(runtimes_of(result.plan))
         spent = device_time(problem, result.plan, result.evaluation)
         document["limits"] = {
             "binding": binding(spent, result.evaluation.objective, answer.without_limit),

@@ -7,6 +7,7 @@ from typing import Any
 from partita.problems.facets.model import Answer
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.report.runtimes import runtimes_of
 from partita.problems.hybrid.report.tables import degrees_text
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.worth import HybridEvaluation
@@ -106,6 +107,11 @@ def _step_parts(answer: Answer[HybridProblem], step: Any, steady: float) -> list
         f"exchange what the pipeline does not hide, {format_time(formula.update, unit)} for the optimizer",
         f"runtimes call it tensor {each.tensor_parallel}, pipeline {len(plan.stages)}, data {each.data_parallel}; "
         f"schedule {plan.schedule}{parts}{shares}; stages with degrees of their own would be at most {loss:.1%} faster",
+        f"it runs in {_listed(runtimes_of(plan)) or 'no runtime that is known here'}",
         f"model FLOPs utilisation: {utilisation(answer, step.per_sample):.1%} with the whole step, "
         f"{utilisation(answer, steady):.1%} in the steady state",
     ]
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)

@@ -20,9 +20,9 @@ from partita.kernels.hybrid.mesh import (
     Replicas,
     Row,
     best_row,
-    delay,
     extra_time,
     fill_stages,
+    held_time,
 )
 from partita.kernels.throughput.arrays import as_arrays
 from partita.problems.hybrid.downsets import as_bits
@@ -41,26 +41,28 @@ _KEPT = 1 << 28
 
 @dataclass(frozen=True)
 class Caps:
-    """Caps on κ and on what happens once, and the sum of passing times from which on a row is of no use."""
+    """Caps on κ, on that of forward parts, on what happens once, and the sum of passing times that is of no use."""
 
     holding: float
+    ahead: float
     once: float
     limit: float
 
 
 @dataclass(frozen=True)
 class FoundRow:
-    """A row of stages: the sets between them, the least sum of passing times, and its largest κ and single cost."""
+    """A row of stages: the sets between them, the least sum of passing times, and its largest κs and single cost."""
 
     passing: float
     holding: float
+    ahead: float
     once: float
     steps: tuple[int, ...]
 
     @property
     def step(self) -> float:
         """The time of the step."""
-        return self.passing + self.holding + self.once
+        return self.passing + self.holding + self.ahead + self.once
 
 
 class DegreeFamily:
@@ -86,7 +88,7 @@ class DegreeFamily:
         stages, known = self._tables(mesh)
         number, sets = NUMBERS[mesh.schedule], len(self.sets)
         rates = np.array([mesh.handover(rank) for rank in range(mesh.stages)])
-        row = Row(mesh.stages, mesh.microbatches, number, rates, caps.holding, caps.once, caps.limit)
+        row = Row(mesh.stages, mesh.microbatches, number, rates, caps.holding, caps.ahead, caps.once, caps.limit)
         least = np.empty((mesh.stages + 1, sets))
         parent = np.full((mesh.stages + 1, sets), -1, dtype=np.int32)
         rest = self.rest if number != SPLIT_BACKWARD else np.zeros(sets)
@@ -96,14 +98,15 @@ class DegreeFamily:
         passing = best_row(self.work, stages, known, row, least, parent, rest)
         if not passing < math.inf or self.work.stop[0] != 0:
             return None
-        holding = once = 0.0
+        holding = ahead = once = 0.0
         steps = [sets - 1]
         for k in range(mesh.stages, 0, -1):
             outer, inner = steps[-1], int(parent[k, steps[-1]])
             steps.append(inner)
-            time = self._stage(mesh, stages, known, rates[mesh.stages - k], inner, outer, k)
-            holding, once = max(holding, time), max(once, float(stages.once[inner, outer]))
-        return FoundRow(passing, holding, once, tuple(steps))
+            held, first = self._stage(mesh, stages, known, rates[mesh.stages - k], inner, outer, k)
+            holding, ahead = max(holding, held), max(ahead, first)
+            once = max(once, float(stages.once[inner, outer]))
+        return FoundRow(passing, holding, ahead, once, tuple(steps))
 
     def plan(self, mesh: Mesh, row: FoundRow) -> HybridPlan | None:
         """The plan of a row; None if stopped."""
@@ -135,8 +138,8 @@ class DegreeFamily:
         inner: int,
         outer: int,
         k: int,
-    ) -> float:
-        """κ of a stage, the k-th from the end."""
+    ) -> tuple[float, float]:
+        """κ of a stage, the k-th from the end, and that of its forward parts where they come first."""
         enter, leave = stages.enter[inner, outer], stages.leave[inner, outer]
         moved = rates[0] * enter + rates[1] * leave
         moved += (rates[2] if enter > 0 else 0.0) + (rates[3] if leave > 0 else 0.0)
@@ -144,8 +147,9 @@ class DegreeFamily:
         backward = stages.backward[inner, outer] + moved + stages.returned[inner, outer]
         column = min(in_flight(mesh, k), known.extra.shape[1] - 1)
         backward += known.extra[known.kind[inner, outer], column]
-        passing = delay(NUMBERS[mesh.schedule], forward, backward, stages.weight_gradients[inner, outer])
-        return float(mesh.microbatches * (forward + backward) - passing)
+        number, gradients = NUMBERS[mesh.schedule], stages.weight_gradients[inner, outer]
+        held = held_time(number, mesh.microbatches, forward, backward, gradients)
+        return float(held), float((mesh.microbatches - 1) * forward) if number == ALL_FORWARD else 0.0
 
     def _tables(self, mesh: Mesh) -> tuple[MeshStages, Knapsacks]:
         key = mesh.data, mesh.zero
@@ -178,6 +182,7 @@ class DegreeFamily:
             "edge_in": into,
             "edge_out": out,
             "overlap": [exchanges.overlap],
+            "occupied": [exchanges.occupied],
         }
         return as_arrays(Replicas, values)
 

@@ -3,6 +3,7 @@
 For one mesh, let F(K, S) be the least sum of passing times φ with every stage's κ within K and what it does once within
 S, a small dynamic program. A row with κ from K₁ to K₂ and single costs from S₁ to S₂ takes F(K₂, S₂) + K₁ + S₁ or more;
 the row that attains F leaves only those with smaller caps. Boxes of caps are split until their bounds meet the plan.
+Under GPipe forward and backward parts have caps of their own.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Candidate:
     schedule: str
     passing: float
     holding: float
+    ahead: float
     once: float
 
     def mesh(self, problem: HybridProblem) -> Mesh:
@@ -154,16 +156,16 @@ class _Search:
             self.families[degree] = DegreeFamily(self.problem, degree, sets, self.best.stop, len(self.order))
         family, best = self.families[degree], self.best
         counter = itertools.count()
-        boxes = [(candidate.bound, next(counter), candidate.holding, math.inf, candidate.once, math.inf)]
+        first = (candidate.holding, math.inf), (candidate.once, math.inf), (candidate.ahead, math.inf)
+        boxes = [(candidate.bound, next(counter), *first)]
         while boxes and best.stop[0] == 0:
-            bound, _, low, high, least, most = heapq.heappop(boxes)
+            bound, _, (low, high), (least, most), (few, many) = heapq.heappop(boxes)
             if bound >= best.value * (1 - CLOSE):
                 break
-            value = best.value
-            high = min(high, value - candidate.passing - least)
-            most = min(most, value - candidate.passing - low)
+            left = best.value - candidate.passing - low - least - few
+            high, most, many = min(high, left + low), min(most, left + least), min(many, left + few)
             best.counters["rows"] += 1
-            row = family.best(mesh, Caps(high, most, value - low - least))
+            row = family.best(mesh, Caps(high, many, most, left + candidate.passing))
             if row is None:
                 continue
             if row.step < best.value:
@@ -172,16 +174,20 @@ class _Search:
                     return
                 self._offer(plan, row.step)
             bound = row.passing * (1 - _ROUNDING)
-            below, lower = row.holding * (1 - _BELOW), row.once * (1 - _BELOW)
+            below, lower, fewer = (value * (1 - _BELOW) for value in (row.holding, row.once, row.ahead))
             parts = []
             if low < below:
                 middle = (low + below) / 2
-                parts += [(low, middle, least, most), (middle, below, least, most)] if middle < below else []
+                halves = [(low, middle), (middle, below)] if middle < below else []
+                parts += [(half, (least, most), (few, many)) for half in halves]
             if least < lower:
-                parts.append((max(low, row.holding * (1 - _BELOW)), high, least, lower))
-            for a, b, c, d in parts:
-                if a <= b and c <= d and bound + a + c < best.value * (1 - CLOSE):
-                    heapq.heappush(boxes, (bound + a + c, next(counter), a, b, c, d))
+                parts.append(((max(low, below), high), (least, lower), (few, many)))
+            if few < fewer:
+                parts.append(((max(low, below), high), (max(least, lower), most), (few, fewer)))
+            for part in parts:
+                reached = bound + sum(a for a, _ in part)
+                if all(a <= b for a, b in part) and reached < best.value * (1 - CLOSE):
+                    heapq.heappush(boxes, (reached, next(counter), *part))
 
     def _offer(self, plan: HybridPlan, promised: float | None) -> None:
         evaluation = evaluate(self.problem, plan)
@@ -222,19 +228,21 @@ def candidates_of(problem: HybridProblem, starts: tuple[int, ...]) -> Iterator[C
                 for stages in range(1, min(count, problem.devices // (d * t)) + 1):
                     if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
                         continue
-                    for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts)):
+                    for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts), zero):
                         yield _bounded(totals, zero, d, t, stages, chunks, schedule, batch // d)
 
 
-def _ways(schedules: tuple[str, ...], stages: int, microbatches: int, blocks: int) -> Iterator[tuple[str, int]]:
+def _ways(
+    schedules: tuple[str, ...], stages: int, microbatches: int, blocks: int, zero: int
+) -> Iterator[tuple[str, int]]:
     """Schedules and parts of each stage; where there is one stage, they are alike, but for what GPipe holds."""
     simple = sorted((name for name in schedules if name != "interleaved"), key=lambda name: name == "gpipe")
     for schedule in simple[:1] if stages == 1 else simple:
-        if refusal(schedule, stages, 1, microbatches) is None:
+        if refusal(schedule, stages, 1, microbatches, zero) is None:
             yield schedule, 1
     if "interleaved" in schedules and blocks % stages == 0:
         for chunks in divisors(blocks // stages):
-            if chunks > 1 and refusal("interleaved", stages, chunks, microbatches) is None:
+            if chunks > 1 and refusal("interleaved", stages, chunks, microbatches, zero) is None:
                 yield "interleaved", chunks
 
 
@@ -261,7 +269,9 @@ def _bounded(
     backward = totals.time - totals.forward
     passing = passing_time(schedule, chunks, totals.forward, backward, totals.gradients) * (1 - _ROUNDING)
     # φ + max κ ≥ φ + (n·τ − φ)/p, and φ may be larger than its least.
-    holding = max(0.0, microbatches * totals.time - totals.time) / stages
+    apart = schedule == "gpipe"
+    holding = (microbatches - 1) * (backward if apart else totals.time) / stages
+    ahead = (microbatches - 1) * totals.forward / stages if apart else 0.0
     pipeline = passing * (1 - 1 / stages) + microbatches * totals.time / stages
     once = (totals.update + totals.once) / stages
     return Candidate(
@@ -274,6 +284,7 @@ def _bounded(
         schedule=schedule,
         passing=passing,
         holding=holding * (1 - _ROUNDING),
+        ahead=ahead * (1 - _ROUNDING),
         once=once * (1 - _ROUNDING),
     )
 

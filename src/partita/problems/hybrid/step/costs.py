@@ -2,9 +2,10 @@
 
 Under ZeRO-3 every layer's weights are gathered for its forward and its backward part while the layer before (in the
 backward pass: behind) it runs; what takes longer is exposed. From ZeRO-2 on a layer's gradients are reduced for every
-microbatch, beside the gathers. Else gradients are reduced once, behind the last backward part, as DDP (Li et al., VLDB
-2020, §3.2.3) and Megatron-LM's distributed optimizer do it, and with ZeRO-1 and 2 weights are gathered once, ahead of
-the first forward part. Times that hide exchanges are those of a layer's fastest configuration.
+microbatch, beside the gathers. What hides slows down the work that hides it (``costs.exposure``). Else gradients are
+reduced once, behind the last backward part, as DDP (Li et al., VLDB 2020, §3.2.3) and Megatron-LM's distributed
+optimizer do it, and with ZeRO-1 and 2 weights are gathered once, ahead of the first forward part. Times that hide
+exchanges are those of a layer's fastest configuration.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from partita.costs.exposure import exposed, exposed_once
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.step.network import Network, network_of
 from partita.problems.hybrid.training import LayerState, Training
@@ -62,6 +64,8 @@ class Exchanges:
         Memory that is always held: weights, gradients and optimizer states, each a share where it is shared out.
     whole_weights, whole_gradients
         What is held whole while the layer runs.
+    overlap, occupied
+        As in ``Training``.
     """
 
     forward: Floats
@@ -76,20 +80,21 @@ class Exchanges:
     whole_weights: Floats
     whole_gradients: Floats
     overlap: bool
+    occupied: float
 
     def exposed_each(self, layers: Sequence[int]) -> tuple[float, float]:
         """What a run of layers, in order, waits for exchanges in the forward and backward part of a microbatch."""
-        g, r = self.gather_each, self.reduce_each
+        g, r, share = self.gather_each, self.reduce_each, self.occupied
         ahead = back = 0.0
         for k, v in enumerate(layers):
-            ahead += g[v] if k == 0 else max(0.0, g[v] - self.forward[layers[k - 1]])
+            ahead += g[v] if k == 0 else exposed(g[v], self.forward[layers[k - 1]], share)
         # The last layer's weights are still there; each of the others hides its neighbours' exchanges.
         for k in range(len(layers) - 1, 0, -1):
             v = layers[k]
             behind = r[layers[k + 1]] if k + 1 < len(layers) else 0.0
-            back += max(0.0, g[layers[k - 1]] + behind - self.backward[v])
+            back += exposed(g[layers[k - 1]] + behind, self.backward[v], share)
         if len(layers) > 1:
-            back += max(0.0, r[layers[1]] - self.backward[layers[0]])
+            back += exposed(r[layers[1]], self.backward[layers[0]], share)
         return float(ahead), float(back)
 
     def exposed_once(self, layers: Sequence[int]) -> float:
@@ -97,15 +102,11 @@ class Exchanges:
         rest = float(self.reduce_each[layers[0]])
         if not self.overlap:
             return rest + float(sum(self.reduce_once[v] + self.gather_once[v] for v in layers))
-        left = 0.0
-        for v in reversed(layers):
-            left = max(0.0, left - float(self.backward[v])) + float(self.reduce_once[v])
-        there = end = busy = 0.0
-        for v in layers:
-            there += float(self.gather_once[v])
-            end = max(end, there) + float(self.forward[v])
-            busy += float(self.forward[v])
-        return rest + left + end - busy
+        forward, backward, gather, reduce = (
+            column[list(layers)].tolist()
+            for column in (self.forward, self.backward, self.gather_once, self.reduce_once)
+        )
+        return rest + exposed_once(forward, backward, reduce, gather, self.occupied)
 
     def held(self, layers: Sequence[int]) -> float:
         """Bytes of weights, gradients and optimizer states of each device: what is whole, of two layers at once."""
@@ -121,10 +122,10 @@ def exchanges_of(problem: HybridProblem, data: int, tensor: int, zero: int) -> E
     network = network_of(problem, data, tensor)
     order = [problem.layers[place] for place in problem.order()]
     rows = [_row(layer, network, tensor, zero) for layer in order]
-    names = [field.name for field in dataclasses.fields(Exchanges) if field.name != "overlap"]
+    names = [field.name for field in dataclasses.fields(Exchanges) if field.name not in ("overlap", "occupied")]
     columns = np.array(rows, dtype=np.float64).reshape(-1, len(names)).T
     arrays = {name: np.ascontiguousarray(column) for name, column in zip(names, columns, strict=True)}
-    return Exchanges(overlap=training.overlap, **arrays)
+    return Exchanges(overlap=training.overlap, occupied=training.occupied, **arrays)
 
 
 def _row(layer: Layer, network: Network, tensor: int, zero: int) -> tuple[float, ...]:

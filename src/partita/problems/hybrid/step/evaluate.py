@@ -61,7 +61,7 @@ def evaluate_step(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
                 f"each device of stage {number} needs {format_bytes(cost.memory_bytes)}, "
                 f"{format_bytes(cost.memory_bytes - limit)} more than its {format_bytes(limit)}"
             )
-    pipeline = pipeline_time([cost.passing for cost in costs], [cost.holding for cost in costs])
+    pipeline = pipeline_time(*([getattr(cost, name) for cost in costs] for name in ("passing", "holding", "ahead")))
     last = max(costs, key=lambda cost: cost.sync + cost.update)
     step = StepTime(
         microbatches=batch,
@@ -106,7 +106,7 @@ def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
         violations.append(f"schedule {plan.schedule} is not one of {', '.join(training.schedules)}")
     if plan.zero not in training.zero:
         violations.append(f"ZeRO stage {plan.zero} is not one of {', '.join(map(str, training.zero))}")
-    wrong = refusal(plan.schedule, len(plan.stages), plan.chunks, problem.microbatches // d)
+    wrong = refusal(plan.schedule, len(plan.stages), plan.chunks, problem.microbatches // d, plan.zero)
     if wrong is not None:
         violations.append(wrong)
     if plan.chunks > 1:

@@ -50,8 +50,8 @@ class StageCost:
     ----------
     parts
         Its work, part by part.
-    passing, holding
-        φ and κ of ``pipeline``.
+    passing, holding, ahead
+        φ and κ of ``pipeline``, and the κ of forward parts where all of them come first.
     sync, update
         What replicas still exchange after the last backward part or before the first forward part, and the optimizer's
         step: once.
@@ -64,6 +64,7 @@ class StageCost:
     parts: tuple[Work, ...]
     passing: float
     holding: float
+    ahead: float
     sync: float
     update: float
     state_bytes: float
@@ -131,10 +132,12 @@ class Mesh:
         ahead = sum(work.forward + work.forward_in + work.forward_out for work in works)
         gradients = sum(work.weight_gradients for work in works)
         passing = passing_time(self.schedule, self.chunks, ahead, time - ahead, gradients)
+        apart = self.schedule == "gpipe"
         return StageCost(
             parts=works,
             passing=passing,
-            holding=self.microbatches * time - passing,
+            holding=(self.microbatches - 1) * (time - ahead) if apart else self.microbatches * time - passing,
+            ahead=(self.microbatches - 1) * ahead if apart else 0.0,
             sync=self.exchanges.exposed_once(layers),
             update=float(sum(self.exchanges.update[v] for v in layers)),
             state_bytes=fixed,

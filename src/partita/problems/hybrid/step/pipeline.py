@@ -9,7 +9,8 @@ others for the first and the last time, and delays i by their φ. τ_i is what a
 
 | schedule | φ | source |
 |---|---|---|
-| 1f1b, gpipe | τ | Narayanan et al., SC 2021, §2.2; Huang et al., NeurIPS 2019 |
+| 1f1b | τ | Narayanan et al., SC 2021, §2.2 |
+| gpipe | τ | Huang et al., NeurIPS 2019: the sum of φ + κ of forward and of backward parts, each with a κ of its own |
 | interleaved | τ/v | Narayanan et al., SC 2021, §2.2 |
 | zero-bubble | max(f, b, f + b − w), f forward, b and w backward | Qi et al., ICLR 2024, §2.1; simulated |
 b is the backward part without gradients of weights, w the rest of it.
@@ -32,13 +33,18 @@ def passing_time(schedule: str, chunks: int, forward: float, backward: float, we
     return (forward + backward) / chunks
 
 
-def pipeline_time(passing: list[float], holding: list[float]) -> float:
-    """From the first forward to the last backward part, given φ and κ of every stage."""
-    return sum(passing) + max(holding)
+def pipeline_time(passing: list[float], holding: list[float], ahead: list[float]) -> float:
+    """From the first forward to the last backward part, given φ, κ and, where they are apart, κ of forward parts."""
+    return sum(passing) + max(holding) + max(ahead)
 
 
-def refusal(schedule: str, stages: int, chunks: int, microbatches: int) -> str | None:
-    """Why a schedule does not run such a row with so many microbatches for each replica; None if it does."""
+def refusal(schedule: str, stages: int, chunks: int, microbatches: int, zero: int) -> str | None:
+    """Why a schedule does not run such a row with so many microbatches for each replica; None if it does.
+
+    ``zero`` is ZeRO's stage.
+    """
+    if schedule == "zero-bubble" and stages > 1 and zero > 1:
+        return f"no runtime has a zero-bubble schedule beside ZeRO-{zero}; take ZeRO-1, or another schedule"
     if schedule == "zero-bubble" and microbatches < stages:
         return (
             f"a zero-bubble schedule takes as many microbatches as its {stages} stages or more, each replica has "

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from partita.costs.exposure import OCCUPIED
 from partita.costs.menus.entries import LayerMenu, MenuEntry
 from partita.costs.menus.machines import Machines
 from partita.costs.optimizer import dtype_bytes
@@ -29,6 +30,7 @@ def step_training(training: Training, machines: Machines, reserves: dict[int, fl
     )
     return msgspec.structs.replace(
         training,
+        occupied=OCCUPIED,
         call_times=tuple(map(float, calls)),
         hop_times=tuple(map(float, hops)),
         switched=tuple(map(bool, switched)),
