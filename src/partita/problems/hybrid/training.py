@@ -35,6 +35,9 @@ class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     weight_gradient_time
         What of the backward part of a microbatch makes gradients of weights, which nobody waits for; half of the
         backward part of the fastest configuration if None.
+    experts
+        The same of experts that an expert-parallel group shares out, beside all that: fewer replicas hold each of them.
+        ``weight_gradient_time`` counts both.
     """
 
     parameter_bytes: float = 0.0
@@ -42,6 +45,17 @@ class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     optimizer_bytes: float = 0.0
     update_time: float = 0.0
     weight_gradient_time: float | None = None
+    experts: LayerState | None = None
+
+    @property
+    def all_parameter_bytes(self) -> float:
+        """Weights, those of experts included."""
+        return self.parameter_bytes + (0.0 if self.experts is None else self.experts.parameter_bytes)
+
+    @property
+    def all_gradient_bytes(self) -> float:
+        """Gradients, those of experts included."""
+        return self.gradient_bytes + (0.0 if self.experts is None else self.experts.gradient_bytes)
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,6 +67,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Schedules that a plan may have.
     zero
         Stages of ZeRO that a plan may have.
+    context, expert
+        Context- and expert-parallel degrees that a plan may have.
     overlap
         Whether replicas exchange gradients behind the backward part of the last microbatch, and gather weights behind
         the forward part of the first one; otherwise both come after the last backward part.
@@ -67,6 +83,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     schedules: tuple[str, ...] = ("1f1b",)
     zero: tuple[int, ...] = (0,)
+    context: tuple[int, ...] = (1,)
+    expert: tuple[int, ...] = (1,)
     overlap: bool = True
     call_times: tuple[float, float] = (0.0, 0.0)
     hop_times: tuple[float, float] = (0.0, 0.0)
@@ -93,6 +111,11 @@ def check_training(owner: str, training: Training) -> None:
                 raise InputError(f"{owner}: {what} {entry!r} is unknown; known are {', '.join(map(str, known))}")
         if len(set(given)) < len(given):
             raise InputError(f"{owner}: a {what} appears twice")
+    for what, degrees in (("context", training.context), ("expert", training.expert)):
+        if not degrees or len(set(degrees)) < len(degrees) or min(degrees) < 1:
+            raise InputError(
+                f"{owner}: {what}-parallel degrees are {degrees}; give at least one, each at least 1 and once"
+            )
     for name, values in (
         ("call time", training.call_times),
         ("hop time", training.hop_times),
