@@ -6,7 +6,7 @@ from partita.errors import InputError
 from partita.problems.facets.stages import Stages
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.problems.hybrid.step.evaluate import order_of_parts, spread_problem, stage_costs
+from partita.problems.hybrid.step.evaluate import order_of_parts, stage_costs
 from partita.problems.hybrid.step_time import update_time
 from partita.problems.hybrid.timeline import PlanPipeline
 from partita.problems.hybrid.worth import HybridEvaluation
@@ -70,7 +70,12 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
     What replicas exchange for every microbatch (ZeRO's stages 2 and 3) is part of the work, at the problem's
     bandwidths; what they exchange once is an all-reduce, or the half of one that only gathers weights.
     """
-    problem = spread_problem(problem, plan)
+    degrees = plan.stages[0]
+    if degrees.context_parallel > 1 or degrees.expert_parallel > 1:
+        raise InputError(
+            f"{problem.name}: devices that share out a sequence or experts are neighbours, so the plan's ranks fill "
+            "the machines in their order"
+        )
     layers = {layer.id: layer for layer in problem.layers}
     chosen = {v: _choice(problem, stage, v) for stage in plan.stages for v in stage.operators}
     mesh, costs = stage_costs(problem, plan, chosen)
@@ -92,16 +97,12 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
         states = [layers[v].states.get(mesh.tensor) for v in stage.operators]
         gradients = sum(state.gradient_bytes for state in states if state is not None)
         weights = sum(state.parameter_bytes for state in states if state is not None)
-        group = mesh.tensor * mesh.context
-        first = number * mesh.data * group
-        # Where devices share out sequence or experts, others than the replicas exchange gradients, too: all of it is
-        # time after the work, as on the cluster.
-        spreads = mesh.context > 1 or mesh.expert > 1
+        first = number * mesh.data * mesh.tensor
         stages.append(
             StageDemand(
                 name=_name([layers[v].name or f"layer {v}" for v in stage.operators]),
                 replicas=mesh.data,
-                group=group,
+                group=mesh.tensor,
                 work_s={
                     "": (
                         sum(work.forward for work in cost.parts) + inside[number],
@@ -109,9 +110,11 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
                     )
                 },
                 kind="",
-                parameter_bytes=0.0 if spreads else (gradients, gradients, weights / 2, 0.0)[plan.zero],
-                update_s=cost.update + (cost.sync if spreads else 0.0),
-                own=tuple(tuple(range(first + r * group, first + (r + 1) * group)) for r in range(mesh.data)),
+                parameter_bytes=(gradients, gradients, weights / 2, 0.0)[plan.zero],
+                update_s=cost.update,
+                own=tuple(
+                    tuple(range(first + r * mesh.tensor, first + (r + 1) * mesh.tensor)) for r in range(mesh.data)
+                ),
             )
         )
     handovers = []

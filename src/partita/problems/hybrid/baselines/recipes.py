@@ -124,8 +124,15 @@ def _blocks(problem: HybridProblem) -> int:
 
 
 def _depths(problem: HybridProblem) -> list[int]:
-    """Numbers of stages that share the blocks evenly, from two on."""
-    return divisors(_blocks(problem))[1:]
+    """Numbers of stages that share the blocks evenly, from two on; of mixtures, whose first blocks differ, powers, too.
+
+    Megatron Core lets the first and the last stage have other numbers of layers.
+    """
+    blocks = _blocks(problem)
+    found = divisors(blocks)[1:]
+    if max((problem.training or Training()).expert) > 1:
+        found += [1 << k for k in range(1, min(blocks, problem.devices).bit_length())]
+    return sorted(set(found))
 
 
 def _megatron(problem: HybridProblem) -> Iterator[Layout]:
@@ -133,6 +140,9 @@ def _megatron(problem: HybridProblem) -> Iterator[Layout]:
     degrees, contexts = _degrees(problem), _contexts(problem)
     last = degrees[-1:]
     tried = [(t, 1, 1) for t in degrees] + [(t, c, 1) for t in last for c in contexts]
+    if max((problem.training or Training()).expert) > 1:
+        # Rather stages than tensor groups, which would leave experts no room in a machine.
+        tried = [(1, 1, 1), *((1, 1, p) for p in _depths(problem)), *tried[1:]]
     tried += [(t, c, p) for t in last for p in _depths(problem) for c in (1, *contexts)]
     for tensor, context, pipeline in tried:
         yield from _filled(problem, tensor, pipeline, 1, context=context, experts=True)
