@@ -25,37 +25,46 @@ from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState,
 from partita.run.monitor import Monitor
 from partita.simulator.simulate import Simulation, simulate
 from problems.hybrid.brute_force_step import shortest_step
-from problems.hybrid.step_strategies import random_step
+from problems.hybrid.step_strategies import random_step, spread_step
 
 EVERY = [("1f1b",), ("gpipe",), ("zero-bubble",), ("interleaved",), ("1f1b", "interleaved", "zero-bubble")]
 
 
-def check(seed: int, schedules: tuple[str, ...]) -> None:
+def check(problem: HybridProblem) -> HybridPlan | None:
     """The solver's answer is that of looking at every plan, and proven."""
-    problem = random_step(seed, schedules)
     best = shortest_step(problem)
     outcome = UniformMesh().solve(problem, Options(), Monitor(300.0))
     if outcome.plan is None:
         assert (math.isinf(best), outcome.infeasible) == (True, True)
-        return
+        return None
     found = evaluate(problem, outcome.plan)
     assert found.feasible, found.violations
     assert found.objective == pytest.approx(best, rel=1e-6)
     assert outcome.bound == pytest.approx(best, rel=1e-6)
     assert outcome.bound <= best * (1 + 1e-12)
+    return outcome.plan
 
 
 @pytest.mark.parametrize("schedules", EVERY, ids="+".join)
 def test_no_plan_is_shorter(schedules: tuple[str, ...]) -> None:
     for seed in range(120):
-        check(seed, schedules)
+        check(random_step(seed, schedules))
+
+
+@pytest.mark.parametrize("schedules", EVERY, ids="+".join)
+def test_no_plan_that_shares_out_sequences_or_experts_is_shorter(schedules: tuple[str, ...]) -> None:
+    found = [check(spread_step(seed, schedules)) for seed in range(60)]
+    degrees = {(p.stages[0].context_parallel, p.stages[0].expert_parallel) for p in found if p is not None}
+    assert {c for c, _ in degrees} >= {1, 2}
+    assert {e for _, e in degrees} >= {1, 2}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schedules", EVERY, ids="+".join)
 def test_no_plan_of_a_thousand_models_is_shorter(schedules: tuple[str, ...]) -> None:
     for seed in range(120, 1120):
-        check(seed, schedules)
+        check(random_step(seed, schedules))
+        check(spread_step(seed, schedules))
 
 
 # -- the simulator ----------------------------------------------------------------------------------------------------
