@@ -28,8 +28,7 @@ def meshes(problem: HybridProblem) -> Iterator[Mesh]:
     assert training is not None
     for c, e in itertools.product(training.context, training.expert):
         spread = problem if (c, e) == (1, 1) else _spread(problem, c, e)
-        for mesh in _meshes(spread, c, e):
-            yield mesh
+        yield from _meshes(spread, c, e)
 
 
 def _spread(problem: HybridProblem, c: int, e: int) -> HybridProblem:

@@ -14,7 +14,7 @@ from partita.problems.facets.timeline import Request
 from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.problems.hybrid.step.costs import exchanges_of
@@ -103,8 +103,24 @@ def equal_meshes(draw: st.DrawFn) -> tuple[HybridProblem, HybridPlan]:
         edges=tuple(Edge(source=v, target=v + 1, bytes=0.0) for v in range(count - 1)),
         training=Training(schedules=SCHEDULES, zero=ZERO_STAGES, overlap=draw(st.booleans())),
     )
+    context = draw(st.integers(1, 2))
+    expert = draw(st.sampled_from([e for e in (1, 2, 3) if data * context % e == 0]))
+    if context * expert > 1:
+        mine = msgspec.structs.replace(state, experts=LayerState(gradient_bytes=2.0, optimizer_bytes=3.0))
+        layers = tuple(msgspec.structs.replace(layer, states={1: mine}) for layer in problem.layers)
+        problem = problem.replace(
+            devices=problem.devices * context,
+            training=msgspec.structs.replace(problem.training, context=(context,), expert=(expert,)),
+            spreads=(Spread(context=context, expert=expert, layers=layers),),
+        )
     layout = Layout(
-        pipeline=stages, data=data, chunks=chunks, zero=draw(st.sampled_from(ZERO_STAGES)), schedule=schedule
+        pipeline=stages,
+        data=data,
+        chunks=chunks,
+        zero=draw(st.sampled_from(ZERO_STAGES)),
+        schedule=schedule,
+        context=context,
+        expert=expert,
     )
     return problem, layout_plan(problem, layout)
 
@@ -296,6 +312,33 @@ def test_parts_of_an_interleaved_schedule_are_alike() -> None:
     )
     found = evaluate(problem, msgspec.structs.replace(plan, stages=(one, plan.stages[1])))
     assert any("differ in configurations" in text for text in found.violations)
+
+
+def test_context_and_expert_degrees_are_those_that_there_are() -> None:
+    problem = row()
+    assert problem.training is not None
+    with pytest.raises(InputError, match="does not say what layers cost with context degree 2 and expert degree 1"):
+        layout_plan(problem, Layout(context=2))
+    spread = Spread(context=2, expert=2, layers=problem.layers)
+    training = msgspec.structs.replace(problem.training, context=(1, 2), expert=(1, 2))
+    with pytest.raises(InputError, match="context-parallel degree 1 with expert-parallel degree 2"):
+        problem.replace(training=training, spreads=(spread,))
+    training = msgspec.structs.replace(training, context=(2,), expert=(2,))
+    both = problem.replace(training=training, spreads=(spread,))
+    plan = layout_plan(both, Layout(context=2, expert=2, pipeline=2))
+    assert plan.devices == 4
+    assert evaluate(both, plan).feasible
+    whole = evaluate(both, layout_plan(both, Layout(pipeline=2)))
+    assert [text.partition(" is")[0] for text in whole.violations] == [
+        "context-parallel degree 1",
+        "expert-parallel degree 1",
+    ]
+    other = msgspec.structs.replace(plan.stages[1], context_parallel=4)
+    uneven = evaluate(both, msgspec.structs.replace(plan, stages=(plan.stages[0], other)))
+    assert any("has context and expert degrees 4 and 2, stage 0 has 2 and 2" in text for text in uneven.violations)
+    odd = [msgspec.structs.replace(stage, expert_parallel=4) for stage in plan.stages]
+    wrong = evaluate(both, msgspec.structs.replace(plan, stages=tuple(odd)))
+    assert any("4 does not divide the 2 groups of 1 devices" in text for text in wrong.violations)
 
 
 def test_stages_share_degrees() -> None:

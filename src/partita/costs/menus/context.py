@@ -3,8 +3,8 @@
 Every device has two pieces of each sequence, one from either end, so that each has the same part of the causal pairs
 (*zig-zag*). All operators but attention work on these tokens alone; attention needs the keys and values of all, which
 neighbours hand on block by block while they work on the one before. Sources: Liu, Zaharia and Abbeel, "Ring Attention
-with Blockwise Transformers for Near-Infinite Context" (2023), section 3; Brandon et al., "Striped Attention" (2023), for
-the balance of causal work; backward each block's gradient travels with it, as in NVIDIA's TransformerEngine.
+with Blockwise Transformers for Near-Infinite Context" (2023), section 3; for the balance of causal work Brandon et al.,
+"Striped Attention" (2023). Backward each block's gradient travels with it, as in NVIDIA's TransformerEngine.
 """
 
 from __future__ import annotations

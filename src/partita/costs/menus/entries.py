@@ -15,8 +15,8 @@ class Collective:
     Attributes
     ----------
     kind
-        ``all-reduce``, ``all-gather`` or ``reduce-scatter``; ``all-to-all`` where experts are shared out, ``ring`` where
-        the sequence is.
+        ``all-reduce``, ``all-gather`` or ``reduce-scatter``; ``all-to-all`` where experts are shared out, and ``ring``
+        where the sequence is.
     phase
         ``forward``, ``backward``, ``recompute`` (a forward one once more), ``overlapped`` (runs beside arithmetic and
         costs no time of its own) or ``batch`` (gradients of weights that all devices hold but use for their own tokens;

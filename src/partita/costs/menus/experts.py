@@ -1,6 +1,6 @@
 """Expert parallelism: a group shares out the experts of a layer, and tokens travel to theirs and back.
 
-Experts are found by their weights: a product of rows with one of several matrices that are stored as one. With e devices
+Experts are found by their weights: a product of rows with one of several matrices that are stored as one. Of e devices
 each holds an e-th of them, sends what its tokens' experts need to all others, and gets the results back (Lepikhin et
 al., "GShard", ICLR 2021, section 3.2). Routers are trained to balance: each device gets as many rows as it sends, times
 a capacity (DeepSeek-AI, "DeepSeek-V2", 2024, section 2.2).

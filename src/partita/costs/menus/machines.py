@@ -44,9 +44,7 @@ class Machines:
         sizes, rates = (together, members // together), (self.bandwidth_bytes_per_s, outside)
         paths = (self.inside or self.outside, self.outside or self.inside)
         return tuple(
-            Level(size, rate)
-            if path is None
-            else Level(size, rate, path.latency_s, path.hop_time_s, path.switched)
+            Level(size, rate) if path is None else Level(size, rate, path.latency_s, path.hop_time_s, path.switched)
             for size, rate, path in zip(sizes, rates, paths, strict=True)
         )
 

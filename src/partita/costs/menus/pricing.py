@@ -52,7 +52,7 @@ class LayerPricer:
     scaling: Roofline
     """How much faster a part of an operator is than all of it."""
     groups: Groups | None = None
-    """Those that share out the sequence or experts, if there are any; the graph is then that of one of their devices."""
+    """Those that share out the sequence or experts, if any; the graph is then that of one of their devices."""
 
     def entries(self, layer: int, modes: Modes, options: Sequence[str]) -> tuple[MenuEntry, ...]:
         """Entries of a layer at a degree, one for each memory option that spares memory (and ``none``)."""
@@ -126,8 +126,7 @@ class LayerPricer:
         shares = parameter_shares(layer, modes)
         experts = self._experts(layer)
         of_experts = self._held({place: share for place, share in shares.items() if place in experts})
-        others = self._held({place: share for place, share in shares.items() if place not in experts})
-        weights, gradients, state, trained, count = (a + b for a, b in zip(others, of_experts, strict=True))
+        weights, gradients, state, trained, count = self._held(shares)
         exchanged = exchanges(layer, modes)
         if self.groups is not None:
             exchanged = (*exchanged, *self.groups.exchanges(layer, modes, seconds))
@@ -252,4 +251,3 @@ def _only_weights(view: GraphView, v: int) -> bool:
     """Whether an operator makes gradients of weights, and nothing else."""
     made = view.outputs[v]
     return bool(made) and all(place in view.weight_gradients for place in made)
-

@@ -1,4 +1,4 @@
-"""Layers on devices that share out the sequence or experts: the same menus, priced on each device's part of the graph."""
+"""Layers on devices that share out the sequence or experts: the same menus, of each device's part of the graph."""
 
 from __future__ import annotations
 

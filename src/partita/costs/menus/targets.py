@@ -29,8 +29,8 @@ NORMS = _names("native_layer_norm layer_norm rms_norm _fused_rms_norm")
 
 #: What brings rows to experts and back, in layers that have some.
 ROUTING = _names(
-    "topk sort argsort index index_select index_add index_put _index_put_impl gather scatter scatter_add histc bincount "
-    "cumsum floor_divide one_hot nonzero zeros_like new_zeros"
+    "topk sort argsort index index_select index_add index_put _index_put_impl gather scatter scatter_add histc "
+    "bincount cumsum floor_divide one_hot nonzero zeros_like new_zeros"
 )
 
 SOFTMAX = _names("_softmax softmax _safe_softmax")

@@ -145,17 +145,17 @@ def check_settings(settings: HybridPricing) -> None:
     steady = settings.minimise == "steady"
     if steady and settings.mesh == "uniform":
         raise InputError("--mesh uniform is for steps; leave it out, or --minimise steady")
-    asked = {"--layout": settings.layout, "--schedule": settings.schedule, "--zero": settings.zero}
+    asked = {
+        "--layout": settings.layout,
+        "--schedule": settings.schedule,
+        "--zero": settings.zero,
+        "--context-parallel-degrees": settings.context_parallel_degrees,
+        "--expert-parallel-degrees": settings.expert_parallel_degrees,
+    }
     for flag, value in asked.items():
         if value and (steady or settings.mesh == "free"):
             cause = "--minimise steady" if steady else "--mesh free"
             raise InputError(f"{flag} is for steps of a uniform mesh; leave it out, or {cause}")
-    for flag, degrees in (
-        ("--context-parallel-degrees", settings.context_parallel_degrees),
-        ("--expert-parallel-degrees", settings.expert_parallel_degrees),
-    ):
-        if any(degree > 1 for degree in degrees) and (steady or settings.mesh == "free"):
-            raise InputError(f"{flag} is for steps of a uniform mesh; leave it out, or --minimise steady and --mesh free")
     for stage in settings.zero:
         if stage not in ZERO_STAGES:
             raise InputError(f"--zero {stage} is no stage of ZeRO; give {', '.join(map(str, ZERO_STAGES))}")

@@ -119,9 +119,7 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     ] = ()
     expert_parallel_degrees: Annotated[
         tuple[int, ...],
-        setting(
-            "Devices that share out experts; 1, 2, 4, … that divide them if not given.", metavar="E,E,…", least=1
-        ),
+        setting("Devices that share out experts; 1, 2, 4, … that divide them if not given.", metavar="E,E,…", least=1),
     ] = ()
     expert_capacity: Annotated[
         float,

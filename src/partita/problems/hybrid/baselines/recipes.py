@@ -105,18 +105,21 @@ def _filled(
         return
     training = problem.training or Training()
     near = [e for e in training.expert if data * context % e == 0 and tensor * e <= problem.devices_per_machine]
-    shared = {"context": context, "expert": max(near, default=1) if experts else 1}
+    base = Layout(
+        tensor=tensor,
+        pipeline=pipeline,
+        data=data,
+        zero=_zero(problem, zero),
+        context=context,
+        expert=max(near, default=1) if experts else 1,
+    )
     simple = [name for name in training.schedules if name != "interleaved"]
     for schedule in simple[:1]:
-        yield Layout(
-            tensor=tensor, pipeline=pipeline, data=data, zero=_zero(problem, zero), schedule=schedule, **shared
-        )
+        yield msgspec.structs.replace(base, schedule=schedule)
     blocks = _blocks(problem)
     if "interleaved" in training.schedules and pipeline > 1 and blocks % pipeline == 0:
         for chunks in divisors(blocks // pipeline)[1:]:
-            yield Layout(
-                tensor=tensor, pipeline=pipeline, data=data, chunks=chunks, zero=_zero(problem, zero), **shared
-            )
+            yield msgspec.structs.replace(base, chunks=chunks)
 
 
 def _blocks(problem: HybridProblem) -> int:
@@ -153,7 +156,7 @@ def _sharded(problem: HybridProblem) -> Iterator[Layout]:
 
 
 def _torchtitan(problem: HybridProblem) -> Iterator[Layout]:
-    """FSDP alone, then over tensor-parallel groups as large as a machine, then with shared sequences, and a pipeline."""
+    """FSDP alone, then over tensor-parallel groups of a whole machine, then sharing out sequences, and a pipeline."""
     last, contexts = _degrees(problem)[-1:], _contexts(problem)
     tried = [(1, 1, 1), *((t, c, 1) for t in last for c in (1, *contexts))]
     tried += [(t, c, p) for t in last for p in _depths(problem) for c in (1, *contexts)]

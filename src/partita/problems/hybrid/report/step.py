@@ -111,7 +111,8 @@ def _step_parts(answer: Answer[HybridProblem], step: Any, steady: float) -> list
         f"{format_time(ends, unit)} of it to fill and drain, {format_time(formula.weight_sync, unit)} for replicas to "
         f"exchange what the pipeline does not hide, {format_time(formula.update, unit)} for the optimizer",
         f"runtimes call it tensor {each.tensor_parallel}, pipeline {len(plan.stages)}, data {each.data_parallel}"
-        f"{_further(answer.problem, each)}; schedule {plan.schedule}{parts}{shares}; stages with degrees of their own would be at most {loss:.1%} faster",
+        f"{_further(answer.problem, each)}; schedule {plan.schedule}{parts}{shares}; stages with degrees of their own "
+        f"would be at most {loss:.1%} faster",
         f"model FLOPs utilisation: {utilisation(answer, step.per_sample):.1%} with the whole step, "
         f"{utilisation(answer, steady):.1%} in the steady state",
     ]

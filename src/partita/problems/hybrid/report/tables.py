@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
+from partita.problems.hybrid.training import Training
 from partita.problems.hybrid.worth import HybridEvaluation
 from partita.tables.text import module_ranges, new_table
 from partita.units import format_bytes, format_time
@@ -41,15 +42,12 @@ def _degrees(stage: HybridStage) -> str:
 
 def _further(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     """Of context and expert degrees those that the plan has, or that there is a choice of."""
-    training = problem.training
-    allowed = {"context": (1,), "expert": (1,)}
-    if training is not None:
-        allowed = {"context": training.context, "expert": training.expert}
-    used = {
-        "context": max(stage.context_parallel for stage in plan.stages),
-        "expert": max(stage.expert_parallel for stage in plan.stages),
+    training = problem.training or Training()
+    most = {
+        "context": max(*training.context, *(stage.context_parallel for stage in plan.stages)),
+        "expert": max(*training.expert, *(stage.expert_parallel for stage in plan.stages)),
     }
-    return [name for name in used if used[name] > 1 or max(allowed[name]) > 1]
+    return [name for name, degree in most.items() if degree > 1]
 
 
 def stage_degrees(plan: HybridPlan) -> list[dict[str, int]]:
@@ -95,7 +93,8 @@ def plan_tables(
     title += "" if named else f", {plan.microbatches} microbatches in flight"
     words = "layers: recomputation" if named else "configurations"
     further = _further(problem, plan)
-    table = new_table(title, ("#", "layers", "data", "tensor", *further, *machines), words, ("in flight", *parts, "memory"))
+    columns = ("#", "layers", "data", "tensor", *further, *machines)
+    table = new_table(title, columns, words, ("in flight", *parts, "memory"))
     worst, limit = slowest_stage(evaluation), problem.memory_bytes
     for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):
         if named:
