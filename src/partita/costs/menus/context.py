@@ -155,7 +155,7 @@ def _apart(view: GraphView, v: int, tokens: int, routes: bool) -> bool:
     if read is None:
         return True
     written = [view.graph.tensors[place] for place in view.outputs[v]]
-    if name in SLICES:
+    if name in SLICES or name == "stack":
         # Features of all tokens, not some tokens.
         return all(numel(read) < tokens * numel(tensor) for tensor in written)
     if name in REDUCTIONS:
