@@ -8,6 +8,7 @@ import math
 import pytest
 
 import partita as pt
+from partita.costs.menus.context import Sequence as TokenSequence
 from partita.costs.menus.entries import MenuEntry
 from partita.costs.menus.experts import find_experts
 from partita.costs.menus.forward import GraphView
@@ -296,6 +297,12 @@ def test_degrees_that_do_not_suit(graph, sharing: Sharing, message: str) -> None
     with pytest.raises(InputError) as caught:
         menus(graph(), sharing)
     assert message in str(caught.value)
+
+
+def test_each_device_has_two_pieces_of_a_sequence() -> None:
+    assert TokenSequence(12, {}).refusal(3) is None
+    # Four devices would have three tokens each, which are no two equal pieces.
+    assert TokenSequence(12, {}).refusal(4) is not None
 
 
 class Convolution(torch.nn.Module):  # type: ignore[misc]
