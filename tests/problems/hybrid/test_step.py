@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from partita.errors import InputError
 from partita.problems.facets.timeline import Request
+from partita.problems.hybrid.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
 from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan
@@ -57,6 +58,27 @@ def test_no_plan_that_shares_out_sequences_or_experts_is_shorter(schedules: tupl
     degrees = {(p.stages[0].context_parallel, p.stages[0].expert_parallel) for p in found if p is not None}
     assert {c for c, _ in degrees} >= {1, 2}
     assert {e for _, e in degrees} >= {1, 2}
+
+
+@pytest.mark.parametrize("recipe", [MEGATRON, TORCHTITAN, FSDP], ids=lambda recipe: recipe.name)
+def test_recipes_share_out_sequences_and_experts(recipe: Recipe) -> None:
+    """Feasible, never better than the best plan, with experts inside machines."""
+    used = set()
+    for seed in range(80):
+        problem = spread_step(seed, ("1f1b",))
+        outcome = recipe.solve(problem, Options(), Monitor(60.0))
+        if outcome.plan is None:
+            assert outcome.reason
+            continue
+        found, stage = evaluate(problem, outcome.plan), outcome.plan.stages[0]
+        assert found.feasible
+        best = UniformMesh().solve(problem, Options(), Monitor(60.0))
+        assert best.bound is not None
+        assert found.objective >= best.bound * (1 - 1e-9)
+        assert stage.expert_parallel * stage.tensor_parallel <= problem.devices_per_machine
+        used.add((stage.context_parallel > 1, stage.expert_parallel > 1))
+    # Plain FSDP shares out neither.
+    assert (used == {(False, False)}) == (recipe is FSDP)
 
 
 @pytest.mark.slow

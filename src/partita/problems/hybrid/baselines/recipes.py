@@ -144,8 +144,8 @@ def _megatron(problem: HybridProblem) -> Iterator[Layout]:
     last = degrees[-1:]
     tried = [(t, 1, 1) for t in degrees] + [(t, c, 1) for t in last for c in contexts]
     if max((problem.training or Training()).expert) > 1:
-        # Rather stages than tensor groups, which would leave experts no room in a machine.
-        tried = [(1, 1, 1), *((1, 1, p) for p in _depths(problem)), *tried[1:]]
+        # Rather stages than wider tensor groups, which would leave experts no room in a machine.
+        tried = [(t, 1, p) for t in degrees for p in (1, *_depths(problem))] + tried
     tried += [(t, c, p) for t in last for p in _depths(problem) for c in (1, *contexts)]
     for tensor, context, pipeline in tried:
         yield from _filled(problem, tensor, pipeline, 1, context=context, experts=True)
