@@ -47,16 +47,6 @@ class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     weight_gradient_time: float | None = None
     experts: LayerState | None = None
 
-    @property
-    def all_parameter_bytes(self) -> float:
-        """Weights, those of experts included."""
-        return self.parameter_bytes + (0.0 if self.experts is None else self.experts.parameter_bytes)
-
-    @property
-    def all_gradient_bytes(self) -> float:
-        """Gradients, those of experts included."""
-        return self.gradient_bytes + (0.0 if self.experts is None else self.experts.gradient_bytes)
-
 
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one optimizer step may run.
