@@ -287,6 +287,46 @@ def test_a_layout_is_priced_without_search(partita: Callable[..., Any], small: P
     assert best["objective"] <= document["objective"] * (1 + 1e-9)
 
 
+def test_experts_and_sequences_are_shared_out(partita: Callable[..., Any], tmp_path: Path) -> None:
+    fields = {
+        "num_hidden_layers": "4",
+        "hidden_size": "256",
+        "intermediate_size": "512",
+        "num_attention_heads": "4",
+        "num_key_value_heads": "4",
+        "num_local_experts": "4",
+        "vocab_size": "1000",
+    }
+    path = tmp_path / "mixture.json"
+    pt.write_graph(path, pt.load_model("hf:mixtral", sequence_length=128, set_fields=fields, training=True))
+    output, problem_file = tmp_path / "r.json", tmp_path / "p.json"
+    common = ("plan", path, "--cluster", "2x(4xL4)", "--microbatches", "8")
+    text = "tensor=2,data=2,context=2,expert=4,zero=1"
+    run = partita(*common, "--layout", text, "--json", "--output", output, "--problem-output", problem_file)
+    assert run.code == 0, run.err
+    (stage,) = run.document["plan"]["stages"]
+    assert (stage["context_parallel"], stage["expert_parallel"], run.document["plan"]["devices"]) == (2, 4, 8)
+    again = partita("evaluate", problem_file, output, "--json").document
+    assert again["feasible"]
+    assert again["step"]["time"] == pytest.approx(run.document["step"]["time"], rel=1e-12)
+    simulated = partita("simulate", output, "--json").document
+    assert simulated["step_time"] == pytest.approx(run.document["step"]["time"], rel=1e-9)
+    shown = partita(*common, "--context-parallel-degrees", "1,2", "--expert-parallel-degrees", "4")
+    assert shown.code == 0, shown.err
+    for word in ("context", "expert", "·e4", "runtimes call it tensor"):
+        assert word in shown.out
+    for asked, message in (
+        (("--layout", "data=4,expert=3"), "expert is 3; it must divide data · context, 4"),
+        (("--layout", "data=8,expert=8"), "degree 8 does not divide the 4 experts of model.layers.0"),
+        (("--context-parallel-degrees", "3"), "does not cut the 128 tokens of a sequence into 6 equal pieces"),
+        (("--expert-capacity", "0.5"), "the busiest device has the mean of rows or more"),
+        (("--minimise", "steady", "--expert-parallel-degrees", "2"), "is for steps of a uniform mesh"),
+    ):
+        wrong = partita(*common, *asked)
+        assert wrong.code == 2
+        assert message in wrong.err
+
+
 def test_degrees_that_do_not_divide_heads_are_left_out(partita: Callable[..., Any], tmp_path: Path) -> None:
     fields = {"n_layer": "4", "n_embd": "300", "n_head": "6", "vocab_size": "2000"}
     path = tmp_path / "six.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partita.costs.collectives import Level, collective_time, hops
+from partita.costs.collectives import Level, collective_time, hops, neighbour_time
 
 SWITCH = Level(8, 100.0, call_time=3.0, hop_time=0.5, switched=True)
 RING = Level(8, 100.0, call_time=3.0, hop_time=0.5)
@@ -32,6 +32,21 @@ def test_machines_exchange_what_their_devices_share_out() -> None:
     # With a card for each device only a quarter goes out by each; a single card would carry all of it.
     alone = Level(3, 10.0)
     assert collective_time("all-gather", 1200.0, (Level(1, 100.0), alone)) == pytest.approx(80.0)
+
+
+def test_parts_of_all_go_straight_to_all() -> None:
+    inside, outside = Level(4, 100.0, call_time=1.0, hop_time=0.1), Level(3, 10.0, call_time=2.0, hop_time=1.0)
+    # Of 12 equal parts 3 stay in the machine (3 s), and 8 leave it (80 s) at the same time.
+    assert collective_time("all-to-all", 1200.0, (inside, outside)) == pytest.approx(80.0 + 2.0 + 0.3 + 2.0)
+    assert collective_time("all-to-all", 1200.0, (inside, Level(1, 10.0))) == pytest.approx(9.0 + 1.0 + 0.3)
+    assert collective_time("all-to-all", 1200.0, (Level(4, 1.0), outside)) == pytest.approx(300.0 + 2.0 + 2.0)
+
+
+def test_a_ring_is_as_slow_as_its_slowest_link() -> None:
+    inside, outside = Level(4, 100.0, call_time=1.0), Level(2, 10.0, call_time=2.0)
+    assert neighbour_time(300.0, (inside, outside)) == 32.0
+    assert neighbour_time(300.0, (inside, Level(1, 10.0, call_time=2.0))) == 4.0
+    assert neighbour_time(300.0, (Level(1, 1.0), Level(1, 1.0))) == 0.0
 
 
 def test_alone_there_is_nothing_to_do() -> None:

@@ -5,7 +5,8 @@ Rabenseifner and Gropp, "Optimization of Collective Communication Operations in 
 machines it is hierarchical: the members of a machine share out the tensor, and each exchanges its part with its peers
 in the other machines; both go on at once, chunk by chunk, so that the slower one takes the time. A call takes a latency
 and a little more for every hop: of a tree for a sum over switched links (Jeaugey, "Massively Scale Your Deep Learning
-Training with NCCL 2.4", 2019), of a ring otherwise.
+Training with NCCL 2.4", 2019), of a ring otherwise. Where all exchange parts of their own with all others, each part
+goes straight to its reader, over the links inside the machine or between machines, both at once.
 """
 
 from __future__ import annotations
@@ -51,15 +52,26 @@ def hops(kind: str, size: int, *, switched: bool) -> int:
 
 
 def collective_time(kind: str, size_bytes: float, levels: Sequence[Level]) -> float:
-    """Time of an ``all-reduce``, ``all-gather`` or ``reduce-scatter`` of a tensor of so many bytes in all.
+    """Time of an ``all-reduce``, ``all-gather``, ``reduce-scatter`` or ``all-to-all``.
 
-    Levels are given from the inside out; those with one member cost nothing.
+    The tensor of so many bytes is the whole one; of an ``all-to-all`` it is what each device has, of which it sends an
+    equal part to each. Levels are given from the inside out; those with one member cost nothing.
     """
-    part, moving, waiting, call = size_bytes, 0.0, 0.0, 0.0
+    inner, moving, waiting, call = 1, 0.0, 0.0, 0.0
+    members = math.prod(level.size for level in levels)
     for level in levels:
         if level.size > 1:
-            moving = max(moving, part * sent_share(kind, level.size) / level.bandwidth)
+            if kind == "all-to-all":
+                share = (level.size - 1) * inner / members
+            else:
+                share = sent_share(kind, level.size) / inner
+            moving = max(moving, size_bytes * share / level.bandwidth)
             waiting += hops(kind, level.size, switched=level.switched) * level.hop_time
             call = max(call, level.call_time)
-            part /= level.size
+            inner *= level.size
     return moving + waiting + call
+
+
+def neighbour_time(size_bytes: float, levels: Sequence[Level]) -> float:
+    """Time in which every device of a ring sends so many bytes to the next one: that of the slowest link in use."""
+    return max((size_bytes / level.bandwidth + level.call_time for level in levels if level.size > 1), default=0.0)

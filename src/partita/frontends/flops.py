@@ -46,7 +46,13 @@ def count_flops(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any
 
 
 def product_shape(packet: str, args: Sequence[Any]) -> tuple[int, int, int, int] | None:
-    """Batch, rows, columns and inner dimension of a call that is one product of matrices; None for other calls."""
+    """Batch, rows, columns and inner dimension of a call that is one product of matrices; None for other calls.
+
+    Of a grouped product the batch are its groups, each with the mean of the rows, or of the inner dimension, that the
+    groups share out.
+    """
+    if packet in _GROUPED:
+        return _grouped_shape(*args)
     place = _FACTORS.get(packet)
     if place is None:
         return None
@@ -81,6 +87,16 @@ def _grouped_mm(a: Any, b: Any, *_: Any) -> int:
     return _product(shape, b.shape[-1])
 
 
+def _grouped_shape(a: Any, b: Any, offsets: Any = None, *_: Any) -> tuple[int, int, int, int] | None:
+    if offsets is None or a.dim() + b.dim() not in (4, 5):
+        return None
+    groups = int(offsets.shape[0])
+    mean = max(1, round((a.shape[0] if b.dim() == 3 else a.shape[1] if a.dim() == 2 else b.shape[1]) / groups))
+    if a.dim() == b.dim():
+        return groups, a.shape[0], b.shape[1], mean
+    return (groups, mean, b.shape[2], b.shape[1]) if b.dim() == 3 else (groups, a.shape[1], mean, a.shape[2])
+
+
 def _recurrent(x: Any, weights: Any, recurrent_weights: Any, *_: Any) -> int:
     # One step of a sample multiplies by both weight matrices once.
     return int(2 * math.prod(x.shape[:-1]) * (weights.numel() + recurrent_weights.numel()))
@@ -88,6 +104,9 @@ def _recurrent(x: Any, weights: Any, recurrent_weights: Any, *_: Any) -> int:
 
 _FACTORS = {"aten.mm": 0, "aten.bmm": 0, "aten.addmm": 1, "aten.baddbmm": 1}
 """Place of the first factor among a product's arguments; the second follows it."""
+
+_GROUPED = frozenset({"aten._grouped_mm", "transformers.grouped_mm_fallback"})
+"""Products of the rows of one matrix with several, each row with one of them."""
 
 _EXTRA: dict[str, Any] = {
     "aten.mkldnn_rnn_layer": _recurrent,

@@ -6,9 +6,11 @@ import itertools
 import math
 from collections.abc import Iterator
 
+import msgspec
+
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
-from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.problem import Edge, HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
 from partita.problems.hybrid.step.interleaved import part_rows
 from partita.problems.hybrid.step.mesh import Mesh, StageCost
@@ -17,22 +19,42 @@ from partita.units import leq
 
 def shortest_step(problem: HybridProblem) -> float:
     """The least time of a step; infinite if there is no plan."""
-    return min((value for mesh in meshes(problem) for value in _steps(mesh)), default=math.inf)
+    return min((value for mesh in meshes(problem) for value in _steps(problem, mesh)), default=math.inf)
 
 
 def meshes(problem: HybridProblem) -> Iterator[Mesh]:
     """All meshes that might run."""
+    training = problem.training
+    assert training is not None
+    for c, e in itertools.product(training.context, training.expert):
+        spread = problem if (c, e) == (1, 1) else _spread(problem, c, e)
+        yield from _meshes(spread, c, e)
+
+
+def _spread(problem: HybridProblem, c: int, e: int) -> HybridProblem:
+    """The problem with what layers cost at two degrees."""
+    assert problem.training is not None
+    found = next(one for one in problem.spreads if (one.context, one.expert) == (c, e))
+    return problem.replace(
+        layers=found.layers,
+        edges=tuple(Edge(source=edge.source, target=edge.target, bytes=edge.bytes / c) for edge in problem.edges),
+        training=msgspec.structs.replace(problem.training, reserves=found.reserves, context=(1,), expert=(1,)),
+        spreads=(),
+    )
+
+
+def _meshes(problem: HybridProblem, c: int, e: int) -> Iterator[Mesh]:
     training, batch = problem.training, problem.microbatches
     assert training is not None
     blocks = len(find_blocks([problem.layers[place] for place in problem.order()]).starts)
     for t, d, p in itertools.product(range(1, problem.devices_per_machine + 1), range(1, batch + 1), range(1, 9)):
-        if batch % d or d * t * p > problem.devices or p > len(problem.layers):
+        if batch % d or d * c * t * p > problem.devices or p > len(problem.layers) or d * c % e:
             continue
         if any(not layer.configurations.get(t) for layer in problem.layers):
             continue
         for zero, schedule in itertools.product(training.zero, training.schedules):
             for chunks in range(2, blocks // p + 1) if schedule == "interleaved" else (1,):
-                mesh = Mesh(problem, p, d, t, schedule, chunks, zero)
+                mesh = Mesh(problem, p, d, t, schedule, chunks, zero, c, e)
                 if _runs(mesh, blocks):
                     yield mesh
 
@@ -69,7 +91,7 @@ def _all_rows(mesh: Mesh) -> Iterator[list[list[int]]]:
             yield [[v for v in ids if of[v] == stage] for stage in range(mesh.stages)]
 
 
-def _steps(mesh: Mesh) -> Iterator[float]:
+def _steps(whole: HybridProblem, mesh: Mesh) -> Iterator[float]:
     problem, p = mesh.problem, mesh.stages
     tables = {layer.id: layer.configurations[mesh.tensor] for layer in problem.layers}
     limit = math.inf if problem.memory_bytes is None else problem.memory_bytes
@@ -85,7 +107,7 @@ def _steps(mesh: Mesh) -> Iterator[float]:
             costs = [cost for cost, _ in combination]
             step = sum(c.passing for c in costs) + max(c.holding for c in costs) + max(c.ahead for c in costs)
             step += max(c.sync + c.update for c in costs)
-            if mesh.chunks > 1 and not _allowed(mesh, rows, combination):
+            if mesh.chunks > 1 and not _allowed(whole, mesh, rows, combination):
                 continue
             yield step
 
@@ -100,7 +122,7 @@ def _costs(mesh, rank, parts, tables, limit):  # type: ignore[no-untyped-def]
             yield cost, {v: choice.id for v, choice in of.items()}
 
 
-def _allowed(mesh: Mesh, rows: list[list[int]], combination) -> bool:  # type: ignore[no-untyped-def]
+def _allowed(problem: HybridProblem, mesh: Mesh, rows: list[list[int]], combination) -> bool:  # type: ignore[no-untyped-def]
     """Whether the evaluator has nothing against an interleaved plan."""
     p = mesh.stages
     stages = []
@@ -113,7 +135,9 @@ def _allowed(mesh: Mesh, rows: list[list[int]], combination) -> bool:  # type: i
                 tensor_parallel=mesh.tensor,
                 configurations=names,
                 chunks=parts,
+                context_parallel=mesh.context,
+                expert_parallel=mesh.expert,
             )
         )
     plan = HybridPlan(stages=tuple(stages), schedule=mesh.schedule, zero=mesh.zero)
-    return evaluate_step(mesh.problem, plan).feasible
+    return evaluate_step(problem, plan).feasible

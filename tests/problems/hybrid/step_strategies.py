@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 from hypothesis import strategies as st
 
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
 from partita.problems.hybrid.training import SCHEDULES, LayerState, Training
 
 #: Names of configurations, as recipes know them.
@@ -20,6 +21,62 @@ def step_problems(max_layers: int = 4) -> st.SearchStrategy[HybridProblem]:
         lambda seed, names: random_step(seed, tuple(names), in_a_row=True, most=max_layers),
         st.integers(0, 10_000),
         schedules,
+    )
+
+
+def spread_step(seed: int, schedules: tuple[str, ...]) -> HybridProblem:
+    """The same, where devices may share out sequences and experts at a cost of its own for every layer."""
+    problem, draw = random_step(seed, schedules, most=4), random.Random(-seed)
+    training = problem.training
+    assert training is not None
+    contexts = tuple(sorted(draw.sample((1, 2, 3), draw.randint(1, 2))))
+    experts = tuple(sorted(draw.sample((1, 2, 4), draw.randint(1, 2))))
+    spreads = tuple(
+        Spread(
+            context=c,
+            expert=e,
+            layers=tuple(_spread_layer(layer, c, e, draw) for layer in problem.layers),
+            reserves={1: draw.choice((0.0, 1.0))},
+        )
+        for c in contexts
+        for e in experts
+        if (c, e) != (1, 1)
+    )
+    training = msgspec.structs.replace(training, context=contexts, expert=experts)
+    return problem.replace(training=training, spreads=spreads, devices=problem.devices)
+
+
+def _spread_layer(layer: Layer, c: int, e: int, draw: random.Random) -> Layer:
+    less, more = draw.choice((1.0, 1.0 / c)), draw.choice((0.0, 0.5, 2.0)) if c * e > 1 else 0.0
+    return msgspec.structs.replace(
+        layer,
+        configurations={
+            t: tuple(
+                msgspec.structs.replace(
+                    choice,
+                    time=choice.time * less + more,
+                    forward_time=None if choice.forward_time is None else choice.forward_time * less,
+                    memory_per_microbatch_bytes=choice.memory_per_microbatch_bytes * less,
+                )
+                for choice in row
+            )
+            for t, row in layer.configurations.items()
+        },
+        states={
+            t: msgspec.structs.replace(
+                state,
+                optimizer_bytes=state.optimizer_bytes / e,
+                experts=None
+                if e == 1
+                else LayerState(
+                    parameter_bytes=draw.randint(0, 3),
+                    gradient_bytes=draw.randint(0, 3),
+                    optimizer_bytes=draw.randint(0, 6),
+                    update_time=draw.choice((0.0, 0.5)),
+                ),
+            )
+            for t, state in layer.states.items()
+        },
     )
 
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from partita.errors import InputError
 from partita.problems.facets.timeline import Request
+from partita.problems.hybrid.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
 from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.problems.hybrid.step.costs import exchanges_of
@@ -27,28 +28,24 @@ from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState,
 from partita.run.monitor import Monitor
 from partita.simulator.simulate import Simulation, simulate
 from problems.hybrid.brute_force_step import shortest_step
-from problems.hybrid.step_strategies import random_step
+from problems.hybrid.step_strategies import random_step, spread_step
 
 EVERY = [("1f1b",), ("gpipe",), ("zero-bubble",), ("interleaved",), ("1f1b", "interleaved", "zero-bubble")]
 
 
-def check(seed: int, schedules: tuple[str, ...]) -> None:
+def check(problem: HybridProblem) -> HybridPlan | None:
     """The solver's answer is that of looking at every plan, and proven."""
-    check_best(random_step(seed, schedules))
-
-
-def check_best(problem: HybridProblem) -> None:
-    """As ``check``, of any problem."""
     best = shortest_step(problem)
     outcome = UniformMesh().solve(problem, Options(), Monitor(300.0))
     if outcome.plan is None:
         assert (math.isinf(best), outcome.infeasible) == (True, True)
-        return
+        return None
     found = evaluate(problem, outcome.plan)
     assert found.feasible, found.violations
     assert found.objective == pytest.approx(best, rel=1e-6)
     assert outcome.bound == pytest.approx(best, rel=1e-6)
     assert outcome.bound <= best * (1 + 1e-12)
+    return outcome.plan
 
 
 def limited(problem: HybridProblem, seed: int) -> HybridProblem:
@@ -72,7 +69,7 @@ def limited(problem: HybridProblem, seed: int) -> HybridProblem:
 @pytest.mark.parametrize("schedules", EVERY, ids="+".join)
 def test_no_plan_within_the_limits_of_stages_is_shorter(schedules: tuple[str, ...]) -> None:
     for seed in range(40):
-        check_best(limited(random_step(seed, schedules), seed))
+        check(limited(random_step(seed, schedules), seed))
 
 
 def test_limits_of_stages_name_layers_that_exist() -> None:
@@ -84,14 +81,44 @@ def test_limits_of_stages_name_layers_that_exist() -> None:
 @pytest.mark.parametrize("schedules", EVERY, ids="+".join)
 def test_no_plan_is_shorter(schedules: tuple[str, ...]) -> None:
     for seed in range(120):
-        check(seed, schedules)
+        check(random_step(seed, schedules))
+
+
+@pytest.mark.parametrize("schedules", EVERY, ids="+".join)
+def test_no_plan_that_shares_out_sequences_or_experts_is_shorter(schedules: tuple[str, ...]) -> None:
+    found = [check(spread_step(seed, schedules)) for seed in range(60)]
+    degrees = {(p.stages[0].context_parallel, p.stages[0].expert_parallel) for p in found if p is not None}
+    assert {c for c, _ in degrees} >= {1, 2}
+    assert {e for _, e in degrees} >= {1, 2}
+
+
+@pytest.mark.parametrize("recipe", [MEGATRON, TORCHTITAN, FSDP], ids=lambda recipe: recipe.name)
+def test_recipes_share_out_sequences_and_experts(recipe: Recipe) -> None:
+    """Feasible, never better than the best plan, with experts inside machines."""
+    used = set()
+    for seed in range(80):
+        problem = spread_step(seed, ("1f1b",))
+        outcome = recipe.solve(problem, Options(), Monitor(60.0))
+        if outcome.plan is None:
+            assert outcome.reason
+            continue
+        found, stage = evaluate(problem, outcome.plan), outcome.plan.stages[0]
+        assert found.feasible
+        best = UniformMesh().solve(problem, Options(), Monitor(60.0))
+        assert best.bound is not None
+        assert found.objective >= best.bound * (1 - 1e-9)
+        assert stage.expert_parallel * stage.tensor_parallel <= problem.devices_per_machine
+        used.add((stage.context_parallel > 1, stage.expert_parallel > 1))
+    # Plain FSDP shares out neither.
+    assert (used == {(False, False)}) == (recipe is FSDP)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schedules", EVERY, ids="+".join)
 def test_no_plan_of_a_thousand_models_is_shorter(schedules: tuple[str, ...]) -> None:
     for seed in range(120, 1120):
-        check(seed, schedules)
+        check(random_step(seed, schedules))
+        check(spread_step(seed, schedules))
 
 
 # -- the simulator ----------------------------------------------------------------------------------------------------
@@ -130,8 +157,25 @@ def equal_meshes(draw: st.DrawFn) -> tuple[HybridProblem, HybridPlan]:
         edges=tuple(Edge(source=v, target=v + 1, bytes=0.0) for v in range(count - 1)),
         training=Training(schedules=SCHEDULES, zero=ZERO_STAGES, overlap=draw(st.booleans())),
     )
-    zero = draw(st.sampled_from(ZERO_STAGES[:2] if schedule == "zero-bubble" and stages > 1 else ZERO_STAGES))
-    layout = Layout(pipeline=stages, data=data, chunks=chunks, zero=zero, schedule=schedule)
+    context = draw(st.integers(1, 2))
+    expert = draw(st.sampled_from([e for e in (1, 2, 3) if data * context % e == 0]))
+    if context * expert > 1:
+        mine = msgspec.structs.replace(state, experts=LayerState(gradient_bytes=2.0, optimizer_bytes=3.0))
+        layers = tuple(msgspec.structs.replace(layer, states={1: mine}) for layer in problem.layers)
+        problem = problem.replace(
+            devices=problem.devices * context,
+            training=msgspec.structs.replace(problem.training, context=(context,), expert=(expert,)),
+            spreads=(Spread(context=context, expert=expert, layers=layers),),
+        )
+    layout = Layout(
+        pipeline=stages,
+        data=data,
+        chunks=chunks,
+        zero=draw(st.sampled_from(ZERO_STAGES[:2] if schedule == "zero-bubble" and stages > 1 else ZERO_STAGES)),
+        schedule=schedule,
+        context=context,
+        expert=expert,
+    )
     return problem, layout_plan(problem, layout)
 
 
@@ -386,6 +430,33 @@ def test_parts_of_an_interleaved_schedule_are_alike() -> None:
     )
     found = evaluate(problem, msgspec.structs.replace(plan, stages=(one, plan.stages[1])))
     assert any("differ in configurations" in text for text in found.violations)
+
+
+def test_context_and_expert_degrees_are_those_that_there_are() -> None:
+    problem = row()
+    assert problem.training is not None
+    with pytest.raises(InputError, match="does not say what layers cost with context degree 2 and expert degree 1"):
+        layout_plan(problem, Layout(context=2))
+    spread = Spread(context=2, expert=2, layers=problem.layers)
+    training = msgspec.structs.replace(problem.training, context=(1, 2), expert=(1, 2))
+    with pytest.raises(InputError, match="context-parallel degree 1 with expert-parallel degree 2"):
+        problem.replace(training=training, spreads=(spread,))
+    training = msgspec.structs.replace(training, context=(2,), expert=(2,))
+    both = problem.replace(training=training, spreads=(spread,))
+    plan = layout_plan(both, Layout(context=2, expert=2, pipeline=2))
+    assert plan.devices == 4
+    assert evaluate(both, plan).feasible
+    whole = evaluate(both, layout_plan(both, Layout(pipeline=2)))
+    assert [text.partition(" is")[0] for text in whole.violations] == [
+        "context-parallel degree 1",
+        "expert-parallel degree 1",
+    ]
+    other = msgspec.structs.replace(plan.stages[1], context_parallel=4)
+    uneven = evaluate(both, msgspec.structs.replace(plan, stages=(plan.stages[0], other)))
+    assert any("has context and expert degrees 4 and 2, stage 0 has 2 and 2" in text for text in uneven.violations)
+    odd = [msgspec.structs.replace(stage, expert_parallel=4) for stage in plan.stages]
+    wrong = evaluate(both, msgspec.structs.replace(plan, stages=tuple(odd)))
+    assert any("4 does not divide the 2 groups of 1 devices" in text for text in wrong.violations)
 
 
 def test_stages_share_degrees() -> None:

@@ -10,30 +10,37 @@ from partita.costs.menus.regions import Region
 
 @dataclass(frozen=True)
 class Collective:
-    """One exchange among the devices of a tensor-parallel group, for one microbatch.
+    """One exchange among the devices of a group, for one microbatch.
 
     Attributes
     ----------
     kind
-        ``all-reduce``, ``all-gather`` or ``reduce-scatter``.
+        ``all-reduce``, ``all-gather`` or ``reduce-scatter``; ``all-to-all`` where experts are shared out, and ``ring``
+        where the sequence is.
     phase
         ``forward``, ``backward``, ``recompute`` (a forward one once more), ``overlapped`` (runs beside arithmetic and
         costs no time of its own) or ``batch`` (gradients of weights that all devices hold but use for their own tokens;
         once per batch).
     bytes
-        Size of the whole tensor.
+        Size of the whole tensor; of an ``all-to-all`` what each device has of it.
     tensor
         Its name in the graph.
+    members
+        Devices of the group; 0 for those of the tensor-parallel one.
+    beside_s
+        Of a ``ring``, time of the arithmetic that hides it.
     """
 
     kind: str
     phase: str
     bytes: float
     tensor: str = ""
+    members: int = 0
+    beside_s: float = 0.0
 
     def sent_bytes(self, degree: int) -> float:
         """What each device sends: (t − 1)/t of the tensor, twice that for an all-reduce."""
-        return self.bytes * sent_share(self.kind, degree)
+        return self.bytes * sent_share(self.kind, self.members or degree)
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,10 @@ class MenuEntry:
         Number of weights that each device holds and trains.
     weight_gradient_s
         What of ``backward_s`` makes gradients of weights and nothing else.
+    spread_s
+        What of ``communication_s`` is of groups that share out tokens or experts, forward and in all.
+    of_experts
+        What of the weights, gradients, optimizer's bytes and trained weights is of experts that a group shares out.
     """
 
     layer: str
@@ -83,6 +94,8 @@ class MenuEntry:
     flops: float
     trained: int = 0
     weight_gradient_s: float = 0.0
+    spread_s: tuple[float, float] = (0.0, 0.0)
+    of_experts: tuple[float, float, float, int] = (0.0, 0.0, 0.0, 0)
 
     @property
     def time_s(self) -> float:
@@ -96,15 +109,17 @@ class MenuEntry:
 
     @property
     def communication_bytes(self) -> float:
-        """Bytes that each device sends to its group for one microbatch, gradients of weights not included."""
+        """Bytes that each device sends to its groups for one microbatch, gradients of weights not included."""
         return sum(c.sent_bytes(self.degree) for c in self.collectives if c.phase not in ("overlapped", "batch"))
 
     @property
     def forward_communication_s(self) -> float:
-        """What of the collectives' time is in the forward pass, by the bytes that are sent."""
-        sent = self.communication_bytes
-        forward = sum(c.sent_bytes(self.degree) for c in self.collectives if c.phase == "forward")
-        return self.communication_s * forward / sent if sent > 0 else 0.0
+        """What of the collectives' time is in the forward pass; of the tensor-parallel group's by what is sent."""
+        mine = [c for c in self.collectives if not c.members and c.phase not in ("overlapped", "batch")]
+        sent = sum(c.sent_bytes(self.degree) for c in mine)
+        forward = sum(c.sent_bytes(self.degree) for c in mine if c.phase == "forward")
+        shared, all_of_it = self.spread_s
+        return shared + ((self.communication_s - all_of_it) * forward / sent if sent > 0 else 0.0)
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,15 @@ class GraphView:
                     result[v] = Embedding(tables[0], self.graph.parameters[tables[0]].shape[0])
         return result
 
+    def priced_as(self, graph: Graph) -> GraphView:
+        """The same structure with other sizes: what is derived from shapes and arithmetic stays as it is here."""
+        derived = {
+            name: getattr(self, name) for name, value in vars(GraphView).items() if isinstance(value, cached_property)
+        }
+        view = GraphView(graph)
+        vars(view).update(derived)
+        return view
+
     def readers(self, place: int) -> list[int]:
         """Forward operators that read a tensor."""
         return [v for v in self.graph.tensors[place].consumers if not self.backward[v]]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from partita.catalogue.specs import DeviceSpec
 from partita.cluster import Cluster, LinkPath
+from partita.costs.collectives import Level
 from partita.errors import InputError, UnsupportedError
 
 
@@ -32,6 +34,19 @@ class Machines:
     def path(self, degree: int) -> LinkPath | None:
         """The slowest way in a tensor-parallel group."""
         return self.inside if degree <= self.per_machine else self.outside
+
+    def levels(self, members: int, stride: int) -> tuple[Level, ...]:
+        """The links of a group of devices whose numbers are so far apart, inside machines and between them."""
+        together = math.gcd(members, max(1, self.per_machine // stride))
+        outside = self.bandwidth_bytes_per_s
+        if self.machine_bandwidth_bytes_per_s is not None:
+            outside = min(outside, self.machine_bandwidth_bytes_per_s / self.per_machine)
+        sizes, rates = (together, members // together), (self.bandwidth_bytes_per_s, outside)
+        paths = (self.inside or self.outside, self.outside or self.inside)
+        return tuple(
+            Level(size, rate) if path is None else Level(size, rate, path.latency_s, path.hop_time_s, path.switched)
+            for size, rate, path in zip(sizes, rates, paths, strict=True)
+        )
 
     def degrees(self, asked: Sequence[int] | None) -> list[int]:
         """Tensor-parallel degrees, ascending: those asked for, or powers of two up to the devices of a machine."""

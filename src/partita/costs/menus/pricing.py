@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -15,8 +15,10 @@ from partita.costs.collectives import Level, collective_time
 from partita.costs.menus.entries import Collective, MenuEntry
 from partita.costs.menus.exchanges import exchanges
 from partita.costs.menus.forward import GraphView
+from partita.costs.menus.groups import Groups
 from partita.costs.menus.memory import activation_bytes, kept_inputs, parameter_shares, saved_tensors, workspace_bytes
 from partita.costs.menus.modes import Mode, Modes, Splits
+from partita.costs.menus.shares import average_share
 from partita.costs.menus.targets import ATTENTION
 from partita.costs.optimizer import optimizer_bytes
 from partita.costs.roofline import Roofline
@@ -49,6 +51,8 @@ class LayerPricer:
     training: Training
     scaling: Roofline
     """How much faster a part of an operator is than all of it."""
+    groups: Groups | None = None
+    """Those that share out the sequence or experts, if any; the graph is then that of one of their devices."""
 
     def entries(self, layer: int, modes: Modes, options: Sequence[str]) -> tuple[MenuEntry, ...]:
         """Entries of a layer at a degree, one for each memory option that spares memory (and ``none``)."""
@@ -64,18 +68,17 @@ class LayerPricer:
             kept = activation_bytes(layer, modes, places)
             if not again or plain - kept <= _WORTH * plain:
                 continue
-            collectives = base.collectives
-            # Products that run again exchange again; attention's scores are of each device's own heads.
-            if any(v in self.splits.view.linears for v in again):
-                forward = (c for c in collectives if c.phase == "forward")
-                collectives += tuple(dataclasses.replace(c, phase="recompute") for c in forward)
+            repeated = self._repeated(layer, base.collectives, again)
+            collectives = (*base.collectives, *repeated)
+            communication, spread = self._communication(collectives, modes.degree)
             result.append(
                 dataclasses.replace(
                     base,
                     option=option,
                     recompute_s=sum(seconds[v] for v in again),
                     collectives=collectives,
-                    communication_s=self._communication(collectives, modes.degree),
+                    communication_s=communication,
+                    spread_s=spread,
                     activation_bytes=kept,
                     # What was not kept is there once more while the backward pass of the layer runs.
                     workspace_bytes=base.workspace_bytes + plain - kept,
@@ -103,13 +106,66 @@ class LayerPricer:
         again = [v for v in forward if v not in kept] if fused else []
         return again, {p for p in saved if splits.view.maker(p) not in again} | kept_inputs(splits, again)
 
+    def _repeated(self, layer: int, collectives: Sequence[Collective], again: list[int]) -> list[Collective]:
+        """What is exchanged once more: products that run again exchange again, attention's scores are each device's."""
+        products = self.splits.view.linears
+        return [
+            dataclasses.replace(c, phase="recompute")
+            for c in collectives
+            if c.phase == "forward"
+            and (
+                any(v in products for v in again)
+                if self.groups is None
+                else self.groups.runs_again(layer, c, again, products)
+            )
+        ]
+
     def _base(self, layer: int, modes: Modes, seconds: dict[int, float], activations: float) -> MenuEntry:
         """The entry that runs nothing again, given the time of every operator and what is kept."""
-        view, training = self.splits.view, self.training
+        view = self.splits.view
+        shares = parameter_shares(layer, modes)
+        experts = self._experts(layer)
+        of_experts = self._held({place: share for place, share in shares.items() if place in experts})
+        weights, gradients, state, trained, count = self._held(shares)
+        exchanged = exchanges(layer, modes)
+        if self.groups is not None:
+            exchanged = (*exchanged, *self.groups.exchanges(layer, modes, seconds))
+        communication, spread = self._communication(exchanged, modes.degree)
+        return MenuEntry(
+            layer=self.splits.names[layer],
+            degree=modes.degree,
+            option="none",
+            forward_s=sum(time for v, time in seconds.items() if not view.backward[v]),
+            backward_s=sum(time for v, time in seconds.items() if view.backward[v]),
+            recompute_s=0.0,
+            communication_s=communication,
+            collectives=exchanged,
+            parameters=count,
+            weight_bytes=weights,
+            gradient_bytes=gradients,
+            optimizer_bytes=state,
+            activation_bytes=activations,
+            workspace_bytes=workspace_bytes(layer, modes, accumulates=self.training.microbatches > 1),
+            flops=sum(self._flops(v, modes) for v in seconds),
+            trained=trained,
+            weight_gradient_s=sum(time for v, time in seconds.items() if view.backward[v] and _only_weights(view, v)),
+            spread_s=spread,
+            of_experts=of_experts[:4],
+        )
+
+    def _experts(self, layer: int) -> frozenset[int]:
+        """Parameters of experts that a group shares out."""
+        if self.groups is None or self.groups.expert == 1 or layer not in self.groups.experts:
+            return frozenset()
+        return frozenset(self.groups.experts[layer].weights)
+
+    def _held(self, shares: Mapping[int, float]) -> tuple[float, float, float, int, int]:
+        """Bytes of weights, gradients and the optimizer, and numbers of trained and of all weights, of some shares."""
+        training = self.training
         weights = gradients = state = 0.0
         count = trained = 0
-        for place, share in parameter_shares(layer, modes).items():
-            parameter = view.graph.parameters[place]
+        for place, share in shares.items():
+            parameter = self.splits.view.graph.parameters[place]
             weights += round(parameter.bytes * share)
             if parameter.trainable and not parameter.buffer:
                 gradients += round(parameter.bytes * share)
@@ -123,26 +179,7 @@ class LayerPricer:
                 state += round(whole * share)
             if not parameter.buffer:
                 count += round(math.prod(parameter.shape) * share)
-        exchanged = exchanges(layer, modes)
-        return MenuEntry(
-            layer=self.splits.names[layer],
-            degree=modes.degree,
-            option="none",
-            forward_s=sum(time for v, time in seconds.items() if not view.backward[v]),
-            backward_s=sum(time for v, time in seconds.items() if view.backward[v]),
-            recompute_s=0.0,
-            communication_s=self._communication(exchanged, modes.degree),
-            collectives=exchanged,
-            parameters=count,
-            weight_bytes=weights,
-            gradient_bytes=gradients,
-            optimizer_bytes=state,
-            activation_bytes=activations,
-            workspace_bytes=workspace_bytes(layer, modes, accumulates=training.microbatches > 1),
-            flops=sum(self._flops(v, modes) for v in seconds),
-            trained=trained,
-            weight_gradient_s=sum(time for v, time in seconds.items() if view.backward[v] and _only_weights(view, v)),
-        )
+        return weights, gradients, state, trained, count
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -169,8 +206,8 @@ class LayerPricer:
         return msgspec.structs.replace(
             op,
             flops=round(op.flops * modes.share[v]),
-            bytes_read=round(op.bytes_read * _average(read)),
-            bytes_written=round(op.bytes_written * _average(written)),
+            bytes_read=round(op.bytes_read * average_share(read)),
+            bytes_written=round(op.bytes_written * average_share(written)),
             product=None if op.product is None else self._product(v, op.product, modes),
         )
 
@@ -191,28 +228,26 @@ class LayerPricer:
             return batch, max(1, round(rows * share)), columns, inner
         return batch, rows, max(1, round(columns * share)), inner
 
-    def _communication(self, collectives: Sequence[Collective], degree: int) -> float:
+    def _communication(self, collectives: Sequence[Collective], degree: int) -> tuple[float, tuple[float, float]]:
+        """Time of the exchanges of one microbatch, and what of it groups of tokens or experts take: forward, in all."""
         path = self.paths[degree]
-        if path is None or degree == 1:
-            return 0.0
-        group = Level(degree, path.bandwidth_bytes_per_s, path.latency_s, path.hop_time_s, path.switched)
         total = 0.0
+        spread = [0.0, 0.0]
         for collective in collectives:
-            if collective.phase == "overlapped":
+            if collective.members and self.groups is not None:
+                time = self.groups.time_s(collective, degree)
+                spread = [spread[0] + (time if collective.phase == "forward" else 0.0), spread[1] + time]
+                total += time
+            if collective.members or collective.phase == "overlapped" or path is None or degree == 1:
                 continue
+            group = Level(degree, path.bandwidth_bytes_per_s, path.latency_s, path.hop_time_s, path.switched)
             time = collective_time(collective.kind, collective.bytes, (group,))
             # A batch has at least so many microbatches for every replica when there is one.
             total += time / self.training.microbatches if collective.phase == "batch" else time
-        return total
+        return total, (spread[0], spread[1])
 
 
 def _only_weights(view: GraphView, v: int) -> bool:
     """Whether an operator makes gradients of weights, and nothing else."""
     made = view.outputs[v]
     return bool(made) and all(place in view.weight_gradients for place in made)
-
-
-def _average(parts: list[tuple[int, float]]) -> float:
-    """Mean share, weighted by bytes."""
-    total = sum(size for size, _ in parts)
-    return sum(size * share for size, share in parts) / total if total else 1.0

@@ -27,6 +27,12 @@ REDUCTIONS = _names("mean sum amax amin max min var std var_mean prod linalg_vec
 #: Normalise over the last dimensions, those of their weights.
 NORMS = _names("native_layer_norm layer_norm rms_norm _fused_rms_norm")
 
+#: What brings rows to experts and back, in layers that have some.
+ROUTING = _names(
+    "topk sort argsort index index_select index_add index_put _index_put_impl gather scatter scatter_add histc "
+    "bincount cumsum floor_divide one_hot nonzero zeros_like new_zeros"
+)
+
 SOFTMAX = _names("_softmax softmax _safe_softmax")
 LOSSES = _names("_log_softmax log_softmax nll_loss_forward cross_entropy_loss")
 EMBEDDINGS = _names("embedding _embedding_bag")

@@ -14,7 +14,8 @@ from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
-from partita.problems.hybrid.solvers.uniform import UniformMesh
+from partita.problems.hybrid.solvers.uniform import UniformMesh, spreads_of
+from partita.problems.hybrid.training import LayerState
 from partita.run.monitor import Monitor
 from partita.units import format_bytes, leq
 
@@ -49,8 +50,11 @@ def _least_memory(problem: HybridProblem, layer: Layer) -> float:
     """Memory of a stage with one layer, one microbatch and as many replicas as there can be: no stage needs less."""
     if problem.training is not None:
         return min(
-            choice.memory_per_microbatch_bytes + choice.memory_bytes + _least_state(problem, layer, degree)
-            for degree, choices in layer.configurations.items()
+            choice.memory_per_microbatch_bytes + choice.memory_bytes + _least_state(spread, other, degree, context)
+            for (context, _), spread in spreads_of(problem).items()
+            for other in spread.layers
+            if other.id == layer.id
+            for degree, choices in other.configurations.items()
             if degree <= problem.devices_per_machine
             for choice in choices
         )
@@ -62,15 +66,18 @@ def _least_memory(problem: HybridProblem, layer: Layer) -> float:
     )
 
 
-def _least_state(problem: HybridProblem, layer: Layer, degree: int) -> float:
+def _least_state(problem: HybridProblem, layer: Layer, degree: int, context: int) -> float:
     """Weights, gradients and states of a layer with as many replicas as there can be."""
     state, training = layer.states.get(degree), problem.training
     if state is None or training is None:
         return 0.0
-    most = max(1, min(problem.devices // degree, problem.microbatches))
+    most = max(1, min(problem.devices // degree, problem.microbatches * context))
     shares = [most if max(training.zero) >= stage else 1 for stage in (3, 2, 1)]
-    parts = zip((state.parameter_bytes, state.gradient_bytes, state.optimizer_bytes), shares, strict=True)
-    return sum(size / share for size, share in parts)
+    return sum(
+        size / share
+        for part in (state, state.experts or LayerState())
+        for size, share in zip((part.parameter_bytes, part.gradient_bytes, part.optimizer_bytes), shares, strict=True)
+    )
 
 
 def _what_is_missing(problem: HybridProblem) -> str:

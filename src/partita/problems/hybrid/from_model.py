@@ -16,9 +16,10 @@ from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, 
 from partita.problems.hybrid.limits import limited_settings, on_runtime
 from partita.problems.hybrid.options import HybridPricing, Options, ScheduleName
 from partita.problems.hybrid.plan import HybridPlan
-from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan, parse_layout
+from partita.problems.hybrid.step.spreads import Sharing
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 from partita.run.monitor import Monitor
 from partita.run.result import Result, Row
@@ -121,6 +122,7 @@ class HybridFromModel(FromModel[HybridProblem]):
             name=settings.name,
             training=training_of(settings, layout),
             gradient_dtype=settings.gradient_dtype,
+            sharing=sharing_of(settings, layout),
         )
         found = []
         for number in settings.microbatches:
@@ -195,7 +197,13 @@ def check_settings(settings: HybridPricing) -> None:
     steady = settings.minimise == "steady"
     if steady and settings.mesh == "uniform":
         raise InputError("--mesh uniform is for steps; leave it out, or --minimise steady")
-    asked = {"--layout": settings.layout, "--schedule": settings.schedule, "--zero": settings.zero}
+    asked = {
+        "--layout": settings.layout,
+        "--schedule": settings.schedule,
+        "--zero": settings.zero,
+        "--context-parallel-degrees": settings.context_parallel_degrees,
+        "--expert-parallel-degrees": settings.expert_parallel_degrees,
+    }
     for flag, value in asked.items():
         if value and (steady or settings.mesh == "free"):
             cause = "--minimise steady" if steady else "--mesh free"
@@ -216,6 +224,14 @@ def training_of(settings: HybridPricing, layout: Layout | None) -> Training | No
         return None
     zero = settings.zero or ((1,) if settings.zero1 else ZERO_STAGES)
     return Training(schedules=settings.schedule or PLANNED, zero=tuple(sorted(zero)), overlap=overlap)
+
+
+def sharing_of(settings: HybridPricing, layout: Layout | None) -> Sharing:
+    """What devices may share out beside features."""
+    if layout is not None:
+        return Sharing((layout.context,), (layout.expert,), settings.expert_capacity)
+    asked = settings.context_parallel_degrees or None, settings.expert_parallel_degrees or None
+    return Sharing(*asked, settings.expert_capacity)
 
 
 def microbatch_sizes(settings: HybridPricing) -> list[int]:
@@ -260,11 +276,10 @@ def even_degrees(problem: HybridProblem, menus: Sequence[LayerMenu], *, stated: 
         return problem
     if stated:
         raise InputError(f"{next(iter(uneven.values()))}; take another degree")
-    layers = tuple(
-        msgspec.structs.replace(
-            layer, configurations={t: row for t, row in layer.configurations.items() if t not in uneven}
-        )
-        for layer in problem.layers
-    )
+
+    def even(layer: Layer) -> Layer:
+        kept = {t: row for t, row in layer.configurations.items() if t not in uneven}
+        return msgspec.structs.replace(layer, configurations=kept)
+
     notes = (*problem.notes, *(f"{text[0].upper()}{text[1:]}, so that it is left out." for text in uneven.values()))
-    return problem.replace(layers=layers, notes=notes)
+    return problem.with_layers(even).replace(notes=notes)

@@ -10,6 +10,7 @@ from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan
+from partita.problems.hybrid.step.spreads import Sharing
 from partita.problems.hybrid.training import Training
 from partita.problems.hybrid.worth import HybridEvaluation
 
@@ -56,6 +57,7 @@ def price_layout(
     *,
     microbatches: int,
     gradient_dtype: str = "float32",
+    expert_capacity: float = 1.0,
     **pricing: Any,
 ) -> LayoutPrice:
     """Price a layout of a model on a cluster, balanced as a runtime would.
@@ -71,6 +73,8 @@ def price_layout(
         Of a step, over all replicas: the global batch over the samples of a microbatch.
     gradient_dtype, pricing
         As for ``pricing.layer_menus``.
+    expert_capacity
+        Rows of the busiest device that shares out experts, relative to the mean.
 
     Raises
     ------
@@ -90,6 +94,7 @@ def price_layout(
         sequence_parallel=layout.sequence_parallel,
         gradient_dtype=gradient_dtype,
         training=training,
+        sharing=Sharing((layout.context,), (layout.expert,), expert_capacity),
         **pricing,
     )
     problem = menus.problem

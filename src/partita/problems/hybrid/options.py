@@ -109,6 +109,22 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     tensor_parallel_degrees: Annotated[
         tuple[int, ...], setting("1, 2, 4, … up to a machine's devices if not given.", metavar="T,T,…", least=1)
     ] = ()
+    context_parallel_degrees: Annotated[
+        tuple[int, ...],
+        setting(
+            "Devices that share out the sequence; 1, 2, 4, … with 4,096 tokens each if not given.",
+            metavar="C,C,…",
+            least=1,
+        ),
+    ] = ()
+    expert_parallel_degrees: Annotated[
+        tuple[int, ...],
+        setting("Devices that share out experts; 1, 2, 4, … that divide them if not given.", metavar="E,E,…", least=1),
+    ] = ()
+    expert_capacity: Annotated[
+        float,
+        setting("Rows of the busiest device that shares out experts, relative to the mean.", metavar="FACTOR"),
+    ] = 1.0
     recompute_options: Annotated[
         tuple[Literal["none", "selective", "full"], ...],
         setting("What layers may recompute; none,selective,full if not given.", metavar="NAME,…"),

@@ -6,7 +6,7 @@ import msgspec
 
 
 class HybridStage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One stage, on ``data_parallel · tensor_parallel`` devices of its own; files say beside it what it is worth.
+    """One stage, on ``data_parallel · context_parallel · tensor_parallel`` devices; files say what it is worth.
 
     In a problem with a hierarchy, consecutive stages of one *machine group* share machines: each of the group's
     machines runs all of them, and the group is data-parallel over its machines.
@@ -29,6 +29,10 @@ class HybridStage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     chunks
         Under an interleaved schedule, its layers as parts that are passed one after the other: of all stages the first
         parts come first, then all second ones. Empty if the stage is passed once.
+    context_parallel
+        Groups of t devices that share out the sequence of each replica (c).
+    expert_parallel
+        Of the d·c groups of t devices so many, one behind the other, share out the experts of each layer (e).
     """
 
     operators: tuple[int, ...]
@@ -38,11 +42,13 @@ class HybridStage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     machines: int | None = None
     machine_group: int | None = None
     chunks: tuple[tuple[int, ...], ...] = ()
+    context_parallel: int = 1
+    expert_parallel: int = 1
 
     @property
     def devices(self) -> int:
         """Devices it uses."""
-        return self.data_parallel * self.tensor_parallel
+        return self.data_parallel * self.context_parallel * self.tensor_parallel
 
     @property
     def replicas_per_machine(self) -> int:

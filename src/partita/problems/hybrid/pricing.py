@@ -20,13 +20,15 @@ from partita.costs.menus.machines import find_machines
 from partita.costs.menus.modes import Modes, Splits, assign_modes
 from partita.costs.menus.pricing import LayerPricer
 from partita.costs.menus.pricing import Training as TrainingCosts
+from partita.costs.menus.spread import Spreader
 from partita.costs.optimizer import check_optimizer
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.errors import InputError
 from partita.graph import Graph
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
 from partita.problems.hybrid.step.pricing import Offload, offloaded, step_layers, step_training
+from partita.problems.hybrid.step.spreads import Sharing, spread_menus, spread_notes, spread_training
 from partita.problems.hybrid.training import Training
 from partita.units import format_bytes
 
@@ -49,11 +51,14 @@ class LayerMenus:
         What each of its layers can do and costs, in the same order.
     reserve_bytes
         Working memory that was taken off every device's limit; 0 for a step, whose stages hold it themselves.
+    spreads
+        Of a step, what the layers cost where devices share out the sequence and experts: by these two degrees.
     """
 
     problem: HybridProblem
     layers: tuple[LayerMenu, ...]
     reserve_bytes: float
+    spreads: dict[tuple[int, int], tuple[LayerMenu, ...]] = dataclasses.field(default_factory=dict)
 
 
 def model_flops(graph: Graph) -> float:
@@ -89,6 +94,7 @@ def layer_menus(
     name: str | None = None,
     training: Training | None = None,
     gradient_dtype: str = "parameter",
+    sharing: Sharing | None = None,
 ) -> LayerMenus:
     """The hybrid problem of training a model on a cluster, in seconds and bytes, and what its numbers are made of.
 
@@ -129,6 +135,8 @@ def layer_menus(
         about the time per sample.
     gradient_dtype
         Of a step, the number format in which gradients are added up and exchanged; ``parameter`` for that of weights.
+    sharing
+        Of a step, context- and expert-parallel degrees; those that suit unless stated.
 
     Returns
     -------
@@ -143,6 +151,8 @@ def layer_menus(
         If the cluster has several kinds of accelerators, or something is asked for that is not modelled.
     """
     _check(graph, microbatches, optimizer, optimizer_dtype, memory_options)
+    sharing = sharing or Sharing()
+    sharing.check()
     machines = find_machines(cluster)
     chosen = machines.degrees(degrees)
     between, hierarchy = machines.machine_bandwidth_bytes_per_s, None
@@ -166,15 +176,30 @@ def layer_menus(
     menus = _menus(pricer, modes, memory_options)
     _check_offload(offload, splits.names, chosen)
     reserve = _reserve(menus)
-    if training is not None:
-        reserves = {degree: _reserve(menus, degree) for degree in chosen}
-        training, reserve = step_training(training, machines, reserves), 0.0
+    further: dict[tuple[int, int], tuple[LayerMenu, ...]] = {}
+    spreads: tuple[Spread, ...] = ()
+    notes: list[str] = []
     bandwidth = machines.device.memory_bandwidth_bytes_per_s * machines.device.memory_efficiency
     edges = _edges(splits)
     if training is None:
         layers = tuple(_layer(menu, reserve, offload, zero1, bandwidth) for menu in menus)
     else:
-        layers = step_layers(menus, edges, training.reserves, bandwidth, gradient_dtype, sequence_parallel, offload)
+
+        def spread(rows: Sequence[LayerMenu], context: int, expert: int) -> Spread:
+            aside, own = {degree: _reserve(rows, degree) for degree in chosen}, offload
+            if (context, expert) != (1, 1) and not callable(offload):
+                own = None
+            handed = [Edge(source=e.source, target=e.target, bytes=e.bytes / context) for e in edges]
+            found = step_layers(rows, handed, aside, bandwidth, gradient_dtype, sequence_parallel, own)
+            return Spread(context=context, expert=expert, layers=found, reserves=aside)
+
+        spreader = Spreader(pricer, machines.levels, sharing.capacity)
+        training = spread_training(training, spreader, sharing, machines.count)
+        further = spread_menus(spreader, menus, modes, memory_options, training)
+        whole = spread(menus, 1, 1)
+        layers, training, reserve = whole.layers, step_training(training, machines, whole.reserves), 0.0
+        spreads = tuple(spread(rows, *pair) for pair, rows in further.items())
+        notes = spread_notes(spreader, training, sharing)
     problem = HybridProblem(
         name=name if name is not None else f"{graph.name} on {cluster.name}",
         devices=machines.count,
@@ -188,14 +213,16 @@ def layer_menus(
         hierarchy=hierarchy,
         update_shared=zero1 and training is None,
         training=training,
+        spreads=spreads,
         notes=(
             *graph.notes,
             *source.notes(),
             *machines.notes,
             *_notes(menus, modes, reserve, sequence_parallel, zero1, training),
+            *notes,
         ),
     )
-    return LayerMenus(problem, tuple(menus), reserve)
+    return LayerMenus(problem, tuple(menus), reserve, further)
 
 
 def layer_modules(graph: Graph, menus: LayerMenus) -> dict[int, tuple[str, ...]]:
@@ -288,7 +315,7 @@ def _menus(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str])
     return menus
 
 
-def _reserve(menus: list[LayerMenu], degree: int | None = None) -> float:
+def _reserve(menus: Sequence[LayerMenu], degree: int | None = None) -> float:
     """Working memory of the repeated layers, at one degree or any: a stage needs the most of its layers', once."""
     counts = Counter(menu.like for menu in menus)
     repeated = [menu for menu in menus if counts[menu.like] > 1] or menus
@@ -376,7 +403,7 @@ def _notes(
             + ("; stages still hand over whole tensors." if step is None else ".")
         )
     mixtures = [menu.name for menu in menus if any(region.kind == "experts" for region in menu.regions)]
-    if mixtures:
+    if mixtures and (step is None or max(step.expert) == 1):
         shown = mixtures[0] + (f" and {len(mixtures) - 1} more layers" if len(mixtures) > 1 else "")
         notes.append(
             f"Expert parallelism is not considered: the experts of {shown} are split by their features, each over the "

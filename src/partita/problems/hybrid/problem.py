@@ -6,8 +6,9 @@ Source: Tarnawski, Narayanan and Phanishayee, "Piper: Multidimensional Planner f
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -113,6 +114,27 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return f"layer {self.id}" + (f" ({self.name})" if self.name else "")
 
 
+class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What layers take where devices share out the sequence, or experts, in a problem about a step.
+
+    Attributes
+    ----------
+    context
+        Devices that share out the sequence: each has a c-th of the tokens of what layers hand over.
+    expert
+        Devices that share out the experts of a layer.
+    layers
+        The layers of the problem, in the same order, with what they then cost each device.
+    reserves
+        As in ``Training``, then.
+    """
+
+    context: int
+    expert: int
+    layers: tuple[Layer, ...]
+    reserves: dict[int, float] = {}
+
+
 class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tensor that one layer hands to another: ``bytes`` go each way, forward and backward."""
 
@@ -167,6 +189,8 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         Of a problem about one optimizer step of N microbatches, what its plans may choose; None for the time per sample
         of an endless row. ``partita.problems.hybrid.step.evaluate`` defines what a step costs; it reads neither
         ``weight_sync_per_batch`` nor ``update_shared``, nor what configurations say of weights.
+    spreads
+        For every context- and expert-parallel degree that plans of a step may have, but for (1, 1), what layers cost.
 
     Raises
     ------
@@ -187,6 +211,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     hierarchy: Hierarchy | None = None
     update_shared: bool = False
     training: Training | None = None
+    spreads: tuple[Spread, ...] = ()
 
     def __post_init__(self) -> None:
         where = f"problem {self.name!r}"
@@ -220,6 +245,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
             check_limits(where, self.training.limits, before)
             for layer in self.layers:
                 _check_step(f"{where}: {layer.label}", layer)
+        _check_spreads(where, self)
 
     def replace(self, *, memory_bytes: float | None = None, **changes: Any) -> HybridProblem:
         """A copy with changes, validated again; infinite ``memory_bytes`` removes the limit.
@@ -252,6 +278,27 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
             between = hierarchy.machine_bandwidth_bytes_per_unit / factor
             hierarchy = msgspec.structs.replace(hierarchy, machine_bandwidth_bytes_per_unit=between)
         return self.replace(bandwidth_bytes_per_unit=self.bandwidth_bytes_per_unit / factor, hierarchy=hierarchy)
+
+    def at(self, context: int, expert: int) -> HybridProblem | None:
+        """The problem of devices that share out sequence and experts so, as one without such degrees; None if unknown.
+
+        Its edges are what each device of a group that shares out the sequence hands over.
+        """
+        if (context, expert) == (1, 1):
+            return self if not self.spreads else self.replace(spreads=(), training=_plain(self.training))
+        for spread in self.spreads:
+            if (spread.context, spread.expert) == (context, expert):
+                edges = tuple(msgspec.structs.replace(edge, bytes=edge.bytes / context) for edge in self.edges)
+                training = _plain(self.training, spread.reserves)
+                return self.replace(layers=spread.layers, edges=edges, training=training, spreads=())
+        return None
+
+    def with_layers(self, change: Callable[[Layer], Layer]) -> HybridProblem:
+        """A copy with changed layers, whatever the devices share out."""
+        spreads = tuple(
+            msgspec.structs.replace(spread, layers=tuple(map(change, spread.layers))) for spread in self.spreads
+        )
+        return self.replace(layers=tuple(map(change, self.layers)), spreads=spreads)
 
     @property
     def devices_per_machine(self) -> int:
@@ -327,9 +374,10 @@ def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) ->
 
 def _check_step(owner: str, layer: Layer) -> None:
     """What a step needs to know of a layer: its state at a degree is one, whichever configuration runs."""
+    sizes = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "update_time", "weight_gradient_time")
     for degree, state in layer.states.items():
-        sizes = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "update_time", "weight_gradient_time")
-        check_fields(f"{owner}, state at degree {degree}", state, *sizes)
+        for part in (state, state.experts or LayerState()):
+            check_fields(f"{owner}, state at degree {degree}", part, *sizes)
     for degree, choices in layer.configurations.items():
         if any(c.sync_in_bytes != choices[0].sync_in_bytes for c in choices) or any(
             c.sync_out_bytes != choices[0].sync_out_bytes for c in choices
@@ -338,6 +386,39 @@ def _check_step(owner: str, layer: Layer) -> None:
                 f"{owner}, degree {degree}: configurations differ in synchronisation; in a problem about a step those "
                 "of one degree share it"
             )
+
+
+def _check_spreads(where: str, problem: HybridProblem) -> None:
+    """Every pair of degrees that plans may have is there, with the same layers."""
+    training, known = problem.training, [(spread.context, spread.expert) for spread in problem.spreads]
+    if training is None:
+        if problem.spreads:
+            raise InputError(f"{where}: context- and expert-parallel degrees are for a step; leave spreads out")
+        return
+    if len(set(known)) < len(known) or (1, 1) in known:
+        raise InputError(f"{where}: spreads of (1, 1), or twice of the same degrees; leave them out")
+    for context, expert in itertools.product(training.context, training.expert):
+        if (context, expert) not in {(1, 1), *known}:
+            raise InputError(
+                f"{where} allows context-parallel degree {context} with expert-parallel degree {expert}, and its "
+                "spreads do not say what layers then cost"
+            )
+    ids = [layer.id for layer in problem.layers]
+    for spread in problem.spreads:
+        owner = f"{where}, context {spread.context}, expert {spread.expert}"
+        if min(spread.context, spread.expert) < 1:
+            raise InputError(f"{owner}: degrees must be at least 1")
+        if [layer.id for layer in spread.layers] != ids:
+            raise InputError(f"{owner}: the layers are not those of the problem, in the same order")
+        problem.at(spread.context, spread.expert)
+
+
+def _plain(training: Training | None, reserves: dict[int, float] | None = None) -> Training | None:
+    """What plans may choose, without context- and expert-parallel degrees."""
+    if training is None:
+        return None
+    kept = training.reserves if reserves is None else reserves
+    return msgspec.structs.replace(training, context=(1,), expert=(1,), reserves=kept)
 
 
 def _check_parts(place: str, choice: Configuration) -> None:

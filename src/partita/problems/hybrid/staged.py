@@ -73,6 +73,12 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
     What replicas exchange for every microbatch (ZeRO's stages 2 and 3) and what groups exchange are part of the work,
     at the problem's bandwidths; so is what a transfer takes beside its bytes.
     """
+    degrees = plan.stages[0]
+    if degrees.context_parallel > 1 or degrees.expert_parallel > 1:
+        raise InputError(
+            f"{problem.name}: devices that share out a sequence or experts are neighbours, so the plan's ranks fill "
+            "the machines in their order"
+        )
     layers = {layer.id: layer for layer in problem.layers}
     chosen = {v: _choice(problem, stage, v) for stage in plan.stages for v in stage.operators}
     mesh, costs = stage_costs(problem, plan, chosen)

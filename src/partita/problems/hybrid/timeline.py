@@ -15,7 +15,7 @@ from partita.problems.facets.timeline import Request, TimeLine
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.costs import forward_time
-from partita.problems.hybrid.step.evaluate import mesh_of
+from partita.problems.hybrid.step.evaluate import mesh_of, spread_problem
 from partita.problems.hybrid.step.timeline import step_pipeline
 from partita.problems.hybrid.step_time import step_time, update_time
 from partita.problems.hybrid.worth import HybridEvaluation
@@ -49,14 +49,15 @@ class HybridTimeLine(TimeLine[HybridProblem, HybridPlan, HybridEvaluation]):
     ) -> Sequence[tuple[str, float, bool]]:
         """Layers with their state, and with what they keep of each microbatch in flight."""
         stage = plan.stages[place]
-        layers = {layer.id: layer for layer in problem.layers}
+        spread = problem if problem.training is None else spread_problem(problem, plan)
+        layers = {layer.id: layer for layer in spread.layers}
         found = []
         for identity in stage.operators:
             layer = layers[identity]
             choice = _configuration(problem, layer.configurations, place, stage, identity)
             name = layer.name or f"layer {identity}"
             if problem.training is not None:
-                mesh = mesh_of(problem, plan)
+                mesh = mesh_of(spread, plan)
                 held = mesh.exchanges.held([mesh.place[identity]]) + choice.memory_bytes
                 found += [(f"{name}: state", held, False)]
                 found += [(f"{name}: activations", choice.memory_per_microbatch_bytes, True)]
@@ -80,7 +81,8 @@ def hybrid_program(problem: HybridProblem, plan: HybridPlan, evaluation: HybridE
     if not schedule.training:
         raise InputError(f"schedule {schedule.name} is for inference, and hybrid plans are for training")
     if problem.training is not None:
-        pipeline = step_pipeline(problem, plan, _configurations(problem, plan))
+        spread = spread_problem(problem, plan)
+        pipeline = step_pipeline(spread, plan, _configurations(spread, plan))
     else:
         pipeline = PlanPipeline(problem, plan, evaluation, behind=request.weight_sync == "behind").build()
     return staged_program(

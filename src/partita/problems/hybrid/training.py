@@ -37,6 +37,9 @@ class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     weight_gradient_time
         What of the backward part of a microbatch makes gradients of weights, which nobody waits for; half of the
         backward part of the fastest configuration if None.
+    experts
+        The same of experts that an expert-parallel group shares out, beside all that: fewer replicas hold each of them.
+        ``weight_gradient_time`` counts both.
     """
 
     parameter_bytes: float = 0.0
@@ -44,6 +47,7 @@ class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     optimizer_bytes: float = 0.0
     update_time: float = 0.0
     weight_gradient_time: float | None = None
+    experts: LayerState | None = None
 
 
 class StageLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,6 +74,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Schedules that a plan may have.
     zero
         Stages of ZeRO that a plan may have.
+    context, expert
+        Context- and expert-parallel degrees that a plan may have.
     overlap
         Whether replicas exchange gradients behind the backward part of the last microbatch, and gather weights behind
         the forward part of the first one; otherwise both come after the last backward part.
@@ -88,6 +94,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     schedules: tuple[str, ...] = ("1f1b",)
     zero: tuple[int, ...] = (0,)
+    context: tuple[int, ...] = (1,)
+    expert: tuple[int, ...] = (1,)
     overlap: bool = True
     occupied: float = 0.0
     call_times: tuple[float, float] = (0.0, 0.0)
@@ -118,6 +126,11 @@ def check_training(owner: str, training: Training) -> None:
             raise InputError(f"{owner}: a {what} appears twice")
     if not 0.0 <= training.occupied <= 1.0:
         raise InputError(f"{owner}: a step's collectives occupy {training.occupied!r} of a device; it must be 0 to 1")
+    for what, degrees in (("context", training.context), ("expert", training.expert)):
+        if not degrees or len(set(degrees)) < len(degrees) or min(degrees) < 1:
+            raise InputError(
+                f"{owner}: {what}-parallel degrees are {degrees}; give at least one, each at least 1 and once"
+            )
     for name, values in (
         ("call time", training.call_times),
         ("hop time", training.hop_times),

@@ -133,7 +133,7 @@ def stages_of_layers(problem: HybridProblem, plan: HybridPlan) -> dict[int, int]
             raise InputError(f"plan stage {number}: its chunks do not hold each of its operators once")
         if not stage.operators:
             raise InputError(f"plan stage {number} has no operators; leave it out")
-        for field in ("data_parallel", "tensor_parallel"):
+        for field in ("data_parallel", "tensor_parallel", "context_parallel", "expert_parallel"):
             check_at_least(f"plan stage {number}: {field}", getattr(stage, field))
         extra = set(stage.configurations) - set(stage.operators)
         if extra:

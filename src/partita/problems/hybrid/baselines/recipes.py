@@ -86,20 +86,40 @@ def _zero(problem: HybridProblem, wanted: int) -> int:
     return max((zero for zero in allowed if zero <= wanted), default=wanted)
 
 
-def _filled(problem: HybridProblem, tensor: int, pipeline: int, zero: int) -> Iterator[Layout]:
-    """The rest data parallel: as many replicas as divide the microbatches, under each schedule that plans may have."""
-    most = problem.devices // (tensor * pipeline)
+def _contexts(problem: HybridProblem) -> list[int]:
+    """Context-parallel degrees beyond 1, ascending."""
+    return sorted(degree for degree in (problem.training or Training()).context if degree > 1)
+
+
+def _filled(
+    problem: HybridProblem, tensor: int, pipeline: int, zero: int, *, context: int = 1, experts: bool = False
+) -> Iterator[Layout]:
+    """The rest data parallel: as many replicas as divide the microbatches, under each schedule that plans may have.
+
+    With ``experts`` as many devices of a machine share out experts as can, as Megatron Core's guide to mixtures of
+    experts advises: rather these than tensor groups, and all over fast links.
+    """
+    most = problem.devices // (tensor * pipeline * context)
     data = max((d for d in divisors(problem.microbatches) if d <= most), default=0)
     if data == 0:
         return
     training = problem.training or Training()
+    near = [e for e in training.expert if data * context % e == 0 and tensor * e <= problem.devices_per_machine]
+    base = Layout(
+        tensor=tensor,
+        pipeline=pipeline,
+        data=data,
+        zero=_zero(problem, zero),
+        context=context,
+        expert=max(near, default=1) if experts else 1,
+    )
     simple = [name for name in training.schedules if name != "interleaved"]
     for schedule in simple[:1]:
-        yield Layout(tensor=tensor, pipeline=pipeline, data=data, zero=_zero(problem, zero), schedule=schedule)
+        yield msgspec.structs.replace(base, schedule=schedule)
     blocks = _blocks(problem)
     if "interleaved" in training.schedules and pipeline > 1 and blocks % pipeline == 0:
         for chunks in divisors(blocks // pipeline)[1:]:
-            yield Layout(tensor=tensor, pipeline=pipeline, data=data, chunks=chunks, zero=_zero(problem, zero))
+            yield msgspec.structs.replace(base, chunks=chunks)
 
 
 def _blocks(problem: HybridProblem) -> int:
@@ -107,15 +127,28 @@ def _blocks(problem: HybridProblem) -> int:
 
 
 def _depths(problem: HybridProblem) -> list[int]:
-    """Numbers of stages that share the blocks evenly, from two on."""
-    return divisors(_blocks(problem))[1:]
+    """Numbers of stages that share the blocks evenly, from two on; of mixtures, whose first blocks differ, powers, too.
+
+    Megatron Core lets the first and the last stage have other numbers of layers.
+    """
+    blocks = _blocks(problem)
+    found = divisors(blocks)[1:]
+    if max((problem.training or Training()).expert) > 1:
+        found += [1 << k for k in range(1, min(blocks, problem.devices).bit_length())]
+    return sorted(set(found))
 
 
 def _megatron(problem: HybridProblem) -> Iterator[Layout]:
-    """The smallest t that fits, then the smallest p, the rest data parallel."""
-    degrees = _degrees(problem)
-    for tensor, pipeline in [(t, 1) for t in degrees] + [(t, p) for t in degrees[-1:] for p in _depths(problem)]:
-        yield from _filled(problem, tensor, pipeline, 1)
+    """The smallest t that fits, then the smallest c, then the smallest p, the rest data parallel."""
+    degrees, contexts = _degrees(problem), _contexts(problem)
+    last = degrees[-1:]
+    tried = [(t, 1, 1) for t in degrees] + [(t, c, 1) for t in last for c in contexts]
+    if max((problem.training or Training()).expert) > 1:
+        # Rather stages than wider tensor groups, which would leave experts no room in a machine.
+        tried = [(t, 1, p) for t in degrees for p in (1, *_depths(problem))] + tried
+    tried += [(t, c, p) for t in last for p in _depths(problem) for c in (1, *contexts)]
+    for tensor, context, pipeline in tried:
+        yield from _filled(problem, tensor, pipeline, 1, context=context, experts=True)
 
 
 def _sharded(problem: HybridProblem) -> Iterator[Layout]:
@@ -123,10 +156,12 @@ def _sharded(problem: HybridProblem) -> Iterator[Layout]:
 
 
 def _torchtitan(problem: HybridProblem) -> Iterator[Layout]:
-    """FSDP alone, then over tensor-parallel groups as large as a machine, then with a pipeline."""
-    last = _degrees(problem)[-1:]
-    for tensor, pipeline in [(1, 1), *((t, 1) for t in last), *((t, p) for t in last for p in _depths(problem))]:
-        yield from itertools.islice(_filled(problem, tensor, pipeline, 3), 1)
+    """FSDP alone, then over tensor-parallel groups of a whole machine, then sharing out sequences, and a pipeline."""
+    last, contexts = _degrees(problem)[-1:], _contexts(problem)
+    tried = [(1, 1, 1), *((t, c, 1) for t in last for c in (1, *contexts))]
+    tried += [(t, c, p) for t in last for p in _depths(problem) for c in (1, *contexts)]
+    for tensor, context, pipeline in tried:
+        yield from itertools.islice(_filled(problem, tensor, pipeline, 3, context=context, experts=True), 1)
 
 
 def _nanotron(problem: HybridProblem) -> Iterator[Layout]:
@@ -153,7 +188,7 @@ def _pipeline(problem: HybridProblem) -> Iterator[Layout]:
 
 MEGATRON = Recipe(
     "Megatron's recipe",
-    "the smallest tensor degree that fits, then the fewest stages, the rest data parallel",
+    "the smallest tensor degree that fits, then context degree, then the fewest stages, the rest data parallel",
     _megatron,
 )
 FSDP = Recipe("FSDP only", "all devices share out weights, gradients and states (ZeRO-3)", _sharded)

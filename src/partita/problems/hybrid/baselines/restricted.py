@@ -127,17 +127,18 @@ def change_weights(problem: HybridProblem, change: Callable[[float], float]) -> 
 
 def _with_layers(problem: HybridProblem, change: Callable[[Configurations], Configurations]) -> HybridProblem:
     """The problem with other configurations in every layer."""
-    layers: list[Layer] = []
     # Layers of a model share their menus; sharing the changed ones keeps large problems small.
     known: dict[int, Configurations] = {}
-    for layer in problem.layers:
+
+    def changed(layer: Layer) -> Layer:
         key = id(layer.configurations)
         if key not in known:
             known[key] = change(layer.configurations)
         # What machines synchronise is a property of the layer, whichever degrees are left.
         whole = layer.weight_bytes if problem.hierarchy is None else layer.whole_weight_bytes
-        layers.append(msgspec.structs.replace(layer, configurations=known[key], weight_bytes=whole))
-    return problem.replace(layers=tuple(layers))
+        return msgspec.structs.replace(layer, configurations=known[key], weight_bytes=whole)
+
+    return problem.with_layers(changed)
 
 
 PURE_PIPELINE = Restricted("pure pipeline", "the best stages of one device each", single_devices, replicas=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.evaluate import spread_problem
 from partita.problems.hybrid.worth import HybridEvaluation
 
 
@@ -21,7 +23,8 @@ class DeviceTime:
     recompute
         What configurations chosen for their memory take beyond the fastest ones of their degree.
     tensor
-        What the fastest configurations take beyond ``compute``: tensor-parallel traffic and smaller operators.
+        What the fastest configurations take beyond ``compute``: traffic of groups that share layers out, and smaller
+        operators.
     transfer, weight_sync
         Tensors between stages, and weights between replicas, where devices wait for them.
     links
@@ -91,8 +94,9 @@ _SMALL = 0.005
 
 def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> DeviceTime:
     """Take a plan's device time apart."""
-    layers = {layer.id: layer for layer in problem.layers}
-    allowed = set(problem.degrees())
+    spread = problem if evaluation.step is None or not problem.spreads else spread_problem(problem, plan)
+    layers = {layer.id: layer for layer in spread.layers}
+    least = least_device_times(problem)
     slowest = max(worth.time_per_sample for worth in evaluation.stages)
     spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
     each, step = evaluation.objective, evaluation.step
@@ -105,18 +109,32 @@ def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEval
     spent["idle"] = (problem.devices - plan.devices) * each
     for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
         degree, used = stage.tensor_parallel, stage.devices
+        group = degree * stage.context_parallel
         for identity in stage.operators:
-            rows = layers[identity].configurations
-            least = min(t * min(c.time for c in row) for t, row in rows.items() if row and t in allowed | {degree})
-            fastest = min(c.time for c in rows[degree])
-            chosen = next(c.time for c in rows[degree] if c.id == stage.configurations[identity])
-            spent["compute"] += least
-            spent["tensor"] += degree * fastest - least
-            spent["recompute"] += degree * (chosen - fastest)
+            row = layers[identity].configurations[degree]
+            fastest = min(c.time for c in row)
+            chosen = next(c.time for c in row if c.id == stage.configurations[identity])
+            own = min(least[identity], group * fastest)
+            spent["compute"] += own
+            spent["tensor"] += group * fastest - own
+            spent["recompute"] += group * (chosen - fastest)
         spent["transfer"] += used * worth.transfer
         spent["weight_sync"] += used * worth.weight_sync
         spent["imbalance"] += used * (slowest - worth.time_per_sample)
     return DeviceTime(**spent)
+
+
+def least_device_times(problem: HybridProblem) -> dict[int, float]:
+    """By layer the least that all devices of a group together take for a microbatch, whatever their degrees."""
+    allowed = set(problem.degrees())
+    found = dict.fromkeys((layer.id for layer in problem.layers), math.inf)
+    for context, layers in ((1, problem.layers), *((spread.context, spread.layers) for spread in problem.spreads)):
+        for layer in layers:
+            for degree, row in layer.configurations.items():
+                if row and degree in allowed:
+                    worth = degree * context * min(c.time for c in row)
+                    found[layer.id] = min(found[layer.id], worth)
+    return found
 
 
 def _in_words(shares: Mapping[str, float], form: str, most: int | None = None) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from partita.problems.facets.model import Answer
-from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.report.limits import least_device_times
 from partita.problems.hybrid.report.runtimes import runtimes_of
 from partita.problems.hybrid.report.tables import degrees_text
 from partita.problems.hybrid.simulated_step import simulated_step
@@ -39,11 +40,7 @@ def uniformity_loss(problem: HybridProblem, step: float) -> float:
     Whatever the degrees, all devices together work on every layer for as long as the degree takes at which its group's
     device time is least.
     """
-    allowed = set(problem.degrees())
-    work = sum(
-        min(t * min(c.time for c in row) for t, row in layer.configurations.items() if row and t in allowed)
-        for layer in problem.layers
-    )
+    work = sum(least_device_times(problem).values())
     return max(0.0, 1.0 - problem.microbatches * work / problem.devices / step) if step > 0 else 0.0
 
 
@@ -89,6 +86,15 @@ def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
     return found
 
 
+def _further(problem: HybridProblem, stage: HybridStage) -> str:
+    """Context and expert degrees, where there is a choice of them."""
+    training = problem.training
+    if training is None:
+        return ""
+    shown = (("context", training.context, stage.context_parallel), ("expert", training.expert, stage.expert_parallel))
+    return "".join(f", {name} {degree}" for name, allowed, degree in shown if degree > 1 or len(allowed) > 1)
+
+
 def _step_parts(answer: Answer[HybridProblem], step: Any, steady: float) -> list[str]:
     """What the objective consists of, where that is a step."""
     plan, unit = answer.result.plan, answer.problem.unit
@@ -105,8 +111,9 @@ def _step_parts(answer: Answer[HybridProblem], step: Any, steady: float) -> list
         f"{format_time(formula.pipeline, unit)} from the first forward to the last backward part, "
         f"{format_time(ends, unit)} of it to fill and drain, {format_time(formula.weight_sync, unit)} for replicas to "
         f"exchange what the pipeline does not hide, {format_time(formula.update, unit)} for the optimizer",
-        f"runtimes call it tensor {each.tensor_parallel}, pipeline {len(plan.stages)}, data {each.data_parallel}; "
-        f"schedule {plan.schedule}{parts}{shares}; stages with degrees of their own would be at most {loss:.1%} faster",
+        f"runtimes call it tensor {each.tensor_parallel}, pipeline {len(plan.stages)}, data {each.data_parallel}"
+        f"{_further(answer.problem, each)}; schedule {plan.schedule}{parts}{shares}; stages with degrees of their own "
+        f"would be at most {loss:.1%} faster",
         f"it runs in {_listed(runtimes_of(plan)) or 'no runtime that is known here'}",
         f"model FLOPs utilisation: {utilisation(answer, step.per_sample):.1%} with the whole step, "
         f"{utilisation(answer, steady):.1%} in the steady state",

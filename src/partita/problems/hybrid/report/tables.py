@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
+from partita.problems.hybrid.training import Training
 from partita.problems.hybrid.worth import HybridEvaluation
 from partita.tables.text import module_ranges, new_table
 from partita.units import format_bytes, format_time
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def degrees_text(plan: HybridPlan) -> str:
     """Stages and their degrees in short: ``8 stages: 7 × d4·t2, d8·t1``."""
-    runs = itertools.groupby(f"d{stage.data_parallel}·t{stage.tensor_parallel}" for stage in plan.stages)
+    runs = itertools.groupby(_degrees(stage) for stage in plan.stages)
     counted = [(text, len(list(alike))) for text, alike in runs]
     shown = [text if count == 1 else f"{count} × {text}" for text, count in counted]
     if len(shown) > 4:
@@ -33,6 +34,22 @@ def degrees_text(plan: HybridPlan) -> str:
     return f"{count} stage{'s' if count > 1 else ''}: {', '.join(shown)}"
 
 
+def _degrees(stage: HybridStage) -> str:
+    further = (("c", stage.context_parallel), ("e", stage.expert_parallel))
+    more = "".join(f"·{letter}{degree}" for letter, degree in further if degree > 1)
+    return f"d{stage.data_parallel}·t{stage.tensor_parallel}{more}"
+
+
+def _further(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+    """Of context and expert degrees those that the plan has, or that there is a choice of."""
+    training = problem.training or Training()
+    most = {
+        "context": max(*training.context, *(stage.context_parallel for stage in plan.stages)),
+        "expert": max(*training.expert, *(stage.expert_parallel for stage in plan.stages)),
+    }
+    return [name for name, degree in most.items() if degree > 1]
+
+
 def stage_degrees(plan: HybridPlan) -> list[dict[str, int]]:
     """Layers and degrees of every stage."""
     return [
@@ -40,6 +57,8 @@ def stage_degrees(plan: HybridPlan) -> list[dict[str, int]]:
             "layers": len(stage.operators),
             "data_parallel": stage.data_parallel,
             "tensor_parallel": stage.tensor_parallel,
+            "context_parallel": stage.context_parallel,
+            "expert_parallel": stage.expert_parallel,
         }
         for stage in plan.stages
     ]
@@ -73,7 +92,9 @@ def plan_tables(
     title = f"Stages: {plan.devices} of {problem.devices} devices"
     title += "" if named else f", {plan.microbatches} microbatches in flight"
     words = "layers: recomputation" if named else "configurations"
-    table = new_table(title, ("#", "layers", "data", "tensor", *machines), words, ("in flight", *parts, "memory"))
+    further = _further(problem, plan)
+    columns = ("#", "layers", "data", "tensor", *further, *machines)
+    table = new_table(title, columns, words, ("in flight", *parts, "memory"))
     worst, limit = slowest_stage(evaluation), problem.memory_bytes
     for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):
         if named:
@@ -84,6 +105,7 @@ def plan_tables(
         *shown, total = (format_time(time, problem.unit) for time in times)
         table.add_row(
             *(str(count) for count in (number, len(stage.operators), stage.data_parallel, stage.tensor_parallel)),
+            *(str(getattr(stage, f"{name}_parallel")) for name in further),
             *(str(stage.machines) for _ in machines),
             ways,
             str(worth.in_flight),

@@ -125,7 +125,13 @@ class DegreeFamily:
                 configurations[order[v].id] = self.model.options[0][v][option].id
             parts.append(part)
         layout = Layout(
-            tensor=mesh.tensor, pipeline=mesh.stages, data=mesh.data, zero=mesh.zero, schedule=mesh.schedule
+            tensor=mesh.tensor,
+            pipeline=mesh.stages,
+            data=mesh.data,
+            zero=mesh.zero,
+            schedule=mesh.schedule,
+            context=mesh.context,
+            expert=mesh.expert,
         )
         return uniform_plan(self.problem, order, parts, configurations, layout)
 
@@ -152,7 +158,7 @@ class DegreeFamily:
         return float(held), float((mesh.microbatches - 1) * forward) if number == ALL_FORWARD else 0.0
 
     def _tables(self, mesh: Mesh) -> tuple[MeshStages, Knapsacks]:
-        key = mesh.data, mesh.zero
+        key = mesh.groups, mesh.zero
         if key in self.tables:
             self.tables.move_to_end(key)
             return self.tables[key]

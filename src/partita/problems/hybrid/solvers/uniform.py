@@ -8,6 +8,7 @@ Under GPipe forward and backward parts have caps of their own.
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import itertools
 import math
@@ -59,10 +60,22 @@ class Candidate:
     holding: float
     ahead: float
     once: float
+    context: int = 1
+    expert: int = 1
 
     def mesh(self, problem: HybridProblem) -> Mesh:
-        """The mesh."""
-        return Mesh(problem, self.stages, self.data, self.tensor, self.schedule, self.chunks, self.zero)
+        """The mesh; the problem is one at its context- and expert-parallel degrees."""
+        return Mesh(
+            problem,
+            self.stages,
+            self.data,
+            self.tensor,
+            self.schedule,
+            self.chunks,
+            self.zero,
+            self.context,
+            self.expert,
+        )
 
 
 class UniformMesh(Solver):
@@ -107,19 +120,21 @@ class _Search:
         self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE)
         self.order = [problem.layers[place] for place in problem.order()]
         self.blocks = find_blocks(self.order)
-        self.families: dict[int, DegreeFamily] = {}
+        self.spreads = spreads_of(problem)
+        self.families: dict[tuple[int, int, int], DegreeFamily] = {}
 
     def run(self) -> None:
         self.best.counters |= {"meshes": 0, "rows": 0}
         candidates = sorted(
             one
-            for one in candidates_of(self.problem, self.blocks.starts)
+            for (context, expert), spread in self.spreads.items()
+            for one in candidates_of(spread, self.blocks.starts, context, expert)
             if self.most_data is None or one.data <= self.most_data
         )
         if not candidates:
             self.best.refute("the meshes there are")
             return
-        model = build_instance(self.problem.replace(training=None, microbatches=1))
+        model = build_instance(self.problem.replace(training=None, spreads=(), microbatches=1))
         sets = all_suffix_sets(model.after, model.before, MOST_SETS)
         proof = sets is not None
         if sets is None:
@@ -145,16 +160,17 @@ class _Search:
             self.best.prove(self.best.value, "meshes")
 
     def _close(self, candidate: Candidate, sets: set[int]) -> None:
-        mesh = candidate.mesh(self.problem)
+        spread = self.spreads[candidate.context, candidate.expert]
+        mesh = candidate.mesh(spread)
         if candidate.schedule == "interleaved":
-            plan = interleaved_plan(mesh, self.order, self.blocks)
+            plan = interleaved_plan(mesh, [spread.layers[place] for place in spread.order()], self.blocks)
             if plan is not None:
                 self._offer(plan, None)
             return
-        degree = candidate.tensor
-        if degree not in self.families:
-            self.families[degree] = DegreeFamily(self.problem, degree, sets, self.best.stop, len(self.order))
-        family, best = self.families[degree], self.best
+        key = candidate.tensor, candidate.context, candidate.expert
+        if key not in self.families:
+            self.families[key] = DegreeFamily(spread, candidate.tensor, sets, self.best.stop, len(self.order))
+        family, best = self.families[key], self.best
         counter = itertools.count()
         first = (candidate.holding, math.inf), (candidate.once, math.inf), (candidate.ahead, math.inf)
         boxes = [(candidate.bound, next(counter), *first)]
@@ -211,8 +227,24 @@ class _Totals:
     memory: float
 
 
-def candidates_of(problem: HybridProblem, starts: tuple[int, ...]) -> Iterator[Candidate]:
-    """Every mesh that may run, with bounds that hold whatever the layers of its stages are."""
+def spreads_of(problem: HybridProblem) -> dict[tuple[int, int], HybridProblem]:
+    """What layers cost at every context- and expert-parallel degree that plans may have."""
+    training = problem.training
+    assert training is not None
+    found = {
+        (context, expert): problem.at(context, expert)
+        for context, expert in itertools.product(training.context, training.expert)
+    }
+    return {degrees: spread for degrees, spread in found.items() if spread is not None}
+
+
+def candidates_of(
+    problem: HybridProblem, starts: tuple[int, ...], context: int = 1, expert: int = 1
+) -> Iterator[Candidate]:
+    """Every mesh that may run, with bounds that hold whatever the layers of its stages are.
+
+    ``problem`` is one at the context- and expert-parallel degrees.
+    """
     from partita.problems.hybrid.step.costs import exchanges_of
 
     training, batch, count = problem.training, problem.microbatches, len(problem.layers)
@@ -221,15 +253,19 @@ def candidates_of(problem: HybridProblem, starts: tuple[int, ...]) -> Iterator[C
     shared = set.intersection(*({t for t, row in layer.configurations.items() if row} for layer in problem.layers))
     for t in sorted(shared & set(problem.degrees())):
         for d in divisors(batch):
-            if d * t > problem.devices:
+            groups = d * context
+            if groups * t > problem.devices:
                 break
-            for zero in training.zero if d > 1 else training.zero[:1]:
-                totals = _totals(problem, exchanges_of(problem, d, t, zero), t)
-                for stages in range(1, min(count, problem.devices // (d * t)) + 1):
+            if groups % expert:
+                continue
+            for zero in training.zero if groups > 1 else training.zero[:1]:
+                totals = _totals(problem, exchanges_of(problem, groups, t, zero, expert), t)
+                for stages in range(1, min(count, problem.devices // (groups * t)) + 1):
                     if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
                         continue
                     for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts), zero):
-                        yield _bounded(totals, zero, d, t, stages, chunks, schedule, batch // d)
+                        found = _bounded(totals, zero, d, t, stages, chunks, schedule, batch // d)
+                        yield dataclasses.replace(found, context=context, expert=expert)
 
 
 def _ways(

@@ -116,34 +116,48 @@ class Exchanges:
         return total + max(pairs) + max(float(self.whole_gradients[v]) for v in layers)
 
 
-def exchanges_of(problem: HybridProblem, data: int, tensor: int, zero: int) -> Exchanges:
-    """The exchanges of a mesh's replicas, and what they share out; layers that lack the degree have none."""
+def exchanges_of(problem: HybridProblem, data: int, tensor: int, zero: int, expert: int = 1) -> Exchanges:
+    """The exchanges of a mesh's replicas, and what they share out; layers that lack the degree have none.
+
+    ``data`` counts all groups of ``tensor`` devices that hold the same weights; of those that ``expert`` of them share
+    out each has fewer replicas, further apart.
+    """
     training = problem.training or Training()
-    network = network_of(problem, data, tensor)
+    networks = network_of(problem, data, tensor), network_of(problem, data // expert, tensor * expert)
     order = [problem.layers[place] for place in problem.order()]
-    rows = [_row(layer, network, tensor, zero) for layer in order]
+    rows = [_row(layer, networks, tensor, zero) for layer in order]
     names = [field.name for field in dataclasses.fields(Exchanges) if field.name not in ("overlap", "occupied")]
     columns = np.array(rows, dtype=np.float64).reshape(-1, len(names)).T
     arrays = {name: np.ascontiguousarray(column) for name, column in zip(names, columns, strict=True)}
     return Exchanges(overlap=training.overlap, occupied=training.occupied, **arrays)
 
 
-def _row(layer: Layer, network: Network, tensor: int, zero: int) -> tuple[float, ...]:
-    """The columns of ``Exchanges`` for a layer."""
+def _row(layer: Layer, networks: tuple[Network, Network], tensor: int, zero: int) -> tuple[float, ...]:
+    """The columns of ``Exchanges`` for a layer; ``networks`` are those of its replicas, and of its experts'."""
     state, choices = layer.states.get(tensor, _NOTHING), layer.configurations.get(tensor, ())
-    data = network.data
-    weights, gradients = state.parameter_bytes, state.gradient_bytes
-    gather = network.collective_time("all-gather", weights)
-    reduce = network.collective_time("reduce-scatter", gradients)
     fastest = min(choices, key=lambda choice: choice.time, default=None)
     forward = 0.0 if fastest is None else forward_time(fastest)
-    shares = [data if zero >= stage else 1 for stage in (3, 2, 1)]
-    parts = zip((weights, gradients, state.optimizer_bytes), shares, strict=True)
-    each, shared = zero == 3, zero >= 2
+    shared = _shared(state, networks[0], zero)
+    if state.experts is not None:
+        shared = tuple(a + b for a, b in zip(shared, _shared(state.experts, networks[1], zero), strict=True))
     return (
         forward,
         0.0 if fastest is None else fastest.time - forward,
         weight_gradient_time(state, choices) if choices else 0.0,
+        *shared,
+    )
+
+
+def _shared(state: LayerState, network: Network, zero: int) -> tuple[float, ...]:
+    """What replicas exchange of some weights, and hold: from ``gather_each`` on."""
+    data = network.data
+    weights, gradients = state.parameter_bytes, state.gradient_bytes
+    gather = network.collective_time("all-gather", weights)
+    reduce = network.collective_time("reduce-scatter", gradients)
+    shares = [data if zero >= stage else 1 for stage in (3, 2, 1)]
+    parts = zip((weights, gradients, state.optimizer_bytes), shares, strict=True)
+    each, shared = zero == 3, zero >= 2
+    return (
         gather if each else 0.0,
         reduce if shared else 0.0,
         gather if zero in (1, 2) else 0.0,

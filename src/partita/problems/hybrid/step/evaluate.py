@@ -26,8 +26,22 @@ def mesh_of(problem: HybridProblem, plan: HybridPlan) -> Mesh:
     """The mesh of a plan, by its first stage."""
     first = plan.stages[0]
     return Mesh(
-        problem, len(plan.stages), first.data_parallel, first.tensor_parallel, plan.schedule, plan.chunks, plan.zero
+        spread_problem(problem, plan),
+        len(plan.stages),
+        first.data_parallel,
+        first.tensor_parallel,
+        plan.schedule,
+        plan.chunks,
+        plan.zero,
+        first.context_parallel,
+        first.expert_parallel,
     )
+
+
+def spread_problem(problem: HybridProblem, plan: HybridPlan) -> HybridProblem:
+    """What layers cost under a plan's context- and expert-parallel degrees; with unknown ones, as without."""
+    first = plan.stages[0]
+    return problem.at(first.context_parallel, first.expert_parallel) or problem
 
 
 def stage_costs(
@@ -48,11 +62,12 @@ def evaluate_step(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
     stages_of_layers(problem, plan)
     chosen: dict[int, Configuration] = {}
     violations = _mesh_violations(problem, plan)
+    spread = spread_problem(problem, plan)
     for number, stage in enumerate(plan.stages):
-        violations += choose(problem, number, stage, chosen)
+        violations += choose(spread, number, stage, chosen)
     violations += _order_violations(problem, plan)
     violations += limit_violations(problem, plan)
-    mesh, costs = stage_costs(problem, plan, chosen)
+    mesh, costs = stage_costs(spread, plan, chosen)
     batch, d = problem.microbatches, mesh.data
     limit = problem.memory_bytes
     for number, cost in enumerate(costs):
@@ -87,12 +102,17 @@ def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     """What of the mesh is not as it has to be."""
     training = problem.training or Training(schedules=SCHEDULES, zero=ZERO_STAGES)
     first, violations = plan.stages[0], []
-    d, t = first.data_parallel, first.tensor_parallel
+    d, t, c, e = first.data_parallel, first.tensor_parallel, first.context_parallel, first.expert_parallel
     for number, stage in enumerate(plan.stages):
         if (stage.data_parallel, stage.tensor_parallel) != (d, t):
             violations.append(
                 f"stage {number} has degrees {stage.data_parallel} × {stage.tensor_parallel}, stage 0 has {d} × {t}; "
                 "in a uniform mesh they are the same"
+            )
+        if (stage.context_parallel, stage.expert_parallel) != (c, e):
+            violations.append(
+                f"stage {number} has context and expert degrees {stage.context_parallel} and {stage.expert_parallel}, "
+                f"stage 0 has {c} and {e}; in a uniform mesh they are the same"
             )
         if stage.machines is not None or stage.machine_group is not None:
             violations.append(f"stage {number} names machines; a uniform mesh fills them in the order of its ranks")
@@ -100,6 +120,11 @@ def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
         violations.append(f"the stages use {plan.devices} devices, the problem has {problem.devices}")
     if t > problem.devices_per_machine:
         violations.append(f"tensor-parallel degree {t} is more than the {problem.devices_per_machine} of a machine")
+    for what, degree, allowed in (("context", c, training.context), ("expert", e, training.expert)):
+        if degree not in allowed:
+            violations.append(f"{what}-parallel degree {degree} is not one of {', '.join(map(str, allowed))}")
+    if d * c % e:
+        violations.append(f"expert-parallel degree {e} does not divide the {d * c} groups of {t} devices of a stage")
     if problem.microbatches % d:
         violations.append(f"data-parallel degree {d} does not divide the {problem.microbatches} microbatches")
     if plan.schedule not in training.schedules:

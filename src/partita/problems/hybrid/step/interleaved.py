@@ -73,6 +73,8 @@ def interleaved_plan(mesh: Mesh, order: Sequence[Layer], blocks: LikeBlocks) -> 
         chunks=mesh.chunks,
         zero=mesh.zero,
         schedule=mesh.schedule,
+        context=mesh.context,
+        expert=mesh.expert,
     )
     return uniform_plan(mesh.problem, order, rows, configurations, layout)
 

@@ -42,7 +42,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     schedule
         By default ``1f1b``, with several chunks ``interleaved``.
     expert, context
-        Degrees of expert and context parallelism.
+        Degrees of expert and context parallelism: each replica is of ``context`` groups of ``tensor`` devices, and of
+        all groups ``expert`` share out experts, so that it divides ``data · context``.
     """
 
     tensor: int = 1
@@ -65,14 +66,15 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise InputError(f"layout: recompute is {self.recompute!r}; it must be one of {', '.join(WAYS)}")
         if self.zero not in (0, 1, 2, 3):
             raise InputError(f"layout: zero is {self.zero}; it must be 0, 1, 2 or 3")
-        for field in ("expert", "context"):
-            if getattr(self, field) > 1:
-                raise InputError(f"layout: {field} parallelism is not priced yet; leave {field} at 1")
+        if self.data * self.context % self.expert:
+            raise InputError(
+                f"layout: expert is {self.expert}; it must divide data · context, {self.data * self.context}"
+            )
 
     @property
     def devices(self) -> int:
         """Devices it uses."""
-        return self.tensor * self.pipeline * self.data
+        return self.tensor * self.pipeline * self.data * self.context
 
     @property
     def runs(self) -> str:
@@ -113,7 +115,13 @@ def layout_plan(problem: HybridProblem, layout: Layout) -> HybridPlan:
     InputError
         If the blocks cannot be dealt out, or lack the degree or the way to recompute.
     """
-    order = [problem.layers[place] for place in problem.order()]
+    spread = problem.at(layout.context, layout.expert)
+    if spread is None:
+        raise InputError(
+            f"layout: {problem.name} does not say what layers cost with context degree {layout.context} and expert "
+            f"degree {layout.expert}"
+        )
+    order = [spread.layers[place] for place in spread.order()]
     blocks = find_blocks(order)
     count, parts = len(blocks.starts), layout.pipeline * layout.chunks
     if parts > count:
@@ -187,6 +195,8 @@ def uniform_plan(
                 tensor_parallel=layout.tensor,
                 configurations={identity: configurations[identity] for identity in operators},
                 chunks=tuple(mine) if len(mine) > 1 else (),
+                context_parallel=layout.context,
+                expert_parallel=layout.expert,
             )
         )
     return HybridPlan(stages=tuple(stages), schedule=layout.runs, zero=layout.zero)

@@ -79,7 +79,11 @@ class StageCost:
 
 @dataclass(frozen=True)
 class Mesh:
-    """How all stages run: ``stages`` of ``data`` replicas of ``tensor`` devices, each stage in ``chunks`` parts."""
+    """How all stages run: ``stages`` of ``data`` replicas of ``tensor`` devices, each stage in ``chunks`` parts.
+
+    With ``context`` a replica is of so many groups of ``tensor`` devices, which share out the sequence; of all groups
+    of a stage ``expert`` share out experts. ``problem`` says what layers cost then (``HybridProblem.at``).
+    """
 
     problem: HybridProblem
     stages: int
@@ -88,6 +92,13 @@ class Mesh:
     schedule: str = "1f1b"
     chunks: int = 1
     zero: int = 0
+    context: int = 1
+    expert: int = 1
+
+    @property
+    def groups(self) -> int:
+        """Groups of ``tensor`` devices in a stage: each holds all weights but for experts."""
+        return self.data * self.context
 
     @functools.cached_property
     def microbatches(self) -> int:
@@ -97,12 +108,12 @@ class Mesh:
     @functools.cached_property
     def network(self) -> Network:
         """Its links."""
-        return network_of(self.problem, self.data, self.tensor)
+        return network_of(self.problem, self.groups, self.tensor)
 
     @functools.cached_property
     def exchanges(self) -> Exchanges:
         """What replicas exchange."""
-        return exchanges_of(self.problem, self.data, self.tensor, self.zero)
+        return exchanges_of(self.problem, self.groups, self.tensor, self.zero, self.expert)
 
     @functools.cached_property
     def place(self) -> dict[int, int]:

@@ -21,7 +21,7 @@ class Network:
     Attributes
     ----------
     data, tensor
-        The degrees.
+        The degrees; groups that share out the sequence count as replicas.
     inside, outside
         What a device moves to others in its machine, and to other machines while all its neighbours do the same: bytes
         per unit of time in each direction.

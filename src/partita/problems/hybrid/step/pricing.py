@@ -100,19 +100,32 @@ def _configuration(entry: MenuEntry, reserve: float, tables: Mapping[str, Any]) 
 
 
 def _state(entry: MenuEntry, bandwidth: float, gradient_dtype: str) -> LayerState:
-    """Weights with their gradients and states.
+    """Weights with their gradients and states; those of experts that a group shares out apart.
 
     The optimizer's step takes its memory traffic: gradients are read, weights and states are read and written.
     """
-    narrow = entry.gradient_bytes
-    gradients = narrow if gradient_dtype == "parameter" else max(narrow, entry.trained * dtype_bytes(gradient_dtype))
-    return LayerState(
-        parameter_bytes=entry.weight_bytes,
-        gradient_bytes=float(gradients),
-        optimizer_bytes=entry.optimizer_bytes,
-        update_time=(gradients + 2.0 * narrow + 2.0 * entry.optimizer_bytes) / bandwidth,
-        weight_gradient_time=entry.weight_gradient_s,
+
+    def state(weights: float, narrow: float, optimizer: float, trained: int, time: float | None) -> LayerState:
+        gradients = narrow if gradient_dtype == "parameter" else max(narrow, trained * dtype_bytes(gradient_dtype))
+        return LayerState(
+            parameter_bytes=weights,
+            gradient_bytes=float(gradients),
+            optimizer_bytes=optimizer,
+            update_time=(gradients + 2.0 * narrow + 2.0 * optimizer) / bandwidth,
+            weight_gradient_time=time,
+        )
+
+    weights, gradients, optimizer, trained = entry.of_experts
+    rest = state(
+        entry.weight_bytes - weights,
+        entry.gradient_bytes - gradients,
+        entry.optimizer_bytes - optimizer,
+        entry.trained - trained,
+        entry.weight_gradient_s,
     )
+    if not weights:
+        return rest
+    return msgspec.structs.replace(rest, experts=state(weights, gradients, optimizer, trained, None))
 
 
 def offloaded(menu: LayerMenu, degree: int, offload: Offload | None) -> list[Configuration]:

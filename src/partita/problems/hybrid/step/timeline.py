@@ -27,7 +27,7 @@ def step_pipeline(problem: HybridProblem, plan: HybridPlan, chosen: dict[int, Co
     edges = [(number, count + number) for number in range(count)]
     messages = []
     passed: dict[tuple[int, int], float] = {}
-    for edge in problem.edges:
+    for edge in mesh.problem.edges:
         ends = part_of[edge.source], part_of[edge.target]
         if ends[0] > ends[1]:
             raise InputError(
@@ -78,5 +78,6 @@ def _traffic(work: Work) -> float:
 
 def _devices(mesh: Mesh, rank: int) -> tuple[tuple[str, ...], ...]:
     """The devices of every replica of a stage."""
-    first, t = rank * mesh.data * mesh.tensor, mesh.tensor
+    t = mesh.tensor * mesh.context
+    first = rank * mesh.data * t
     return tuple(tuple(f"device:{first + replica * t + k}" for k in range(t)) for replica in range(mesh.data))

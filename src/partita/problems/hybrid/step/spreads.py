@@ -1,0 +1,162 @@
+"""Which context- and expert-parallel degrees a model's plans may have, and what its layers then cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from partita.checks import check_positive
+from partita.costs.menus.entries import LayerMenu
+from partita.costs.menus.modes import Modes
+from partita.costs.menus.spread import Spreader
+from partita.errors import InputError
+from partita.problems.hybrid.training import Training
+
+#: Fewest tokens of a sequence on each device where degrees are not stated: with less, more replicas do as well.
+FEWEST_TOKENS = 4096
+
+Menus = tuple[LayerMenu, ...]
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What devices may share out beside features.
+
+    Attributes
+    ----------
+    context, expert
+        Degrees that plans may have; those that suit unless stated.
+    capacity
+        Rows of the busiest device that shares out experts, relative to the mean.
+    """
+
+    context: Sequence[int] | None = None
+    expert: Sequence[int] | None = None
+    capacity: float = 1.0
+
+    def check(self) -> None:
+        """Refuse settings that mean nothing.
+
+        Raises
+        ------
+        InputError
+            If no degree is left, one is below 1, or the capacity is below 1.
+        """
+        for name, asked in (("context", self.context), ("expert", self.expert)):
+            if asked is not None and (not asked or min(asked) < 1):
+                raise InputError(f"{name}-parallel degrees are {tuple(asked)}; give at least one, each at least 1")
+        check_positive("a step", "expert capacity", self.capacity)
+        if self.capacity < 1:
+            raise InputError(f"expert capacity is {self.capacity}; the busiest device has the mean of rows or more")
+
+    @property
+    def asks(self) -> bool:
+        """Whether a degree other than 1 is asked for."""
+        return any(degree != 1 for asked in (self.context, self.expert) for degree in asked or ())
+
+
+def choose_degrees(spreader: Spreader, sharing: Sharing, devices: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Context- and expert-parallel degrees: those asked for, or powers of two that suit.
+
+    Raises
+    ------
+    InputError
+        If a degree that is asked for cannot be.
+    """
+    powers = [1 << k for k in range(devices.bit_length())]
+    found = []
+    for name, asked, refusal in (
+        ("context", sharing.context, spreader.context_refusal),
+        ("expert", sharing.expert, spreader.expert_refusal),
+    ):
+        for degree in asked or ():
+            wrong = refusal(degree)
+            if wrong is None and degree > devices:
+                wrong = f"{name}-parallel degree {degree} is more than the {devices} devices"
+            if wrong is not None:
+                raise InputError(f"{wrong}; take another degree")
+        if asked is None:
+            asked = [degree for degree in powers if refusal(degree) is None and _usual(spreader, name, degree)]
+        found.append(tuple(sorted(set(asked))))
+    return found[0], found[1]
+
+
+def _usual(spreader: Spreader, name: str, degree: int) -> bool:
+    """Whether a degree is looked at without being asked for."""
+    if degree == 1 or name == "expert":
+        return True
+    return not isinstance(spreader.sequence, str) and spreader.sequence.tokens // degree >= FEWEST_TOKENS
+
+
+def spread_menus(
+    spreader: Spreader,
+    menus: Sequence[LayerMenu],
+    modes: dict[int, Modes],
+    options: Sequence[str],
+    training: Training,
+) -> dict[tuple[int, int], Menus]:
+    """Menus at every pair of degrees that plans may have; ``menus`` are those at (1, 1)."""
+    found: dict[tuple[int, int], Menus] = {}
+    for context in training.context:
+        whole = tuple(menus) if context == 1 else _priced(spreader, menus, modes, options, (context, 1))
+        for expert in training.expert:
+            degrees = context, expert
+            found[degrees] = whole if expert == 1 else _priced(spreader, whole, modes, options, degrees)
+    found.pop((1, 1), None)
+    return found
+
+
+def _priced(
+    spreader: Spreader,
+    menus: Sequence[LayerMenu],
+    modes: dict[int, Modes],
+    options: Sequence[str],
+    degrees: tuple[int, int],
+) -> Menus:
+    """Other entries for the layers that degrees change; layers that were alike still are."""
+    pricer = spreader.at(*degrees)
+    ways = spreader.modes(pricer, modes)
+    changed = {menu.id for menu in menus} if degrees[1] == 1 else set(spreader.experts)
+    found: list[LayerMenu] = []
+    for menu in menus:
+        if menu.id not in changed:
+            entries = menu.entries
+        elif menu.like != menu.id:
+            entries = {
+                degree: tuple(dataclasses.replace(entry, layer=menu.name) for entry in row)
+                for degree, row in found[menu.like].entries.items()
+            }
+        else:
+            entries = {degree: pricer.entries(menu.id, way, options) for degree, way in ways.items()}
+        found.append(dataclasses.replace(menu, entries=entries))
+    return tuple(found)
+
+
+def spread_training(training: Training, spreader: Spreader, sharing: Sharing, devices: int) -> Training:
+    """What plans may choose, with the degrees that suit the model."""
+    context, expert = choose_degrees(spreader, sharing, devices)
+    return msgspec.structs.replace(training, context=context, expert=expert)
+
+
+def spread_notes(spreader: Spreader, training: Training, sharing: Sharing) -> list[str]:
+    """What a reader should know of the degrees, one sentence each."""
+    notes = []
+    if max(training.context) > 1 and not isinstance(spreader.sequence, str):
+        notes.append(
+            f"Groups of {_counts(training.context)} devices may share out the {spreader.sequence.tokens} tokens of a "
+            "sequence: keys and values go round a ring behind attention, which is balanced between its devices."
+        )
+    if max(training.expert) > 1:
+        rows = "as many rows as the others" if sharing.capacity == 1 else f"{sharing.capacity:g} times the mean of rows"
+        notes.append(
+            f"Groups of {_counts(training.expert)} devices may share out the experts of a layer: rows travel to their "
+            f"experts and back while all wait, and the busiest device has {rows}."
+        )
+    return notes
+
+
+def _counts(degrees: Sequence[int]) -> str:
+    return ", ".join(str(degree) for degree in degrees if degree > 1)
