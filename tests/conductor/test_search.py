@@ -192,16 +192,6 @@ def test_one_worker_is_this_process() -> None:
             pool.map(refuse, [2])
 
 
-@pytest.fixture(params=["processes", "dask", "ray"])
-def two_workers(request: pytest.FixtureRequest) -> Iterator[Pool]:
-    pytest.importorskip("joblib")
-    needed = {"dask": "distributed", "ray": "ray"}.get(request.param)
-    if needed is not None:
-        pytest.importorskip(needed)
-    with Pool(2, request.param) as pool:
-        yield pool
-
-
 def test_answers_do_not_depend_on_the_workers(two_workers: Pool) -> None:
     draw = random.Random(8)
     problem, where = model(draw, 3), links(draw, 3)
