@@ -165,7 +165,9 @@ def sweep(
 
     interrupted = False
     waves = _waves(order, above)
-    for wave in [[i] for wave in waves for i in wave] if here else waves:
+    if here:
+        waves = [[i] for wave in waves for i in wave]
+    for wave in waves:
         try:
             found = workers.map(_solve, [task(i) for i in wave])
         except KeyboardInterrupt:

@@ -45,7 +45,7 @@ def _runs(mesh: Mesh, blocks: int) -> bool:
     return mesh.schedule != "zero-bubble" or m >= p
 
 
-def _rows(mesh: Mesh) -> Iterator[list[list[int]]]:
+def rows_of(mesh: Mesh) -> Iterator[list[list[int]]]:
     """Layers of every stage's parts, flat: part k of rank i is at k·p + i."""
     problem = mesh.problem
     if mesh.chunks > 1:
@@ -65,7 +65,7 @@ def _steps(mesh: Mesh) -> Iterator[float]:
     tables = {layer.id: layer.configurations[mesh.tensor] for layer in problem.layers}
     limit = math.inf if problem.memory_bytes is None else problem.memory_bytes
     known: dict[tuple[int, tuple[tuple[int, ...], ...]], list[tuple[StageCost, dict[int, str]]]] = {}
-    for rows in _rows(mesh):
+    for rows in rows_of(mesh):
         choices = []
         for rank in range(p):
             parts = tuple(tuple(part) for part in rows[rank::p])
