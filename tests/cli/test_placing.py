@@ -67,8 +67,8 @@ def test_stages_and_replicas_are_searched(partita: Callable[..., Run], graph: st
     [
         (("--jobs", "2"), "are for --search-replicas"),
         (
-            ("--objective", "latency", "--search-replicas"),
-            "not searched for makespan problems; use --objective throughput or --objective hybrid",
+            ("--objective", "hybrid", "--minimise", "steady", "--search-replicas"),
+            "numbers of stages and replicas are searched for steps",
         ),
     ],
 )

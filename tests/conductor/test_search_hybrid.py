@@ -105,7 +105,7 @@ def test_a_shape_is_split_for_its_mesh(seed: int) -> None:
 
 def test_bounds_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     # A few shapes: each takes a split and a mapping.
-    seed = next(s for s in range(100) if 8 < len(FACET.shapes(problem_of(s))) < 16)
+    seed = next(s for s in range(100) if 5 < len(FACET.shapes(problem_of(s))) < 9)
     problem = problem_of(seed)
     where = links(random.Random(seed), problem.devices)
     quick = search_stages(problem, where, time_limit_s=None)

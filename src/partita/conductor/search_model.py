@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from partita.conductor.compare import run_baselines
 from partita.conductor.parallel import Pool
 from partita.conductor.plan import answer, plan_priced, price_all
-from partita.conductor.search import Searched, search_stages
+from partita.conductor.search import Searched, replicas_of, search_stages
 from partita.conductor.solve import options_of
-from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.facets.model import Answer, Priced
 from partita.problems.kind import AnyKind
@@ -50,13 +49,8 @@ def search_model(
     pool, progress
         As for ``search_stages``.
     """
-    if kind.replicas is None:
-        able = " or ".join(f"--objective {k.model.objective}" for k in kinds() if k.replicas is not None and k.model)
-        raise UnsupportedError(f"numbers of stages and replicas are not searched for {kind.name} problems; use {able}")
     priced = candidates[0]
-    wrong = kind.replicas.refusal(priced.problem)
-    if wrong is not None:
-        raise InputError(f"problem {priced.problem.name!r} {wrong}")
+    replicas_of(priced.problem)
     share = None if time_limit_s is None else time_limit_s / 4
     clock = Monitor(time_limit_s)
     with pool or Pool() as workers:
