@@ -60,7 +60,7 @@ def semantic_fpn(batch_size: int = 1, side: int = 512, classes: int = 150) -> tu
             self.lateral = nn.ModuleList(nn.Conv2d(size, 256, 1) for size in config.hidden_sizes)
             self.smooth = nn.ModuleList(nn.Conv2d(256, 256, 3, padding=1) for _ in config.hidden_sizes)
             self.head = nn.ModuleList(self._branch(level) for level in range(len(config.hidden_sizes)))
-            self.double = nn.Upsample(scale_factor=2, mode="nearest")
+            self.grow = nn.Upsample(scale_factor=2, mode="nearest")
             self.last = nn.Conv2d(128, classes, 1)
 
         @staticmethod
@@ -77,7 +77,7 @@ def semantic_fpn(batch_size: int = 1, side: int = 512, classes: int = 150) -> tu
             top, total = None, None
             for level in reversed(range(len(self.lateral))):
                 side = self.lateral[level](levels[level])
-                top = side if top is None else side + self.double(top)
+                top = side if top is None else side + self.grow(top)
                 part = self.head[level](self.smooth[level](top))
                 total = part if total is None else total + part
             return self.last(total)

@@ -13,7 +13,8 @@ if what it costs either end, with the fastest links for the other partners of th
   exchanges (a mapping within T turns paths of exchanges into paths of links, and different replicas are on different
   devices). On a mesh this is what the growth of balls says about corners;
 * of a ring, all R devices are in one component of the links that can play it;
-* what ``partita.problems.mapping.bounds.islands`` says of groups of devices.
+* what ``partita.problems.mapping.bounds.islands`` says of groups of devices;
+* what ``partita.problems.mapping.bounds.patterns`` says of a replica with others around it.
 
 By symmetry all replicas of a stage have the same domain. The domains shrink until nothing changes, and then a flow asks
 whether the stages can share the devices.
@@ -30,6 +31,7 @@ from partita.kernels.mapping.arrays import Floats
 from partita.problems.mapping.bounds.components import Flags, components
 from partita.problems.mapping.bounds.islands import Islands, groups_fit
 from partita.problems.mapping.bounds.neighbours import best_loads
+from partita.problems.mapping.bounds.patterns import Patterns
 from partita.problems.mapping.instance import Instance
 
 #: Sweeps over all roles for one target at most.
@@ -58,6 +60,7 @@ class Domains:
         self.partners = 1 if instance.replicas == 2 else 2
         self.balls = _balls(instance)
         self.islands = Islands(instance)
+        self.patterns = Patterns(instance)
         self.same = np.eye(instance.devices, dtype=bool)
 
     def refuted(self, target: float, stopping: Callable[[], bool]) -> bool:
@@ -87,6 +90,10 @@ class Domains:
                     return True
                 self._grow(domain, union)
                 if not shared():
+                    return True
+                if int(domain.sum()) < before:
+                    continue
+                if not self.patterns.filter(domain, limit, stopping) or not shared():
                     return True
                 if int(domain.sum()) == before:
                     break

@@ -6,7 +6,9 @@ the rest, a block of a random topology; it comes from the matrix alone.
 
 **Whole groups.** Within a target, some exchanges can only use links inside islands. Replicas that are connected by such
 exchanges are in one island. So many groups of such a size have to be packed into islands of given sizes, and islands of
-size m take at most floor(m/g) groups of at least g replicas: counting that for every g is necessary.
+size m take at most floor(m/g) groups of at least g replicas: counting that for every g is necessary. So is that the
+devices that sums of sizes of groups can fill, island by island, are as many as there are replicas: few to spare, and
+every island has to be filled nearly to the last device.
 
 **Shapes.** A replica and those it can reach by exchanges inside its island form a connected set P of at most as many
 replicas as the island has devices, and no exchange between P and other replicas is inside the island. So each member of
@@ -196,7 +198,17 @@ def groups_fit(instance: Instance, slowest: Mapping[tuple[int, int], float]) -> 
         for size in groups:
             if sum(m // size for m in sizes) < sum(number for other, number in groups.items() if other >= size):
                 return False
+        if sum(map(_filled(tuple(groups), max(sizes)).__getitem__, sizes)) < instance.count:
+            return False
     return True
+
+
+def _filled(groups: tuple[int, ...], most: int) -> list[int]:
+    """By devices of an island, up to so many, how many of them whole groups of some sizes can fill."""
+    found = [0] * (most + 1)
+    for room in range(1, most + 1):
+        found[room] = max((size + found[room - size] for size in groups if size <= room), default=0)
+    return found
 
 
 def _groups(instance: Instance, tied: list[tuple[int, int]]) -> Counter[int]:
