@@ -31,13 +31,13 @@ def _least(a: MappingArrays, near: Ints, device: Ints, taken: Ints, x: int, size
             open_ends += 1
     missing, slowest = 0, 0.0
     if a.ring[s] > 0.0:
-        for step in (1, count - 1):
-            e = device[s * count + (r + step) % count]
+        for y in (a.after[x], a.before[x]):
+            e = device[y]
             if e >= 0:
                 slowest = max(slowest, a.inverse[d, e])
             else:
                 missing += 1
-            if count == 2:
+            if a.after[x] == a.before[x]:
                 break
     wanted = open_ends + missing
     found = 0

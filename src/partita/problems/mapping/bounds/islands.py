@@ -78,7 +78,8 @@ class Islands:
                 for s in range(self.instance.stages):
                     if stopping():
                         return True
-                    key = (s, len(members), inside, times.tobytes())
+                    # Replicas of one stage are alike.
+                    key = (self.instance.stage_of[s], len(members), inside, times.tobytes())
                     if key not in known:
                         known[key] = self._possible(s, len(members), inside, partition.outside, times, limit)
                     if not known[key]:
@@ -89,9 +90,7 @@ class Islands:
         self, s: int, room: int, inside: tuple[float, ...], outside: float, times: npt.NDArray[np.float64], limit: float
     ) -> bool:
         """Whether some set around a replica of a stage is within the limit; True if too many would have to be tried."""
-        replicas = self.instance.replicas
         ring = self.instance.arrays.ring
-        around = 0 if replicas == 1 else 1 if replicas == 2 else 2
         # A set with all partners of a member may be too large for the island; then it is a bound on smaller ones.
         inside = (*inside, *(outside,) * (self.instance.stages + 2))
 
@@ -103,6 +102,7 @@ class Islands:
             total += outside * sum(w for (_, w), mine in zip(self.exchanges[t], within, strict=True) if not mine)
             if bytes_in_ring == 0:
                 return total + sum(w * x for w, x in zip(sizes, inside, strict=False))
+            around = self.instance.partners[t]
             if rings < around:
                 return total + bytes_in_ring * outside + sum(w * x for w, x in zip(sizes, inside, strict=False))
             best = math.inf
@@ -114,9 +114,7 @@ class Islands:
 
         def partners(x: tuple[int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
             t, r = x
-            others = [(u, r) for u, _ in self.exchanges[t]]
-            rings = [(t, (r + 1) % replicas), (t, (r - 1) % replicas)][:around] if ring[t] > 0 else []
-            return others, rings
+            return [(u, r) for u, _ in self.exchanges[t]], self.instance.beside(t, r)
 
         def worth(x: tuple[int, int], chosen: frozenset[tuple[int, int]]) -> float:
             others, rings = partners(x)

@@ -58,8 +58,7 @@ class Patterns:
             options: list[tuple[float, int, int, int]] = []
             for number, (t, r) in enumerate(order):
                 ends = [(u, r, size) for u, size in self.instance.exchanges(t)]
-                if a.ring[t] > 0:
-                    ends += [(t, (r + step) % replicas, float(a.ring[t])) for step in (1, -1)]
+                ends += [(u, q, float(a.ring[t])) for u, q in self.instance.beside(t, r)]
                 options += [(-size, number, u, q) for u, q, size in ends if (u, q) in members and (u, q) not in order]
             if not options:
                 break
