@@ -21,6 +21,10 @@ from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
 from partita.simulator.placed import Handover, StageDemand, StagedPlan, all_reduce_s, placed_program
 from partita.simulator.program import End, Program
+from partita.simulator.simulate import simulate
+
+#: Microbatches times stages that are simulated at most.
+_MOST = 200_000
 
 
 class MappingTimeLine(TimeLine[MappingProblem, Placement, MappingEvaluation]):
@@ -29,33 +33,56 @@ class MappingTimeLine(TimeLine[MappingProblem, Placement, MappingEvaluation]):
     def program(
         self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation, request: Request
     ) -> Program:
-        counts = problem.counts
-        turn = math.lcm(*counts)
-        total = turn if request.microbatches is None else request.microbatches
-        if total % turn:
-            raise InputError(
-                f"problem {problem.name!r}: {total} microbatches do not give every replica as many; take a multiple of "
-                f"{turn}"
-            )
         if request.schedule is not None or request.chunks is not None:
             raise InputError(
                 f"problem {problem.name!r} does not say what of a stage's time is backward, so that it runs in one "
                 "direction; leave --schedule and --chunks out, or simulate the plan that was mapped"
             )
-        bandwidth = np.array(problem.bandwidth_bytes_per_s, dtype=np.float64)
-        np.fill_diagonal(bandwidth, np.inf)
-        layout = tuple(tuple((device,) for device in row) for row in plan.placement)
-        staged = _staged(problem, total)
-        kinds = [str(device) for device in range(len(bandwidth))]
-        program = placed_program(staged, layout, bandwidth, kinds=kinds, microbatches=total)
-        rings = [all_reduce_s(staged, layout, bandwidth, stage) for stage in staged.order or ()]
-        # Pipelines in one direction have none of their own.
-        return dataclasses.replace(program, ends=tuple(End(sync=time) for time in rings) if any(rings) else ())
+        return mapping_program(problem, plan, request.microbatches)
 
     def expected(
         self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation, program: Program
     ) -> Mapping[str, float]:
         return {"the slowest replica": evaluation.objective}
+
+
+def mapping_program(problem: MappingProblem, plan: Placement, microbatches: int | None = None) -> Program:
+    """What happens in a batch; by default of as few microbatches as give every replica the same number.
+
+    Raises
+    ------
+    InputError
+        If these do not, are too many, or stages wait for each other in a circle.
+    """
+    turn = math.lcm(*problem.counts)
+    total = turn if microbatches is None else microbatches
+    if total % turn:
+        raise InputError(
+            f"problem {problem.name!r}: {total} microbatches do not give every replica as many; take a multiple of "
+            f"{turn}"
+        )
+    if total * len(problem.stages) > _MOST:
+        raise InputError(
+            f"problem {problem.name!r}: {total} microbatches are too many to simulate, and fewer than {turn} do not give "
+            "every replica as many; numbers of replicas that divide each other need fewer"
+        )
+    bandwidth = np.array(problem.bandwidth_bytes_per_s, dtype=np.float64)
+    np.fill_diagonal(bandwidth, np.inf)
+    layout = tuple(tuple((device,) for device in row) for row in plan.placement)
+    staged = _staged(problem, total)
+    kinds = [str(device) for device in range(len(bandwidth))]
+    program = placed_program(staged, layout, bandwidth, kinds=kinds, microbatches=total)
+    rings = [all_reduce_s(staged, layout, bandwidth, stage) for stage in staged.order or ()]
+    # Pipelines in one direction have none of their own.
+    return dataclasses.replace(program, ends=tuple(End(sync=time) for time in rings) if any(rings) else ())
+
+
+def simulated_step(problem: MappingProblem, plan: Placement) -> float | None:
+    """The time of a batch; None if it cannot run."""
+    try:
+        return float(simulate(mapping_program(problem, plan)).step_time)
+    except InputError:
+        return None
 
 
 def _staged(problem: MappingProblem, total: int) -> StagedPlan:

@@ -11,6 +11,7 @@ from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.timeline import simulated_step
 from partita.tables.text import new_table
 from partita.units import format_time
 
@@ -53,6 +54,9 @@ class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
         times = (load.compute, load.point_to_point, load.all_reduce)
         titles = ("compute", "point-to-point", "all-reduce")
         return {title: format_time(time, problem.unit) for title, time in zip(titles, times, strict=True)}
+
+    def step(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> float | None:
+        return simulated_step(problem, plan)
 
     def verdict(self, evaluation: MappingEvaluation) -> dict[str, Any]:
         s, r = evaluation.critical
