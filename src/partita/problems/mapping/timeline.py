@@ -63,7 +63,7 @@ def mapping_program(problem: MappingProblem, plan: Placement, microbatches: int 
         )
     if total * len(problem.stages) > _MOST:
         raise InputError(
-            f"problem {problem.name!r}: {total} microbatches are too many to simulate, and fewer than {turn} do not give "
+            f"problem {problem.name!r}: {total} microbatches are too many to simulate, and it takes {turn} to give "
             "every replica as many; numbers of replicas that divide each other need fewer"
         )
     bandwidth = np.array(problem.bandwidth_bytes_per_s, dtype=np.float64)
