@@ -41,6 +41,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
     "semantic-fpn": (f"{_VISION}:semantic_fpn", {}, 2),
     "gpt2": ("hf:gpt2", {}, 4),
     "swin-t": ("hf:swin", {}, 8),
+    "gpt2-large": ("hf:gpt2", {"n_layer": "36", "n_embd": "1280", "n_head": "20"}, 1),
 }
 
 TOPOLOGIES = {

@@ -19,7 +19,7 @@ from partita.problems.importers import read_problem
 from partita.problems.throughput.variants import scale_bandwidth
 
 #: One after the other relaxes more; of the points of one bandwidth and memory each relaxes those with fewer devices.
-GRID = grid({"devices": [1, 2, 3], "bandwidth": [0.5, 1.0], "memory": [15.0, 1e9]})
+GRID = grid({"devices": [2, 3], "bandwidth": [0.5, 1.0], "memory": [15.0, 1e9]})
 
 
 @pytest.fixture(name="chain")
