@@ -324,38 +324,6 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return direct, host
 
 
-def with_devices(cluster: Cluster, devices: int) -> Cluster:
-    """The cluster with another number of devices, in machines like its first one.
-
-    A cluster of one device is a kind of device: its machine grows. Up to one machine there are fewer devices in it,
-    beyond that there are more machines, which the devices have to fill.
-    """
-    machine = cluster.machines[0]
-    if any(other != machine for other in cluster.machines) or len(machine.devices) != 1:
-        raise InputError(
-            f"cluster {cluster.name} has different machines or devices; other numbers of devices need machines that "
-            "are alike, with devices of one kind, such as 8xA100-80GB or 2x(8xA100-80GB)"
-        )
-    if cluster.matrix_bytes_per_s is not None:
-        raise InputError(f"cluster {cluster.name} has a bandwidth matrix, which other numbers of devices do not fit")
-    name, size = machine.devices[0]
-    if (size == 1 and len(cluster.machines) == 1) or devices <= size:
-        size = devices
-    if devices % size:
-        raise InputError(
-            f"{devices} devices do not fill machines of {size}; "
-            f"take {devices // size * size} or {(devices // size + 1) * size}"
-        )
-    count = devices // size
-    link = "" if machine.link is None else f"@{machine.link}"
-    text = f"{size}x{name}{link}" if count == 1 else f"{count}x({size}x{name}){link}"
-    return msgspec.structs.replace(
-        cluster,
-        name=f"{text}:{cluster.network}" if count > 1 else text,
-        machines=(msgspec.structs.replace(machine, devices=((name, size),)),) * count,
-    )
-
-
 def _validate(cluster: Cluster) -> None:
     where = f"cluster {cluster.name!r}"
     if cluster.network not in cluster.links:
@@ -381,8 +349,7 @@ def _validate(cluster: Cluster) -> None:
         raise InputError(f"{where} has no devices; a machine needs at least one")
     if count > MAX_DEVICES:
         raise InputError(f"{where} has {count} devices; at most {MAX_DEVICES} are supported")
-    matrix = cluster.matrix_bytes_per_s
-    if matrix is None:
+    if (matrix := cluster.matrix_bytes_per_s) is None:
         return
     if len(matrix) != count or any(len(row) != count for row in matrix):
         raise InputError(f"{where}: the bandwidth matrix must have {count} rows and columns, one for each device")
@@ -413,8 +380,7 @@ def _build(document: ClusterDocument) -> Cluster:
             use_link(spec.to_host)
             numbers.append((spec.name, count))
         link = None if form.link is None else use_link(form.link)
-        machine = Machine(devices=tuple(numbers), link=link, nics=form.nics)
-        machines += [machine] * form.count
+        machines += [Machine(devices=tuple(numbers), link=link, nics=form.nics)] * form.count
     return Cluster(
         name=document.name,
         machines=tuple(machines),

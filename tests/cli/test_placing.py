@@ -50,7 +50,7 @@ def test_a_plan_says_where_it_runs(partita: Callable[..., Run], graph: str, tmp_
 def test_stages_and_replicas_are_searched(partita: Callable[..., Run], graph: str) -> None:
     run = partita(
         "plan", graph, "--cluster", "two-level:2x2:device=V100-32GB", "--objective", "throughput",
-        "--microbatches", "4", "--time-limit", "40", "--search-replicas", "--json",
+        "--microbatches", "4", "--time-limit", "200", "--search-replicas", "--json",
     )  # fmt: skip
     assert run.code == 0, run.err
     search = run.document["search"]
@@ -67,8 +67,8 @@ def test_stages_and_replicas_are_searched(partita: Callable[..., Run], graph: st
     [
         (("--jobs", "2"), "are for --search-replicas"),
         (
-            ("--objective", "hybrid", "--search-replicas"),
-            "not searched for hybrid problems; use --objective throughput",
+            ("--objective", "hybrid", "--minimise", "steady", "--search-replicas"),
+            "numbers of stages and replicas are searched for steps",
         ),
     ],
 )

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import partita as pt
-from partita.cluster import Cluster, with_devices
+from partita.cluster import Cluster
+from partita.cluster_sizes import with_devices
 from partita.errors import InputError
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 

@@ -14,7 +14,8 @@ import partita as pt
 from partita.conductor import search as module
 from partita.conductor.parallel import Pool
 from partita.conductor.place import staged_plan, step_on
-from partita.conductor.search import search_stages, shape_bound
+from partita.conductor.search import search_stages
+from partita.conductor.shapes import shape_bound
 from partita.problems import find_kind, kind_of
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
@@ -101,7 +102,7 @@ def test_no_cut_and_layout_is_below_the_bounds(seed: int) -> None:
             steps = [step_on(staged, layout, where) for layout in layouts(shape.stages, shape.replicas, 4)]
             best = min(step.time for step in steps if step is not None)
             assert bound <= best
-            assert module._Search(kind_of(problem), problem, where, None, None, 0, 1, None)._ideal(staged) <= best  # type: ignore[arg-type]
+            assert module._Search((problem,), where, None, None, 0, 1, None)._ideal(staged) <= best  # type: ignore[arg-type]
             looked += 1
     assert looked > 5
 
@@ -155,7 +156,7 @@ def test_what_is_not_searched_is_refused(change: str) -> None:
 
 def test_problems_without_stages_are_refused() -> None:
     sample = next(p for group in find_kind("makespan").samples for p in group)
-    with pytest.raises(pt.UnsupportedError, match="not searched for makespan problems; use throughput"):
+    with pytest.raises(pt.UnsupportedError, match="not searched for makespan problems; use hybrid and throughput"):
         search_stages(sample, links(random.Random(1), 2))
     plan = pt.solve(sample, time_limit_s=2.0).plan
     with pytest.raises(pt.UnsupportedError, match="plans of makespan problems are not made of stages"):
@@ -190,16 +191,6 @@ def test_one_worker_is_this_process() -> None:
         assert pool.map(square, [1, 2, 3]) == [1, 4, 9]
         with pytest.raises(pt.InputError, match="2 is refused"):
             pool.map(refuse, [2])
-
-
-@pytest.fixture(params=["processes", "dask", "ray"])
-def two_workers(request: pytest.FixtureRequest) -> Iterator[Pool]:
-    pytest.importorskip("joblib")
-    needed = {"dask": "distributed", "ray": "ray"}.get(request.param)
-    if needed is not None:
-        pytest.importorskip(needed)
-    with Pool(2, request.param) as pool:
-        yield pool
 
 
 def test_answers_do_not_depend_on_the_workers(two_workers: Pool) -> None:

@@ -39,7 +39,7 @@ def has_time_line(kind: Any) -> bool:
 
 def test_some_problems_have_time_lines_and_some_have_none() -> None:
     named = {name for name, kind in KINDS.items() if has_time_line(kind)}
-    assert named == {"throughput", "hybrid", "latency", "makespan"}
+    assert named == {"throughput", "hybrid", "latency", "makespan", "mapping"}
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not has_time_line(kind)])

@@ -98,22 +98,24 @@ model_options = together(
     option("training", "--training", is_flag=True, help="Forward and backward, with gradients and optimizer."),
 )
 
-#: Numbers of stages and replicas, and who looks for them.
-search_options = together(
-    option(
-        "search",
-        "--search-replicas",
-        is_flag=True,
-        help="Training: search numbers of stages and replicas, schedule and recomputation, each placed and simulated.",
-    ),
-    option("search", "--jobs", type=_size, default=1, show_default=True, help="With --search-replicas: workers."),
+#: Numbers of stages and replicas.
+replicas_option = option(
+    "search",
+    "--search-replicas",
+    is_flag=True,
+    help="Training: search numbers of stages and replicas, schedule and recomputation, each placed and simulated.",
+)
+
+#: Who searches, where there is more than one thing to look at.
+worker_options = together(
+    option("search", "--jobs", type=_size, default=1, show_default=True, help="Workers, each with --threads."),
     option(
         "search",
         "--backend",
         type=click.Choice(("processes", "dask", "ray")),
         default="processes",
         show_default=True,
-        help="With --search-replicas: where the workers are.",
+        help="Where the workers are: this machine, or a cluster.",
     ),
     option("search", "--address", metavar="HOST:PORT", help="Of the Dask or Ray cluster; a local one if not given."),
 )

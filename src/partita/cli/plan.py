@@ -8,7 +8,7 @@ import click
 
 from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options, warn
 from partita.cli.flags import GroupedCommand, path_option
-from partita.cli.options import machine_options, model_options, search_options, settings_of_models
+from partita.cli.options import machine_options, model_options, replicas_option, settings_of_models, worker_options
 from partita.cli.source import read_model
 from partita.errors import InputError
 from partita.problems import kind_of
@@ -27,7 +27,8 @@ def command() -> click.Command:
     @settings_of_models()
     @run_options
     @output_options
-    @search_options
+    @replicas_option
+    @worker_options
     @path_option("--placement-plot", metavar="OUT.png|svg", help="Draw the devices with the stages that run there.")
     @path_option("--problem-output", metavar="P.json", help="Write the priced problem.")
     @path_option("--graph-output", metavar="G.json", help="Write the traced graph.")

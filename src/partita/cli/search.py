@@ -25,7 +25,7 @@ def search_model(
     found: ModelSource, options: Any, search: Search, pool: Pool, progress: Progress
 ) -> tuple[Answer[Any], Searched]:
     """The best stages, replicas and placement of a model, with the plans of all objectives competing."""
-    from partita.conductor.search import search_model as run
+    from partita.conductor.search_model import search_model as run
     from partita.run.result import Event
 
     def line(text: str) -> None:
@@ -55,6 +55,8 @@ def search_document(found: Searched) -> dict[str, Any]:
                 "name": one.name,
                 "stages": None if one.shape is None else one.shape.stages,
                 "replicas": None if one.shape is None else one.shape.replicas,
+                "group": None if one.shape is None else one.shape.group,
+                "zero": None if one.shape is None else one.shape.zero,
                 "schedule": None if one.shape is None else one.shape.schedule,
                 "recompute": None if one.shape is None else one.shape.recompute,
                 "bound": one.bound,

@@ -202,7 +202,7 @@ class ModelSource:
 
     def at(self, point: Mapping[str, Any]) -> Priced[Any]:
         """The priced problem at a point of a grid, if it is one; another number of devices is another cluster."""
-        from partita.cluster import with_devices
+        from partita.cluster_sizes import with_devices
 
         rest = dict(point)
         devices = rest.pop("devices", None)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from partita.cli import EXIT_INTERRUPTED
 from partita.cli.common import Output, Search, output_options, progress_line, run_options, warn
 from partita.cli.flags import GroupedCommand, axes_of, axis_flags, path_option, take_axes
-from partita.cli.options import all_settings, file_options, machine_options, model_options
+from partita.cli.options import all_settings, file_options, machine_options, model_options, worker_options
 from partita.cli.source import read_source
 from partita.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from partita.conductor.parallel import Backend
 
 
 def command() -> click.Command:
@@ -25,6 +28,7 @@ def command() -> click.Command:
     @file_options()
     @all_settings(beside_axes=True)
     @run_options
+    @worker_options
     @output_options
     @path_option("--csv", "csv_path", metavar="OUT.csv", help="Write the rows as CSV.")
     @path_option("--plot", "plot_path", metavar="OUT.png", help="Draw the rows (needs partita[plot]).")
@@ -32,6 +36,9 @@ def command() -> click.Command:
         what: str,
         cluster: str | None,
         objective: str | None,
+        jobs: int,
+        backend: Backend,
+        address: str | None,
         csv_path: str | None,
         plot_path: str | None,
         **parameters: Any,
@@ -41,8 +48,9 @@ def command() -> click.Command:
         Values that are not given stay as the file or the cluster has them. For a model, --devices replaces the count of
         the cluster: --cluster A100-80GB --devices 2,4,8; with --cluster 8xA100-80GB --devices 8,16,64 devices are added
         in machines of eight. --time-limit is that of each point. Points that have no plan are rows, too. Ctrl-C writes
-        the rows so far and ends with status 130.
+        the rows so far and ends with status 130. --jobs solves points side by side that do not bound each other.
         """
+        from partita.conductor.parallel import Pool
         from partita.conductor.sweep import grid
         from partita.conductor.sweep import sweep as run
         from partita.tables.sweep import sweep_csv, sweep_document, sweep_table
@@ -53,7 +61,7 @@ def command() -> click.Command:
             _check_plotting()
         source = read_source(what, cluster, objective, parameters, solver=search.solver)
         facet = source.kind.sweep
-        with progress_line(source.unit, "sweeping") as progress:
+        with progress_line(source.unit, "sweeping") as progress, Pool(jobs, backend, address) as pool:
             swept = run(
                 grid(axes_of(source.kind, axes)),
                 source.at,
@@ -61,6 +69,7 @@ def command() -> click.Command:
                 seed=search.seed,
                 solver=search.solver,
                 threads=search.threads,
+                pool=pool,
                 progress=progress,
                 **source.options,
             )

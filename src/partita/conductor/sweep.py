@@ -11,6 +11,9 @@ that is so (``facets.sweep.Sweep.relaxes``). Hence
 The problems are compared and not the grid's coordinates: more devices do not always relax a problem. Points are solved
 most relaxed first, so that bounds and infeasibility are there in time: a plan that meets a known bound ends the search.
 Afterwards plans are handed from harder to more relaxed points. All plans pass the evaluator of their point.
+
+A point waits for those that relax it and for no others: points that do not relax each other are solved side by side, if
+there are workers, with the answers of one after the other.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any
 
 from partita.conductor.compare import beside_baselines
 from partita.conductor.judge import adopt_better, best_of, judge_plan, with_bound
+from partita.conductor.parallel import Pool
 from partita.conductor.plan import answer
 from partita.conductor.solve import check_time_limit, options_of, run_solver
 from partita.problems import kind_of
@@ -105,6 +109,7 @@ def sweep(
     seed: int = 0,
     solver: str | None = None,
     threads: int = 2,
+    pool: Pool | None = None,
     progress: Progress | None = None,
     solved: Callable[[SweptPoint], None] | None = None,
     **options: Any,
@@ -120,7 +125,10 @@ def sweep(
     time_limit_s
         Wall time of each point.
     seed, solver, threads, progress, options
-        As for ``solve``.
+        As for ``solve``; progress is that of this process.
+    pool
+        Where points are solved, an open one; in this process unless stated. Rows do not depend on it, unless the clock
+        ends a search.
     solved
         Called with every point as soon as it is there, before its neighbours improve it.
 
@@ -142,25 +150,35 @@ def sweep(
         return Swept(())
     problems = [entry.problem if isinstance(entry, Priced) else entry for entry in stated]
     kind = kind_of(problems[0])
-    run = _Run(options_of(kind, seed, threads, options), solver, time_limit_s, progress)
+    workers = Pool() if pool is None else pool
+    here = workers.width == 1
+    run = _Run(options_of(kind, seed, threads, options), solver, time_limit_s, progress if here else None)
     facet, count = kind.sweep, len(points)
     above = [[j for j in range(count) if j != i and facet.relaxes(problems[j], problems[i])] for i in range(count)]
     # A point that relaxes another one is relaxed by fewer itself; equal problems keep the grid's order.
     order = sorted(range(count), key=lambda i: (len(above[i]), i))
     done: dict[int, SweptPoint] = {}
-    interrupted = False
-    for i in order:
+
+    def task(i: int) -> _Task:
         priced = stated[i] if isinstance(stated[i], Priced) else None
+        return _Task(run, points[i], problems[i], tuple(done[j] for j in above[i] if j in done), priced)
+
+    interrupted = False
+    waves = _waves(order, above)
+    if here:
+        waves = [[i] for wave in waves for i in wave]
+    for wave in waves:
         try:
-            found = run.point(points[i], problems[i], [done[j] for j in above[i] if j in done], priced)
+            found = workers.map(_solve, [task(i) for i in wave])
         except KeyboardInterrupt:
             interrupted = True
             break
-        done[i] = found
-        if solved is not None:
-            solved(found)
-        if found.result.stop_reason is StopReason.INTERRUPTED:
-            interrupted = True
+        for i, one in zip(wave, found, strict=True):
+            done[i] = one
+            if solved is not None:
+                solved(one)
+        interrupted = any(one.result.stop_reason is StopReason.INTERRUPTED for one in found)
+        if interrupted:
             break
     for i in reversed(order):
         if i in done:
@@ -168,6 +186,17 @@ def sweep(
             better = adopt_better(done[i].result, _neighbours(problems[i], harder), run.options)
             done[i] = dataclasses.replace(done[i], result=better)
     return Swept(tuple(done[i] for i in sorted(done)), interrupted)
+
+
+def _waves(order: Sequence[int], above: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Everything that relaxes a point, and comes before it in the order, is in an earlier wave than the point."""
+    level: dict[int, int] = {}
+    for i in order:
+        level[i] = 1 + max((level[j] for j in above[i] if j in level), default=-1)
+    waves: list[list[int]] = [[] for _ in range(1 + max(level.values()))]
+    for i in order:
+        waves[level[i]].append(i)
+    return waves
 
 
 @dataclass(frozen=True)
@@ -210,6 +239,21 @@ class _Run:
     def _known(self, problem: Any, status: Status, bound: Bound | None, reason: str = "") -> AnyResult:
         """A result that needs no search."""
         return Result(problem, None, None, bound, status, StopReason.PROVED, "sweep", self.options.seed, 0.0, reason)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A point, what relaxes it, and how to solve it: what a worker gets."""
+
+    run: _Run
+    point: Point
+    problem: Any
+    relaxed: tuple[SweptPoint, ...]
+    priced: Priced[Any] | None
+
+
+def _solve(task: _Task) -> SweptPoint:
+    return task.run.point(task.point, task.problem, task.relaxed, task.priced)
 
 
 def _neighbours(problem: Any, points: Sequence[SweptPoint]) -> list[Row]:

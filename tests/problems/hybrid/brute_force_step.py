@@ -67,7 +67,7 @@ def _runs(mesh: Mesh, blocks: int) -> bool:
     return mesh.schedule != "zero-bubble" or (m >= p and (p == 1 or mesh.zero < 2))
 
 
-def _rows(mesh: Mesh) -> Iterator[list[list[int]]]:
+def rows_of(mesh: Mesh) -> Iterator[list[list[int]]]:
     """Layers of every stage's parts, flat: part k of rank i is at k·p + i; those that keep the limits of stages."""
     for rows in _all_rows(mesh):
         of = {v: number for number, row in enumerate(rows) for v in row}
@@ -96,7 +96,7 @@ def _steps(whole: HybridProblem, mesh: Mesh) -> Iterator[float]:
     tables = {layer.id: layer.configurations[mesh.tensor] for layer in problem.layers}
     limit = math.inf if problem.memory_bytes is None else problem.memory_bytes
     known: dict[tuple[int, tuple[tuple[int, ...], ...]], list[tuple[StageCost, dict[int, str]]]] = {}
-    for rows in _rows(mesh):
+    for rows in rows_of(mesh):
         choices = []
         for rank in range(p):
             parts = tuple(tuple(part) for part in rows[rank::p])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from partita.problems.mapping.problem import Form, MappingProblem, Stage, Transfer
 
-__all__ = ["SHAPES", "random_problem"]
+__all__ = ["SHAPES", "random_problem", "uneven_problem"]
 
 #: Stages and replicas of up to seven devices.
 SHAPES = ((1, 1), (2, 1), (5, 1), (7, 1), (1, 2), (2, 2), (3, 2), (1, 3), (2, 3), (1, 5), (1, 7), (1, 4))
@@ -67,3 +69,22 @@ def random_problem(seed: int, form: Form = "both", most: int = 7) -> MappingProb
         bandwidth_bytes_per_s=tuple(map(tuple, _bandwidths(rng, devices, family))),
         form=form,
     )
+
+
+def uneven_problem(seed: int, form: Form = "both") -> MappingProblem:
+    """The same with stages of their own numbers of replicas, at most six devices in all."""
+    rng = random.Random(seed)
+    problem = random_problem(next(n for n in range(1000 * seed, 1000 * seed + 1000) if _stages(n) in (2, 3)), form, 7)
+    devices = len(problem.bandwidth_bytes_per_s)
+    free = devices
+    stages = []
+    for s, stage in enumerate(problem.stages):
+        most = free - (len(problem.stages) - s - 1)
+        replicas = rng.randint(1, min(4, most))
+        free -= replicas
+        stages.append(msgspec.structs.replace(stage, replicas=replicas))
+    return problem.replace(name=f"uneven {seed}", stages=tuple(stages))
+
+
+def _stages(seed: int) -> int:
+    return len(random_problem(seed).stages)

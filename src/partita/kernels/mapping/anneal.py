@@ -68,8 +68,7 @@ def _add(a: MappingArrays, x: int, mark: Ints, stamp: int, touched: Ints, count:
             touched[count] = y
             count += 1
     if a.ring[s] > 0.0:
-        for step in (1, replicas - 1):
-            y = s * replicas + (r + step) % replicas
+        for y in (a.after[x], a.before[x]):
             if mark[y] != stamp:
                 mark[y] = stamp
                 touched[count] = y
@@ -89,7 +88,7 @@ def _partner(a: MappingArrays, x: int) -> int:
     pick = np.random.randint(links + ring)
     if pick < links:
         return int(a.other[a.ptr[s] + pick] * replicas + r)
-    return int(s * replicas + (r + (1 if pick == links else replicas - 1)) % replicas)
+    return int(a.after[x] if pick == links else a.before[x])
 
 
 @compiled

@@ -30,6 +30,8 @@ class MappingArrays(NamedTuple):
         size.
     ring
         (S,) Bytes that the all-reduce moves over the slower link of a replica; 0 with one replica.
+    after, before
+        (n,) The next and the previous replica in the ring of every replica.
     """
 
     replicas: int
@@ -39,6 +41,8 @@ class MappingArrays(NamedTuple):
     other: Ints
     weight: Floats
     ring: Floats
+    after: Ints
+    before: Ints
 
 
 @compiled
@@ -51,7 +55,5 @@ def load_of(a: MappingArrays, device: Ints, x: int) -> float:
     for k in range(a.ptr[s], a.ptr[s + 1]):
         total += a.weight[k] * a.inverse[d, device[a.other[k] * count + r]]
     if a.ring[s] > 0.0:
-        after = device[s * count + (r + 1) % count]
-        before = device[s * count + (r + count - 1) % count]
-        total += a.ring[s] * max(a.inverse[d, after], a.inverse[d, before])
+        total += a.ring[s] * max(a.inverse[d, device[a.after[x]]], a.inverse[d, device[a.before[x]]])
     return float(total)

@@ -23,8 +23,8 @@ def _within(a: MappingArrays, device: Ints, x: int, floor: Floats, target: float
         total += a.weight[k] * (a.inverse[d, e] if e >= 0 else floor[d])
     if a.ring[s] > 0.0:
         slowest = floor[d]
-        for step in (1, count - 1):
-            e = device[s * count + (r + step) % count]
+        for y in (a.after[x], a.before[x]):
+            e = device[y]
             if e >= 0:
                 slowest = max(slowest, a.inverse[d, e])
         total += a.ring[s] * slowest
@@ -43,8 +43,7 @@ def _fits(a: MappingArrays, device: Ints, x: int, floor: Floats, target: float) 
         if device[y] >= 0 and not _within(a, device, y, floor, target):
             return False
     if a.ring[s] > 0.0:
-        for step in (1, count - 1):
-            y = s * count + (r + step) % count
+        for y in (a.after[x], a.before[x]):
             if device[y] >= 0 and not _within(a, device, y, floor, target):
                 return False
     return True

@@ -5,9 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from partita.problems.facets import Facet, L, P
+
+if TYPE_CHECKING:
+    from partita.run.monitor import Monitor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +26,19 @@ class Shape(Generic[P]):
     turns
         Microbatches of each replica.
     problem
-        To be split: one replica of every stage. Shapes with equal problems have equal splits.
+        To be split. Shapes with equal problems and equal ``mesh`` have equal splits.
     work_s, chain_s
         Least seconds of a microbatch, forward and backward: of the whole model, and of a chain of operators in it that
         wait for each other.
     parameter_bytes
-        What the replicas of all stages together reduce.
+        What the replicas of all stages together reduce at least, each device of a replica its share.
+    group, zero
+        Devices of each replica, and the stage of ZeRO.
+    forward_share
+        Of the time of each operator of the chain, what those behind it wait for at least before their last backward
+        part: all of it, unless backward parts are cut in two.
+    mesh
+        What a split depends on beside its problem.
     """
 
     stages: int
@@ -40,24 +50,39 @@ class Shape(Generic[P]):
     work_s: float
     chain_s: float
     parameter_bytes: float
+    group: int = 1
+    zero: int = 0
+    forward_share: float = 1.0
+    mesh: tuple[Any, ...] = ()
 
     @property
     def name(self) -> str:
         """For people."""
-        text = f"{self.stages} × {self.replicas}, {self.schedule}"
+        text = f"{self.stages} × {self.replicas}" + (f" × {self.group}" if self.group > 1 else "")
+        text += f", {self.schedule}" + (f", ZeRO-{self.zero}" if self.zero else "")
         return f"{text}, recompute" if self.recompute else text
+
+    @property
+    def devices(self) -> int:
+        """Devices of all replicas of all stages, at most."""
+        return self.stages * self.replicas * self.group
 
 
 class Replicas(Facet, Generic[P, L]):
     """How a problem is split with equally many replicas of every stage."""
 
-    #: The solver for splits; one that ends by itself.
-    solver: str
+    @abstractmethod
+    def refusal(self, problem: P) -> str | None:
+        """What keeps a problem from being replicated, as the rest of a sentence; None if nothing does."""
 
     @abstractmethod
     def shapes(self, problem: P) -> Sequence[Shape[P]]:
-        """All shapes that the devices and the batch allow; ``InputError`` if the problem is not one to replicate."""
+        """All shapes that the devices and the batch allow, of a problem that can be replicated."""
+
+    @abstractmethod
+    def split(self, shape: Shape[P], options: Any, monitor: Monitor) -> L | None:
+        """The best plan of one shape, by a search that ends by itself; None if there is none."""
 
     @abstractmethod
     def spread(self, problem: P, shape: Shape[P], plan: L) -> tuple[Any, Any]:
-        """The problem as the shape asks for it, and a plan of ``shape.problem`` with the shape's replicas."""
+        """The problem as the shape asks for it, and the plan of ``split`` with the shape's replicas."""

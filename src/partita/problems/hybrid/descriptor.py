@@ -32,6 +32,7 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     sweep = lazy("partita.problems.hybrid.sweep:HybridSweep")
     timeline = lazy("partita.problems.hybrid.timeline:HybridTimeLine")
     stages = lazy("partita.problems.hybrid.staged:HybridStages")
+    replicas = lazy("partita.problems.hybrid.replicas:HybridReplicas")
     samples = lazy("partita.problems.hybrid.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = lazy("partita.problems.hybrid.evaluate:evaluate")

@@ -26,6 +26,7 @@ class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     files = lazy("partita.problems.mapping.files.plans:PlanFiles")
     report = lazy("partita.problems.mapping.report.report:MappingReport")
     sweep = lazy("partita.problems.mapping.sweep:MappingSweep")
+    timeline = lazy("partita.problems.mapping.timeline:MappingTimeLine")
     from_result = lazy("partita.problems.mapping.from_result:MappingFromResult")
     samples = lazy("partita.problems.mapping.samples:SAMPLES")
     change = staticmethod(change)

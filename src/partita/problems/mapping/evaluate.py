@@ -6,7 +6,8 @@ Replica r of stage s on device d takes
 
 the sum over all transfers of the stage, in and out, where e is the device of replica r of the stage at the other end;
 the last term, for R > 1, is a ring all-reduce over the links to the devices of the next and of the previous replica
-(r ± 1 modulo R). The objective is the largest of all replicas. All links are read in the row of the replica's own
+(r ± 1 modulo R). Of stages with different numbers of replicas, those exchange bytes that meet when microbatches take
+turns (``Transfer``). The objective is the largest of all replicas. All links are read in the row of the replica's own
 device, whichever way the bytes go: where bandwidths are not symmetric, a replica pays for its own end.
 
 Source: Parmesan, equations (6) to (9); with both terms, which its §V.B names and leaves to the simulator.
@@ -60,13 +61,9 @@ def evaluate(problem: MappingProblem, plan: Placement) -> MappingEvaluation:
         devices are not said.
     """
     _check_shape(problem, plan)
-    ends: list[list[tuple[int, float]]] = [[] for _ in problem.stages]
-    for one in problem.transfers if problem.form != "all-reduce" else ():
-        ends[one.source].append((one.target, one.bytes))
-        ends[one.target].append((one.source, one.bytes))
     rows = tuple(
-        tuple(_load(problem, plan.placement, ends[s], s, r) for r in range(problem.replicas))
-        for s in range(len(problem.stages))
+        tuple(_load(problem, plan.placement, ends, s, r) for r, ends in enumerate(row))
+        for s, row in enumerate(problem.exchanges())
     )
     worst, critical = -1.0, (0, 0)
     for s, row in enumerate(rows):
@@ -79,14 +76,14 @@ def evaluate(problem: MappingProblem, plan: Placement) -> MappingEvaluation:
 def _load(
     problem: MappingProblem,
     placement: tuple[tuple[int, ...], ...],
-    ends: list[tuple[int, float]],
+    ends: list[tuple[int, int, float]],
     s: int,
     r: int,
 ) -> Load:
     stage, device = problem.stages[s], placement[s][r]
-    moved = sum(size / problem.link(device, placement[other][r]) for other, size in ends)
+    moved = sum(size / problem.link(device, placement[other][end]) for other, end, size in ends)
     reduced = 0.0
-    count = problem.replicas
+    count = len(placement[s])
     if count > 1 and problem.form != "point-to-point":
         slower = min(problem.link(device, placement[s][(r + step) % count]) for step in (1, -1))
         reduced = 2.0 * (count - 1) / count * stage.parameter_bytes / slower
@@ -101,9 +98,9 @@ def _check_shape(problem: MappingProblem, plan: Placement) -> None:
     if len(plan.placement) != len(problem.stages):
         raise InputError(f"the plan has {len(plan.placement)} stages; the problem has {len(problem.stages)}")
     count = len(problem.bandwidth_bytes_per_s)
-    for s, row in enumerate(plan.placement):
-        if len(row) != problem.replicas:
-            raise InputError(f"the plan has {len(row)} replicas of stage {s}; the problem has {problem.replicas}")
+    for s, (row, replicas) in enumerate(zip(plan.placement, problem.counts, strict=True)):
+        if len(row) != replicas:
+            raise InputError(f"the plan has {len(row)} replicas of stage {s}; the problem has {replicas}")
         for device in row:
             if not 0 <= device < count:
                 raise InputError(f"the plan has stage {s} on device {device}; the devices are 0 to {count - 1}")

@@ -7,9 +7,9 @@ tensors of M/R; the ring of the replicas reduces the parameters once.
   devices, as many as the largest group has, and a block is a device of the mapping problem. Between two blocks the
   slowest of the pairs that hold the same part counts. Groups that are smaller share a block with others of their stage,
   and with other stages if they must.
-- **Unequal replicas.** A mapping problem has as many replicas of every stage. Where a plan has not, every replica (or
-  block) is a stage of its own; it exchanges bytes with the replicas that its microbatches come from and go to, and half
-  of the all-reduce's bytes with each neighbour in the ring: that is between half of what the ring takes and all of it.
+- **Unequal groups.** Where groups of several sizes share blocks, every block is a stage of its own; it exchanges bytes
+  with the replicas that its microbatches come from and go to, and half of the all-reduce's bytes with each neighbour in
+  the ring: that is between half of what the ring takes and all of it.
 - **Unequal devices.** A stage has its time on every kind on which it can run. On others it takes more than any replica
   can take where it is allowed, so that no best mapping puts it there.
 """
@@ -68,10 +68,9 @@ class Placed:
         self.kinds = _kinds(staged, topology)
         size = max(stage.group for stage in staged.stages)
         self.blocks = _blocks(topology, self.kinds, size)
-        self.uniform = len({(stage.replicas, stage.group) for stage in staged.stages}) == 1
+        self.uniform = len({stage.group for stage in staged.stages}) == 1
         if self.uniform:
-            count = staged.stages[0].replicas
-            self.packs = [[[(s, r)] for r in range(count)] for s in range(len(staged.stages))]
+            self.packs = [[[(s, r)] for r in range(stage.replicas)] for s, stage in enumerate(staged.stages)]
         else:
             self.packs = [[pack] for pack in _packs(staged, size)]
         needed = sum(len(row) for row in self.packs)
@@ -130,6 +129,7 @@ class Placed:
         bandwidth = self._bandwidth()
         stages = []
         limit = 2.0 * self._as_it_is(bandwidth)
+        replicas = len(self.packs[0])
         for row in self.packs:
             times = [max(self._batch_s(one, block, limit) for one in row[0]) for block in self.blocks]
             members = sorted({s for s, _ in row[0]})
@@ -143,12 +143,13 @@ class Placed:
                     time_s=times[0] if alike else None,
                     times_s=None if alike else tuple(times),
                     parameter_bytes=staged.stages[members[0]].parameter_bytes if self.uniform else 0.0,
+                    replicas=None if len(row) == replicas else len(row),
                 )
             )
         names = self.topology.names
         return MappingProblem(
             name=f"{staged.name} on {self.topology.name}",
-            replicas=len(self.packs[0]),
+            replicas=replicas,
             stages=tuple(stages),
             transfers=tuple(self._transfers()),
             bandwidth_bytes_per_s=tuple(map(tuple, bandwidth.tolist())),
@@ -168,8 +169,8 @@ class Placed:
             )
         if not self.uniform:
             notes.append(
-                "Stages have different numbers of replicas, so each replica is mapped as a stage of its own, and half "
-                "of the all-reduce counts on each link of the ring."
+                "Stages have groups of different sizes, so each block is mapped as a stage of its own, and half of the "
+                "all-reduce counts on each link of the ring."
             )
         return notes
 
@@ -218,7 +219,7 @@ class Placed:
         for one in staged.handovers:
             a, b = staged.stages[one.source].replicas, staged.stages[one.target].replicas
             if self.uniform:
-                add((one.source, 0), (one.target, 0), one.bytes * staged.microbatches / a)
+                add((one.source, 0), (one.target, 0), one.bytes * staged.microbatches / len(self.packs[0]))
                 continue
             turn = math.lcm(a, b)
             for m in range(turn):

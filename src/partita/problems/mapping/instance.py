@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
@@ -16,6 +18,9 @@ from partita.run.incumbent import Incumbent
 class Instance:
     """What searches and bounds work on.
 
+    Where stages have different numbers of replicas, each replica is a stage of its own here, with one replica; rings
+    and exchanges are the same.
+
     Attributes
     ----------
     problem
@@ -24,6 +29,12 @@ class Instance:
         For kernels; the form of the objective is in the numbers.
     stages, replicas, devices, count
         How many there are; ``count`` is that of replicas of all stages.
+    even
+        Whether all stages have as many replicas.
+    stage_of
+        By stage of the instance, the problem's; its replicas can be at the same devices.
+    partners
+        By stage of the instance, others that each of its replicas has in its ring: 0, 1 or 2.
 
     Raises
     ------
@@ -34,33 +45,55 @@ class Instance:
     def __init__(self, problem: MappingProblem) -> None:
         check_devices(problem)
         self.problem = problem
-        self.stages, self.replicas = len(problem.stages), problem.replicas
+        counts = problem.counts
+        self.even = len(set(counts)) == 1
         self.devices, self.count = len(problem.bandwidth_bytes_per_s), problem.used
+        self.stages, self.replicas = (len(counts), counts[0]) if self.even else (self.count, 1)
+        first = np.concatenate(([0], np.cumsum(counts)))
+        exchanges = problem.exchanges()
+        # Of every stage here its first replica.
+        members = [(s, 0) for s in range(len(counts))] if self.even else list(self.turns)
+        self.stage_of = [s for s, _ in members]
+        moved: list[dict[int, float]] = [{} for _ in members]
+        for row, (s, r) in zip(moved, members, strict=True):
+            for t, q, size in exchanges[s][r]:
+                other = t if self.even else int(first[t]) + q
+                if size > 0:
+                    row[other] = row.get(other, 0.0) + size
+        rows = [sorted(row) for row in moved]
+        reduced = [
+            0.0 if problem.form == "point-to-point" else 2.0 * (counts[s] - 1) / counts[s] * stage.parameter_bytes
+            for s, stage in enumerate(problem.stages)
+        ]
+        self.partners = [0 if reduced[s] == 0 else min(2, counts[s] - 1) for s in self.stage_of]
         # None becomes no number; only the diagonal may be that.
         bandwidth = np.array(problem.bandwidth_bytes_per_s, dtype=np.float64)
         np.fill_diagonal(bandwidth, np.inf)
-        moved = np.zeros((self.stages, self.stages))
-        if problem.form != "all-reduce":
-            for one in problem.transfers:
-                moved[one.source, one.target] += one.bytes
-                moved[one.target, one.source] += one.bytes
-        rows = [np.flatnonzero(row) for row in moved]
-        share = 2.0 * (self.replicas - 1) / self.replicas if problem.form != "point-to-point" else 0.0
+        times = [
+            stage.times_s if stage.times_s is not None else [stage.time_s] * self.devices for stage in problem.stages
+        ]
         self.arrays = MappingArrays(
             replicas=self.replicas,
-            time=np.array(
-                [
-                    stage.times_s if stage.times_s is not None else [stage.time_s] * self.devices
-                    for stage in problem.stages
-                ],
-                dtype=np.float64,
-            ).reshape(self.stages, self.devices),
+            time=np.array([times[s] for s in self.stage_of], dtype=np.float64).reshape(self.stages, self.devices),
             inverse=1.0 / bandwidth,
             ptr=np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int32),
-            other=np.concatenate(rows).astype(np.int32),
-            weight=np.concatenate([moved[s, row] for s, row in enumerate(rows)]).astype(np.float64),
-            ring=np.array([share * stage.parameter_bytes for stage in problem.stages], dtype=np.float64),
+            other=np.array([t for row in rows for t in row], dtype=np.int32),
+            weight=np.array([row[t] for row in moved for t in sorted(row)], dtype=np.float64),
+            ring=np.array([reduced[s] for s in self.stage_of], dtype=np.float64),
+            after=np.array([first[s] + (r + 1) % counts[s] for s, r in self.turns], dtype=np.int32),
+            before=np.array([first[s] + (r - 1) % counts[s] for s, r in self.turns], dtype=np.int32),
         )
+
+    @property
+    def turns(self) -> Iterator[tuple[int, int]]:
+        """The problem's stage and replica of every replica, in the order of their numbers."""
+        return ((s, r) for s, count in enumerate(self.problem.counts) for r in range(count))
+
+    def beside(self, s: int, r: int) -> list[tuple[int, int]]:
+        """Stage and replica of those next to a replica in its ring; none where nothing is reduced."""
+        x = s * self.replicas + r
+        ends = (int(self.arrays.after[x]), int(self.arrays.before[x]))[: self.partners[s]]
+        return [divmod(end, self.replicas) for end in ends]
 
     @property
     def enough(self) -> bool:
@@ -88,8 +121,8 @@ class Instance:
 
     def plan(self, device: Ints) -> Placement:
         """The plan of an array of devices."""
-        rows = device.reshape(self.stages, self.replicas).tolist()
-        return Placement(placement=tuple(tuple(row) for row in rows))
+        places = iter(device.tolist())
+        return Placement(placement=tuple(tuple(islice(places, count)) for count in self.problem.counts))
 
     def offer(self, best: Incumbent[Placement], device: Ints, by: str) -> float:
         """Evaluate an array of devices and offer it; what it is worth."""

@@ -31,8 +31,8 @@ _LADDERS: tuple[_Levels, ...] = (
     ((0, 3.0, 0.2), (1, 2.0, 0.02), (3, 0.5, 0.02), (5, 0.2, 0.01)),
     ((1, 10.0, 0.3), (2, 2.0, 0.02), (3, 0.5, 0.02), (5, 0.2, 0.01)),
 )
-#: Rounds without a better mapping after which it ends.
-PATIENCE = 40
+#: Rounds without a better mapping after which it ends: fewer for few replicas, so many for each.
+PATIENCE, SHORT = 40, 3
 
 
 class Annealing:

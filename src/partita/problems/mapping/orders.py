@@ -24,8 +24,16 @@ def consecutive(instance: Instance) -> Ints:
 
 def chains(instance: Instance) -> Ints:
     """All stages of the first replica on the first devices, then those of the second: point-to-point first."""
-    stages, replicas = instance.stages, instance.replicas
-    return np.arange(instance.count, dtype=np.int32).reshape(replicas, stages).T.ravel().astype(np.int32)
+    found = np.empty(instance.count, dtype=np.int32)
+    found[in_turn(instance)] = np.arange(instance.count, dtype=np.int32)
+    return found
+
+
+def in_turn(instance: Instance) -> Ints:
+    """Numbers of all replicas, one replica of all stages after another; of many replicas as many as their share."""
+    counts = instance.problem.counts
+    turns = [(r / counts[s], s) for s, r in instance.turns]
+    return np.array(sorted(range(instance.count), key=turns.__getitem__), dtype=np.int32)
 
 
 def constructions(instance: Instance) -> Iterator[Ints]:
@@ -46,8 +54,11 @@ def replica_order(instance: Instance, policy: str) -> Ints:
     instance
         The problem.
     policy
-        What a split parts: ``stages`` first, ``replicas`` first, in turn, or what costs less ``traffic``.
+        What a split parts: ``stages`` first, ``replicas`` first, in turn, or what costs less ``traffic``. Where stages
+        have different numbers of replicas, only the first two differ.
     """
+    if not instance.even:
+        return in_turn(instance) if policy == "replicas" else np.arange(instance.count, dtype=np.int32)
     a = instance.arrays
     found: list[int] = []
 

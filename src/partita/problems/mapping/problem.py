@@ -32,16 +32,23 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         What the replicas of the stage reduce among them.
     times_s
         The same by device, for devices of different speeds; None where all are alike.
+    replicas
+        Of this stage; None for as many as the problem says.
     """
 
     name: str
     time_s: float | None = None
     parameter_bytes: float = 0.0
     times_s: tuple[float, ...] | None = None
+    replicas: int | None = None
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one stage sends to another, replica r to replica r; stages by their place, counted from 0."""
+    """What one stage sends to another, replica r to replica r; stages by their place, counted from 0.
+
+    Where stages have different numbers of replicas, microbatches take turns: microbatch m is that of replica m modulo
+    the stage's number at either end, and ``bytes`` times the problem's replicas are all that the two stages exchange.
+    """
 
     source: int
     target: int
@@ -56,7 +63,7 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
     Attributes
     ----------
     replicas
-        Replicas of each stage.
+        Replicas of each stage that does not state its own number.
     stages, transfers
         The pipeline; two stages may exchange several transfers.
     bandwidth_bytes_per_s
@@ -116,17 +123,43 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
                     check_positive(where, what, math.nan if bandwidth is None else bandwidth)
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """Replicas of every stage."""
+        return tuple(self.replicas if stage.replicas is None else stage.replicas for stage in self.stages)
+
+    @property
     def used(self) -> int:
         """Devices that a plan uses."""
-        return len(self.stages) * self.replicas
+        return sum(self.counts)
+
+    def exchanges(self, form: Form | None = None) -> list[list[list[tuple[int, int, float]]]]:
+        """By stage and replica: stage and replica at the other end, and bytes, transfer by transfer.
+
+        Parameters
+        ----------
+        form
+            Without transfers where it is ``all-reduce``; the problem's own unless stated.
+        """
+        counts = self.counts
+        found: list[list[list[tuple[int, int, float]]]] = [[[] for _ in range(count)] for count in counts]
+        for one in self.transfers if (form or self.form) != "all-reduce" else ():
+            a, b = counts[one.source], counts[one.target]
+            turns = math.lcm(a, b)
+            size = one.bytes if turns == self.replicas else one.bytes * self.replicas / turns
+            for m in range(turns):
+                found[one.source][m % a].append((one.target, m % b, size))
+                found[one.target][m % b].append((one.source, m % a, size))
+        return found
 
     def shortage(self) -> str | None:
         """What is missing for a plan; None if there are devices enough, with which there always is one."""
         have = len(self.bandwidth_bytes_per_s)
         if have >= self.used:
             return None
+        even = len(set(self.counts)) == 1
+        what = f"{len(self.stages)} stages of {self.counts[0]} replicas" if even else "the replicas of all stages"
         return (
-            f"{len(self.stages)} stages of {self.replicas} replicas need {self.used} devices, and there are {have}; "
+            f"{what} need {self.used} devices, and there are {have}; "
             "fewer stages or replicas, or a larger topology, would do"
         )
 
@@ -170,6 +203,8 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
 
 def _check_stage(owner: str, stage: Stage, devices: int) -> None:
     check_fields(owner, stage, "time_s", "parameter_bytes")
+    if stage.replicas is not None:
+        check_at_least(f"{owner}: replicas", stage.replicas)
     if (stage.time_s is None) == (stage.times_s is None):
         raise InputError(f"{owner} needs either time_s or, for devices of different speeds, times_s")
     if stage.times_s is None:

@@ -37,4 +37,15 @@ MACHINES = MappingProblem(
     bandwidth_bytes_per_s=_links(16, 4),
 )
 
-SAMPLES = ((UNEQUAL, MACHINES),)
+#: Three stages of two, three and one replicas on seven devices.
+UNEVEN = MappingProblem(
+    name="warm-up turns",
+    replicas=2,
+    stages=tuple(
+        Stage(name=f"s{s}", time_s=0.01, parameter_bytes=4e6, replicas=count) for s, count in enumerate((2, 3, 1))
+    ),
+    transfers=tuple(Transfer(source=s, target=s + 1, bytes=2e7) for s in range(2)),
+    bandwidth_bytes_per_s=_links(7, 2),
+)
+
+SAMPLES = ((UNEQUAL, MACHINES, UNEVEN),)

@@ -51,5 +51,4 @@ class MappingSweep(Sweep[MappingProblem, Placement]):
 
     def transfer(self, plan: Placement, problem: MappingProblem) -> Placement | None:
         """The same devices, if it has as many stages and replicas."""
-        fits = len(plan.placement) == len(problem.stages) and len(plan.placement[0]) == problem.replicas
-        return plan if fits else None
+        return plan if tuple(map(len, plan.placement)) == problem.counts else None

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from partita.dags import topological_order
-from partita.errors import InputError
 from partita.problems.facets.replicas import Replicas, Shape
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
+from partita.problems.throughput.solvers.slicing import Slicing
+from partita.run.monitor import Monitor
 
 
 class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
@@ -21,12 +23,20 @@ class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
     more than a replica gets.
     """
 
-    solver = "slicing"
+    def refusal(self, problem: ThroughputProblem) -> str | None:
+        if not problem.training:
+            return "is inference; numbers of stages and replicas are searched for training"
+        if problem.groups:
+            return "has groups of devices; leave --hierarchy out, the topology says which devices are near"
+        if problem.communication != "sum" or problem.streaming:
+            return "overlaps transfers or streams memory, which placed plans do not"
+        return None
+
+    def split(self, shape: Shape[ThroughputProblem], options: Any, monitor: Monitor) -> Plan | None:
+        found: Plan | None = Slicing().solve(shape.problem, options, monitor).plan
+        return found
 
     def shapes(self, problem: ThroughputProblem) -> Sequence[Shape[ThroughputProblem]]:
-        wrong = _refusal(problem)
-        if wrong is not None:
-            raise InputError(f"problem {problem.name!r} {wrong}")
         batch = problem.schedule.microbatches
         counts = [kind.count for kind in problem.kinds if kind.count]
         found = []
@@ -75,17 +85,6 @@ class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
                 Stage(device=devices[0], kind=stage.kind, operators=stage.operators, replicas=tuple(devices[1:]))
             )
         return whole, Plan(stages=tuple(stages))
-
-
-def _refusal(problem: ThroughputProblem) -> str | None:
-    """What keeps a problem from being replicated, as the rest of a sentence."""
-    if not problem.training:
-        return "is inference; numbers of stages and replicas are searched for training"
-    if problem.groups:
-        return "has groups of devices; leave --hierarchy out, the topology says which devices are near"
-    if problem.communication != "sum" or problem.streaming:
-        return "overlaps transfers or streams memory, which placed plans do not"
-    return None
 
 
 def _chain(problem: ThroughputProblem, stages: int, replicas: int, schedule: str, turns: int) -> ThroughputProblem:

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from partita.topology.figures import NVLINK_EFFICIENCY, PCIE_EFFICIENCY, SOCKETS
 from partita.topology.importers.importer import Importer
-from partita.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, spread
+from partita.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, of_one_machine
 from partita.topology.importers.models import device_of_model
 from partita.topology.importers.source import Source
 from partita.topology.importers.xml import Element, read_xml, whole
 from partita.topology.routes import widest
-from partita.topology.topology import Link, Topology
+from partita.topology.topology import Link
 
 #: Class and vendor of a PCI device's type: displays, 3-d controllers and accelerators of NVIDIA and AMD.
 _GPU = re.compile(r"(0300|0302|0380|1200) \[(10de|1002):.*", re.IGNORECASE)
@@ -87,18 +87,9 @@ class _Walk:
         return speed * 1e9 * PCIE_EFFICIENCY if speed else self.rates.of_pcie()
 
 
-def read(
-    source: Source,
-    device: str | None,
-    machines: int | None,
-    network: float | None,
-    nvlink: float | None,
-    pcie: float | None,
-    socket: float | None,
-) -> Topology:
+def read(source: Source, rates: Rates) -> OneMachine:
     """The machine of a file, its GPUs in the order of their buses."""
     root = read_xml(source, "topology")
-    rates = Rates(device, nvlink, pcie, socket, [])
     walk = _Walk(source, rates)
     walk.below(root, None, "")
     if not walk.gpus:
@@ -117,14 +108,13 @@ def read(
     if any(link.target == count + len(walk.switches) for link in nvlinks):
         walk.switches.append("NVSwitch")
     models = [[value for name, value in _infos(gpu) if name == "GPUModel"] for gpu in walk.gpus]
-    one = OneMachine(
+    return OneMachine(
         names=[f"gpu{i}" for i in range(count)],
         matrix=widest(count, len(walk.switches), [*links, *nvlinks]),
         kinds=[device_of_model(names[0]) if names else None for names in models],
         links=[*links, *nvlinks],
         switches=walk.switches,
     )
-    return spread(source, one, rates, machines, network)
 
 
 def _vertex(end: int, count: int) -> int:
@@ -182,7 +172,7 @@ HWLOC = Importer(
     name="hwloc",
     summary="hwloc's XML: lstopo --of xml",
     recognises=recognises,
-    read=read,
+    read=of_one_machine(read),
     example="""<topology version="2.0">
   <object type="Machine" os_index="0" gp_index="1">
     <object type="Package" os_index="0" gp_index="2"><info name="CPUVendor" value="AuthenticAMD"/>

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,6 +97,25 @@ class OneMachine:
     links: Sequence[Link] = ()
     switches: Sequence[str] = ()
     uplink: float | None = None
+
+
+def of_one_machine(read: Callable[[Source, Rates], OneMachine]) -> Callable[..., Topology]:
+    """The reader of a format whose files hold one machine: with the options that these have."""
+
+    def whole(
+        source: Source,
+        *,
+        device: str | None,
+        machines: int | None,
+        network: float | None,
+        nvlink: float | None,
+        pcie: float | None,
+        socket: float | None,
+    ) -> Topology:
+        rates = Rates(device, nvlink, pcie, socket, [])
+        return spread(source, read(source, rates), rates, machines, network)
+
+    return whole
 
 
 def spread(source: Source, one: OneMachine, rates: Rates, machines: int | None, network: float | None) -> Topology:

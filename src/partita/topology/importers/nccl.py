@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from partita.catalogue.loader import load_catalogue
 from partita.topology.figures import NETWORK_EFFICIENCY, SOCKETS, lanes
 from partita.topology.importers.importer import Importer
-from partita.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, spread
+from partita.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, of_one_machine
 from partita.topology.importers.source import Source
 from partita.topology.importers.xml import Element, read_xml, whole
 from partita.topology.routes import widest
-from partita.topology.topology import Link, Topology
+from partita.topology.topology import Link
 
 #: PCI classes of GPUs, of NVSwitches, and of network cards.
 _GPU, _NVSWITCH = ("0x0300", "0x0302"), "0x0680"
@@ -39,18 +39,9 @@ class _Machine:
     """Network cards whose speed is not in the file."""
 
 
-def read(
-    source: Source,
-    device: str | None,
-    machines: int | None,
-    network: float | None,
-    nvlink: float | None,
-    pcie: float | None,
-    socket: float | None,
-) -> Topology:
+def read(source: Source, rates: Rates) -> OneMachine:
     """The machine of a file: PCIe with its speeds, NVLinks, and sockets joined by what NCCL assumes of them."""
     root = read_xml(source, "system")
-    rates = Rates(device, nvlink, pcie, socket, [])
     found = _Machine()
     sockets = [child for child in root.children if child.tag == "cpu"]
     hosts = {cpu.attributes.get("host_hash", "") for cpu in sockets}
@@ -70,7 +61,7 @@ def read(
     _order(source, found, root)
     _add_nvlinks(source, found, rates)
     _own_nvlinks(found, rates)
-    return spread(source, _one(source, found, rates), rates, machines, network)
+    return _one(source, found, rates)
 
 
 def _walk(source: Source, parent: Element, above: str, found: _Machine, rates: Rates) -> None:
@@ -219,7 +210,7 @@ NCCL = Importer(
     name="nccl",
     summary="NCCL's topology XML: NCCL_TOPO_DUMP_FILE, or the file that a cloud's image ships",
     recognises=recognises,
-    read=read,
+    read=of_one_machine(read),
     example="""<system version="1">
   <cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="23" modelid="49">
     <pci busid="0000:01:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from partita.topology.importers.importer import Importer
-from partita.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, spread
+from partita.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, of_one_machine
 from partita.topology.importers.models import device_of_model
 from partita.topology.importers.source import Source
-from partita.topology.topology import Link, Topology
+from partita.topology.topology import Link
 
 #: The terminal's codes for underlining, which are in redirected output, too; copying may drop their first character.
 _CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\[\d{1,2}m")
@@ -34,15 +34,7 @@ def recognises(source: Source) -> bool:
     return re.search(r"^\s*GPU0(GPU1|\s+(GPU1|NIC\d|mlx\d_\d|CPU Affinity|X)\b)", text, re.MULTILINE) is not None
 
 
-def read(
-    source: Source,
-    device: str | None,
-    machines: int | None,
-    network: float | None,
-    nvlink: float | None,
-    pcie: float | None,
-    socket: float | None,
-) -> Topology:
+def read(source: Source, rates: Rates) -> OneMachine:
     """The machine of a table; labels become bandwidths by what the device, or an option, says of them."""
     lines = [_CODES.sub("", line) for line in source.text.splitlines()]
     columns, start = _header(source, lines)
@@ -51,9 +43,9 @@ def read(
     labels = _labels(source, columns, rows, gpus)
     models = {f"GPU{match[1]}": match[2] for line in lines if (match := _LISTED.fullmatch(line))}
     kinds = [device_of_model(models[name]) if name in models else None for name in gpus]
-    notes: list[str] = []
+    notes = rates.notes
     alike = kinds[0] if len(set(kinds)) == 1 else None
-    rates = Rates(device or alike, nvlink, pcie, socket, notes)
+    rates.device = rates.device or alike
     if any(_SLICE.fullmatch(line) for line in lines):
         notes.append(
             "Some GPUs are cut into MIG instances, which do not reach each other directly: whole GPUs are planned, and "
@@ -65,8 +57,7 @@ def read(
         notes.append(f"The machine has {cards} network cards; the file does not say how fast they are.")
     matrix = np.array([[_rate(label, rates) for label in row] for row in labels])
     links, switches = _links(labels, matrix)
-    one = OneMachine(names=[name.lower() for name in gpus], matrix=matrix, kinds=kinds, links=links, switches=switches)
-    return spread(source, one, rates, machines, network)
+    return OneMachine(names=[name.lower() for name in gpus], matrix=matrix, kinds=kinds, links=links, switches=switches)
 
 
 def _header(source: Source, lines: Sequence[str]) -> tuple[list[str], int]:
@@ -173,7 +164,7 @@ NVIDIA_SMI = Importer(
     name="nvidia-smi",
     summary="what nvidia-smi topo -m prints, with nvidia-smi -L before it if wanted",
     recognises=recognises,
-    read=read,
+    read=of_one_machine(read),
     example="\tGPU0\tGPU1\tNIC0\tCPU Affinity\n"
     "GPU0\t X \tNV4\tPIX\t0-31\nGPU1\tNV4\t X \tSYS\t0-31\nNIC0\tPIX\tSYS\t X \n",
     options=MACHINE_OPTIONS,

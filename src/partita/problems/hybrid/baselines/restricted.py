@@ -40,7 +40,7 @@ class Restricted(AnyProblem):
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         if problem.training is not None and not self.replicas:
-            return self._step(problem, UniformMesh(most_data=1), options, monitor)
+            return self._step(problem, UniformMesh(lambda mesh: mesh.data == 1), options, monitor)
         restricted = self.restrict(problem)
         if isinstance(restricted, str):
             return Outcome(None, reason=restricted)

@@ -12,7 +12,7 @@ import dataclasses
 import heapq
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from partita.errors import DisagreementError
@@ -83,15 +83,15 @@ class UniformMesh(Solver):
 
     Parameters
     ----------
-    most_data
-        The largest data-parallel degree to look at; with a limit, bounds are about fewer plans.
+    admits
+        Which meshes to look at, all unless stated; bounds are about these.
     """
 
     name = "uniform"
     summary = "steps of uniform meshes with proof: every mesh, layers by dynamic programs under caps"
 
-    def __init__(self, most_data: int | None = None) -> None:
-        self.most_data = most_data
+    def __init__(self, admits: Callable[[Candidate], bool] | None = None) -> None:
+        self.admits = admits
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         if problem.training is not None:
@@ -104,7 +104,7 @@ class UniformMesh(Solver):
 
         if not is_compiled(best_row):
             monitor.report(note="compiling the kernels of uniform meshes, once on this machine: half a minute or so")
-        search = _Search(problem, options, self.most_data)
+        search = _Search(problem, options, self.admits)
         run_in_background(search.best, monitor, search.run)
         value, plan, bound = search.best.snapshot()
         infeasible = search.best.infeasible
@@ -115,8 +115,8 @@ class UniformMesh(Solver):
 class _Search:
     """What one run works on; ``run`` is called in a worker thread."""
 
-    def __init__(self, problem: HybridProblem, options: Options, most_data: int | None) -> None:
-        self.problem, self.options, self.most_data = problem, options, most_data
+    def __init__(self, problem: HybridProblem, options: Options, admits: Callable[[Candidate], bool] | None) -> None:
+        self.problem, self.options, self.admits = problem, options, admits
         self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE)
         self.order = [problem.layers[place] for place in problem.order()]
         self.blocks = find_blocks(self.order)
@@ -129,7 +129,7 @@ class _Search:
             one
             for (context, expert), spread in self.spreads.items()
             for one in candidates_of(spread, self.blocks.starts, context, expert)
-            if self.most_data is None or one.data <= self.most_data
+            if self.admits is None or self.admits(one)
         )
         if not candidates:
             self.best.refute("the meshes there are")

@@ -13,7 +13,8 @@ if what it costs either end, with the fastest links for the other partners of th
   exchanges (a mapping within T turns paths of exchanges into paths of links, and different replicas are on different
   devices). On a mesh this is what the growth of balls says about corners;
 * of a ring, all R devices are in one component of the links that can play it;
-* what ``partita.problems.mapping.bounds.islands`` says of groups of devices.
+* what ``partita.problems.mapping.bounds.islands`` says of groups of devices;
+* what ``partita.problems.mapping.bounds.patterns`` says of a replica with others around it.
 
 By symmetry all replicas of a stage have the same domain. The domains shrink until nothing changes, and then a flow asks
 whether the stages can share the devices.
@@ -30,6 +31,7 @@ from partita.kernels.mapping.arrays import Floats
 from partita.problems.mapping.bounds.components import Flags, components
 from partita.problems.mapping.bounds.islands import Islands, groups_fit
 from partita.problems.mapping.bounds.neighbours import best_loads
+from partita.problems.mapping.bounds.patterns import Patterns
 from partita.problems.mapping.instance import Instance
 
 #: Sweeps over all roles for one target at most.
@@ -53,11 +55,14 @@ class Domains:
             for t, moved in instance.exchanges(s):
                 if s < t:
                     self.pairs.append((s, t, moved, rest[s, t], rest[t, s]))
-        self.rings = [s for s in range(instance.stages) if a.ring[s] > 0]
-        self.beside_ring = {s: _without(instance, s, None) for s in self.rings}
-        self.partners = 1 if instance.replicas == 2 else 2
+        rings = [s for s in range(instance.stages) if a.ring[s] > 0]
+        self.beside_ring = {s: _without(instance, s, None) for s in rings}
+        # Where replicas are stages, links of a ring are pairs of these.
+        self.rings = rings if instance.even else []
+        self.turns = {} if instance.even else {tuple(sorted((s, int(a.after[s])))): float(a.ring[s]) for s in rings}
         self.balls = _balls(instance)
         self.islands = Islands(instance)
+        self.patterns = Patterns(instance)
         self.same = np.eye(instance.devices, dtype=bool)
 
     def refuted(self, target: float, stopping: Callable[[], bool]) -> bool:
@@ -88,6 +93,10 @@ class Domains:
                 self._grow(domain, union)
                 if not shared():
                     return True
+                if int(domain.sum()) < before:
+                    continue
+                if not self.patterns.filter(domain, limit, stopping) or not shared():
+                    return True
                 if int(domain.sum()) == before:
                     break
         return False
@@ -109,13 +118,22 @@ class Domains:
             cost[t] += np.where(able.T, price, np.inf).min(axis=1)
             union |= able | able.T
             slowest[s, t] = float(np.where(able, np.minimum(inverse, inverse.T), 0.0).max())
+        for (s, t), moved in self.turns.items():
+            price = moved * inverse
+            able = (price + self.beside_ring[s][:, None] <= limit) & (price.T + self.beside_ring[t][None, :] <= limit)
+            able &= domain[s][:, None] & domain[t][None, :] & ~self.same
+            domain[s] &= able.any(axis=1)
+            domain[t] &= able.any(axis=0)
+            union |= able | able.T
+            slowest[s, t] = float(np.where(able, np.minimum(inverse, inverse.T), 0.0).max())
         for s in self.rings:
             price = a.ring[s] * inverse + self.beside_ring[s][:, None]
             able = np.maximum(price, price.T) <= limit
             able &= domain[s][:, None] & domain[s][None, :] & ~self.same
-            domain[s] &= able.sum(axis=1) >= self.partners
+            partners = instance.partners[s]
+            domain[s] &= able.sum(axis=1) >= partners
             links = np.where(able, inverse, np.inf)
-            cost[s] += a.ring[s] * np.partition(links, self.partners - 1, axis=1)[:, self.partners - 1]
+            cost[s] += a.ring[s] * np.partition(links, partners - 1, axis=1)[:, partners - 1]
             self._component(domain[s], able)
             union |= able
             slowest[s, s] = float(np.where(able, np.minimum(inverse, inverse.T), 0.0).max())
@@ -156,7 +174,7 @@ def _without(instance: Instance, s: int, moved: float | None) -> Floats:
         return found
     sizes.remove(moved)
     ring = a.ring[s] if moved is not None else 0.0
-    partners = 0 if ring == 0 else 1 if instance.replicas == 2 else 2
+    partners = instance.partners[s]
     count = len(sizes) + partners
     options = []
     for last in range(max(0, partners - 1), max(1, count)) if partners else (-1,):
@@ -169,18 +187,14 @@ def _without(instance: Instance, s: int, moved: float | None) -> Floats:
 
 def _balls(instance: Instance) -> npt.NDArray[np.int64]:
     """(S, k) Replicas within so many exchanges of a replica of each stage, itself among them."""
-    stages, replicas = instance.stages, instance.replicas
     rows = []
-    for s in range(stages):
+    for s in range(instance.stages):
         seen = {(s, 0)}
         edge, sizes = [(s, 0)], [1]
         while edge:
             fresh: list[tuple[int, int]] = []
             for t, r in edge:
-                beside = [(u, r) for u, _ in instance.exchanges(t)]
-                if instance.arrays.ring[t] > 0:
-                    beside += [(t, (r + 1) % replicas), (t, (r - 1) % replicas)]
-                for one in beside:
+                for one in [*((u, r) for u, _ in instance.exchanges(t)), *instance.beside(t, r)]:
                     if one not in seen:
                         seen.add(one)
                         fresh.append(one)

@@ -6,7 +6,9 @@ the rest, a block of a random topology; it comes from the matrix alone.
 
 **Whole groups.** Within a target, some exchanges can only use links inside islands. Replicas that are connected by such
 exchanges are in one island. So many groups of such a size have to be packed into islands of given sizes, and islands of
-size m take at most floor(m/g) groups of at least g replicas: counting that for every g is necessary.
+size m take at most floor(m/g) groups of at least g replicas: counting that for every g is necessary. So is that the
+devices that sums of sizes of groups can fill, island by island, are as many as there are replicas: few to spare, and
+every island has to be filled nearly to the last device.
 
 **Shapes.** A replica and those it can reach by exchanges inside its island form a connected set P of at most as many
 replicas as the island has devices, and no exchange between P and other replicas is inside the island. So each member of
@@ -76,7 +78,8 @@ class Islands:
                 for s in range(self.instance.stages):
                     if stopping():
                         return True
-                    key = (s, len(members), inside, times.tobytes())
+                    # Replicas of one stage are alike.
+                    key = (self.instance.stage_of[s], len(members), inside, times.tobytes())
                     if key not in known:
                         known[key] = self._possible(s, len(members), inside, partition.outside, times, limit)
                     if not known[key]:
@@ -87,9 +90,7 @@ class Islands:
         self, s: int, room: int, inside: tuple[float, ...], outside: float, times: npt.NDArray[np.float64], limit: float
     ) -> bool:
         """Whether some set around a replica of a stage is within the limit; True if too many would have to be tried."""
-        replicas = self.instance.replicas
         ring = self.instance.arrays.ring
-        around = 0 if replicas == 1 else 1 if replicas == 2 else 2
         # A set with all partners of a member may be too large for the island; then it is a bound on smaller ones.
         inside = (*inside, *(outside,) * (self.instance.stages + 2))
 
@@ -101,6 +102,7 @@ class Islands:
             total += outside * sum(w for (_, w), mine in zip(self.exchanges[t], within, strict=True) if not mine)
             if bytes_in_ring == 0:
                 return total + sum(w * x for w, x in zip(sizes, inside, strict=False))
+            around = self.instance.partners[t]
             if rings < around:
                 return total + bytes_in_ring * outside + sum(w * x for w, x in zip(sizes, inside, strict=False))
             best = math.inf
@@ -112,9 +114,7 @@ class Islands:
 
         def partners(x: tuple[int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
             t, r = x
-            others = [(u, r) for u, _ in self.exchanges[t]]
-            rings = [(t, (r + 1) % replicas), (t, (r - 1) % replicas)][:around] if ring[t] > 0 else []
-            return others, rings
+            return [(u, r) for u, _ in self.exchanges[t]], self.instance.beside(t, r)
 
         def worth(x: tuple[int, int], chosen: frozenset[tuple[int, int]]) -> float:
             others, rings = partners(x)
@@ -196,7 +196,17 @@ def groups_fit(instance: Instance, slowest: Mapping[tuple[int, int], float]) -> 
         for size in groups:
             if sum(m // size for m in sizes) < sum(number for other, number in groups.items() if other >= size):
                 return False
+        if sum(map(_filled(tuple(groups), max(sizes)).__getitem__, sizes)) < instance.count:
+            return False
     return True
+
+
+def _filled(groups: tuple[int, ...], most: int) -> list[int]:
+    """By devices of an island, up to so many, how many of them whole groups of some sizes can fill."""
+    found = [0] * (most + 1)
+    for room in range(1, most + 1):
+        found[room] = max((size + found[room - size] for size in groups if size <= room), default=0)
+    return found
 
 
 def _groups(instance: Instance, tied: list[tuple[int, int]]) -> Counter[int]:

@@ -76,7 +76,7 @@ def best_loads(instance: Instance, fastest: Floats | None = None) -> Floats:
     found = a.time.copy()
     for s in range(instance.stages):
         sizes = np.sort(a.weight[a.ptr[s] : a.ptr[s + 1]])[::-1]
-        ring = 0 if a.ring[s] == 0 else 1 if instance.replicas == 2 else 2
+        ring = instance.partners[s]
         count = len(sizes) + ring
         if count == 0:
             continue

@@ -11,6 +11,7 @@ from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.timeline import simulated_step
 from partita.tables.text import new_table
 from partita.units import format_time
 
@@ -54,6 +55,9 @@ class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
         titles = ("compute", "point-to-point", "all-reduce")
         return {title: format_time(time, problem.unit) for title, time in zip(titles, times, strict=True)}
 
+    def step(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> float | None:
+        return simulated_step(problem, plan)
+
     def verdict(self, evaluation: MappingEvaluation) -> dict[str, Any]:
         s, r = evaluation.critical
         return {"critical": {"stage": s, "replica": r, **_parts(evaluation.loads[s][r])}}
@@ -77,13 +81,11 @@ class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
 def critical_link(problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> dict[str, Any] | None:
     """The link on which the slowest replica spends most time; None if it exchanges nothing."""
     s, r = evaluation.critical
-    device, count = plan.placement[s][r], problem.replicas
+    device, count = plan.placement[s][r], len(plan.placement[s])
     found: list[tuple[float, int, str]] = []
-    for one in problem.transfers if problem.form != "all-reduce" else ():
-        if s in (one.source, one.target):
-            other = one.target if one.source == s else one.source
-            end = plan.placement[other][r]
-            found.append((one.bytes / problem.link(device, end), end, f"transfers with stage {other}"))
+    for other, q, size in problem.exchanges()[s][r]:
+        end = plan.placement[other][q]
+        found.append((size / problem.link(device, end), end, f"transfers with stage {other}"))
     if count > 1 and problem.form != "point-to-point":
         beside = (plan.placement[s][(r + step) % count] for step in (1, -1))
         end = min(beside, key=lambda other: problem.link(device, other))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partita.problems.mapping.instance import Instance
-from partita.problems.mapping.local_search import Annealing
+from partita.problems.mapping.local_search import PATIENCE, SHORT, Annealing
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.mapping.protocol import Options, Outcome, Solver
@@ -28,7 +28,7 @@ class MappingAnnealing(Solver):
                 best.refute("counting devices")
                 return
             search.begin()
-            search.rounds(lambda: best.done)
+            search.rounds(lambda: best.done, min(PATIENCE, SHORT * instance.count))
 
         run_in_background(best, monitor, work)
         monitor.statistics.counters["moves"] = search.moves

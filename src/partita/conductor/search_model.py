@@ -1,0 +1,125 @@
+"""The search over stages and replicas for a model, with its plans by every objective that has stages."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from partita.conductor.compare import run_baselines
+from partita.conductor.parallel import Pool
+from partita.conductor.plan import answer, plan_priced, price_all
+from partita.conductor.search import Searched, replicas_of, search_stages
+from partita.conductor.solve import options_of
+from partita.problems import kind_of, kinds
+from partita.problems.facets.model import Answer, Priced
+from partita.problems.kind import AnyKind
+from partita.problems.settings import settings_of
+from partita.run.monitor import Monitor
+from partita.run.result import Statistics, Status, StopReason
+from partita.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from partita.cluster import Cluster
+    from partita.graph import Graph
+
+
+def search_model(
+    kind: Any,
+    graph: Graph,
+    cluster: Cluster,
+    topology: Topology,
+    candidates: Sequence[Priced[Any]],
+    options: Any,
+    *,
+    time_limit_s: float | None = 60.0,
+    pool: Pool | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Answer[Any], Searched]:
+    """``search_stages`` for a model: its plans by every objective that has stages compete.
+
+    Parameters
+    ----------
+    kind, graph, cluster, topology
+        What the model is planned as, and on what.
+    candidates, options
+        As for ``plan_priced``; of several candidates the first is searched.
+    time_limit_s
+        Wall time; a quarter is for the plans that compete.
+    pool, progress
+        As for ``search_stages``.
+    """
+    priced = candidates[0]
+    replicas_of(priced.problem)
+    share = None if time_limit_s is None else time_limit_s / 4
+    clock = Monitor(time_limit_s)
+    with pool or Pool() as workers:
+        answers = {kind.name: _planned(priced, options, share)}
+        stated, settings = {kind.name: priced}, {kind.name: options}
+        for other in kinds():
+            if other is kind or other.stages is None or other.model is None or not other.model.suits(graph.training):
+                continue
+            if other.model.refusal(cluster) is None:
+                own = options_of(other, options.seed, options.threads, {})
+                same = _same_batch(other, priced)
+                first = price_all(other, graph, cluster, same, {})[0]
+                stated[other.name], settings[other.name] = first, own
+                answers[other.name] = _planned(first, own, share)
+        known = [
+            (f"plan of objective {name}", one.result.problem, one.result.plan)
+            for name, one in answers.items()
+            if one.result.plan is not None
+        ]
+        also = [
+            one.problem
+            for name, one in stated.items()
+            if name != kind.name and (facet := kind_of(one.problem).replicas) and facet.refusal(one.problem) is None
+        ]
+        left = None if time_limit_s is None else max(1.0, clock.remaining_s)
+        found = search_stages(
+            priced.problem,
+            topology,
+            also=also,
+            known=known,
+            time_limit_s=left,
+            seed=options.seed,
+            threads=options.threads,
+            pool=workers,
+            progress=progress,
+        )
+    best = found.best
+    own = kind_of(best.problem)
+    if best.shape is None:
+        return answers[own.name], found
+    evaluation = own.evaluate(best.problem, best.plan)
+    result = dataclasses.replace(
+        answers[own.name].result,
+        problem=best.problem,
+        plan=best.plan,
+        evaluation=evaluation,
+        bound=None,
+        status=Status.FEASIBLE,
+        stop_reason=StopReason.FINISHED if found.finished else StopReason.TIME_LIMIT,
+        solver="stages-replicas",
+        runtime_s=clock.elapsed_s,
+        reason="",
+        statistics=Statistics(),
+    )
+    chosen = settings[own.name]
+    rows = run_baselines(best.problem, chosen)
+    whole = dataclasses.replace(stated[own.name], problem=best.problem)
+    return answer(whole, result, rows, chosen, probe=False), found
+
+
+def _planned(priced: Priced[Any], options: Any, time_limit_s: float | None) -> Answer[Any]:
+    return plan_priced([priced], options, time_limit_s=time_limit_s, baselines=False)
+
+
+def _same_batch(kind: AnyKind, priced: Priced[Any]) -> dict[str, Any]:
+    """Settings of another pricing with as many microbatches."""
+    assert kind.model is not None
+    setting = settings_of(kind.model.pricing).get("microbatches")
+    count = getattr(priced.settings, "microbatches", None)
+    if setting is None or count is None:
+        return {}
+    return {"microbatches": (count,) if setting.is_list else count}

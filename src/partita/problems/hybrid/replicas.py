@@ -1,0 +1,98 @@
+"""Hybrid plans of a step, mesh by mesh: stages, replicas, tensor-parallel groups, ZeRO's stage and schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from partita.dags import topological_order
+from partita.problems.facets.replicas import Replicas, Shape
+from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.solvers.uniform import Candidate, UniformMesh, candidates_of
+from partita.problems.hybrid.step.costs import forward_time
+from partita.run.monitor import Monitor
+
+
+class HybridReplicas(Replicas[HybridProblem, HybridPlan]):
+    """Every mesh that memory may allow, but for interleaved ones, which have no simulated step where they are placed.
+
+    Layers choose their configurations in the split, recomputation among them.
+    """
+
+    def refusal(self, problem: HybridProblem) -> str | None:
+        if problem.training is None:
+            return "is about an endless row of microbatches; numbers of stages and replicas are searched for steps"
+        return None
+
+    def shapes(self, problem: HybridProblem) -> Sequence[Shape[HybridProblem]]:
+        assert problem.training is not None
+        kept = tuple(name for name in problem.training.schedules if name != "interleaved") or ("1f1b",)
+        problem = problem.replace(training=msgspec.structs.replace(problem.training, schedules=kept))
+        starts = find_blocks([problem.layers[place] for place in problem.order()]).starts
+        found = []
+        least: dict[int, tuple[float, float, float]] = {}
+        for one in candidates_of(problem, starts):
+            if one.tensor not in least:
+                least[one.tensor] = _least(problem, one.tensor)
+            work, chain, share = least[one.tensor]
+            found.append(
+                Shape(
+                    stages=one.stages,
+                    replicas=one.data,
+                    schedule=one.schedule,
+                    recompute=False,
+                    turns=problem.microbatches // one.data,
+                    problem=problem,
+                    work_s=work,
+                    chain_s=chain,
+                    parameter_bytes=_reduced(problem.layers, one.tensor, one.zero),
+                    group=one.tensor,
+                    zero=one.zero,
+                    forward_share=share if one.schedule == "zero-bubble" else 1.0,
+                    mesh=_mesh(one),
+                )
+            )
+        return found
+
+    def split(self, shape: Shape[HybridProblem], options: Any, monitor: Monitor) -> HybridPlan | None:
+        solver = UniformMesh(partial(_is, shape.mesh))
+        return solver.solve(shape.problem, options, monitor).plan
+
+    def spread(
+        self, problem: HybridProblem, shape: Shape[HybridProblem], plan: HybridPlan
+    ) -> tuple[HybridProblem, HybridPlan]:
+        return problem, plan
+
+
+def _mesh(one: Candidate) -> tuple[Any, ...]:
+    return one.stages, one.data, one.tensor, one.zero, one.schedule
+
+
+def _is(mesh: tuple[Any, ...], one: Candidate) -> bool:
+    return _mesh(one) == mesh
+
+
+def _reduced(layers: Iterable[Layer], degree: int, zero: int) -> float:
+    """Bytes of an all-reduce once in a step, at least: with ZeRO-1 its first half, and further on none for certain."""
+    gradients = sum(layer.states[degree].gradient_bytes for layer in layers if degree in layer.states)
+    return gradients * (1.0, 0.5, 0.0, 0.0)[zero]
+
+
+def _least(problem: HybridProblem, degree: int) -> tuple[float, float, float]:
+    """Least work of a microbatch, of a chain of layers that hand tensors on, and the least share of forward parts."""
+    choices = [layer.configurations[degree] for layer in problem.layers]
+    time = [min(choice.time for choice in row) for row in choices]
+    share = min((forward_time(choice) / choice.time for row in choices for choice in row if choice.time > 0), default=1)
+    moved = [pair for pair, edge in zip(problem.links(), problem.edges, strict=True) if edge.bytes > 0]
+    before: dict[int, list[int]] = {}
+    for a, b in moved:
+        before.setdefault(b, []).append(a)
+    longest = list(time)
+    for v in topological_order(len(time), moved):
+        longest[v] = time[v] + max((longest[u] for u in before.get(v, ())), default=0.0)
+    return sum(time), max(longest), share

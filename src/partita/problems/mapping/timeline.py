@@ -1,0 +1,120 @@
+"""What happens when a mapped pipeline runs: replicas take turns at microbatches, each pays for its own links.
+
+What a replica does once in the problem is its share of a batch. A batch is as many microbatches as give every replica
+the same number of turns, one where all stages have as many replicas, or a multiple of that; the ring follows the last
+one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from partita.dags import topological_order
+from partita.errors import InputError
+from partita.problems.facets.timeline import Request, TimeLine
+from partita.problems.mapping.evaluate import MappingEvaluation
+from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import MappingProblem
+from partita.simulator.placed import Handover, StageDemand, StagedPlan, all_reduce_s, placed_program
+from partita.simulator.program import End, Program
+from partita.simulator.simulate import simulate
+
+#: Microbatches times stages that are simulated at most.
+_MOST = 200_000
+
+
+class MappingTimeLine(TimeLine[MappingProblem, Placement, MappingEvaluation]):
+    """One batch; all of a ring waits for its slowest link."""
+
+    def program(
+        self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation, request: Request
+    ) -> Program:
+        if request.schedule is not None or request.chunks is not None:
+            raise InputError(
+                f"problem {problem.name!r} does not say what of a stage's time is backward, so that it runs in one "
+                "direction; leave --schedule and --chunks out, or simulate the plan that was mapped"
+            )
+        return mapping_program(problem, plan, request.microbatches)
+
+    def expected(
+        self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation, program: Program
+    ) -> Mapping[str, float]:
+        return {"the slowest replica": evaluation.objective}
+
+
+def mapping_program(problem: MappingProblem, plan: Placement, microbatches: int | None = None) -> Program:
+    """What happens in a batch; by default of as few microbatches as give every replica the same number.
+
+    Raises
+    ------
+    InputError
+        If these do not, are too many, or stages wait for each other in a circle.
+    """
+    turn = math.lcm(*problem.counts)
+    total = turn if microbatches is None else microbatches
+    if total % turn:
+        raise InputError(
+            f"problem {problem.name!r}: {total} microbatches do not give every replica as many; take a multiple of "
+            f"{turn}"
+        )
+    if total * len(problem.stages) > _MOST:
+        raise InputError(
+            f"problem {problem.name!r}: {total} microbatches are too many to simulate, and it takes {turn} to give "
+            "every replica as many; numbers of replicas that divide each other need fewer"
+        )
+    bandwidth = np.array(problem.bandwidth_bytes_per_s, dtype=np.float64)
+    np.fill_diagonal(bandwidth, np.inf)
+    layout = tuple(tuple((device,) for device in row) for row in plan.placement)
+    staged = _staged(problem, total)
+    kinds = [str(device) for device in range(len(bandwidth))]
+    program = placed_program(staged, layout, bandwidth, kinds=kinds, microbatches=total)
+    rings = [all_reduce_s(staged, layout, bandwidth, stage) for stage in staged.order or ()]
+    # Pipelines in one direction have none of their own.
+    return dataclasses.replace(program, ends=tuple(End(sync=time) for time in rings) if any(rings) else ())
+
+
+def simulated_step(problem: MappingProblem, plan: Placement) -> float | None:
+    """The time of a batch; None if it cannot run."""
+    try:
+        return float(simulate(mapping_program(problem, plan)).step_time)
+    except InputError:
+        return None
+
+
+def _staged(problem: MappingProblem, total: int) -> StagedPlan:
+    """The pipeline with so many microbatches in a batch."""
+    stages = []
+    for stage, count in zip(problem.stages, problem.counts, strict=True):
+        turns = total / count
+        times = [stage.time_s] * len(problem.bandwidth_bytes_per_s) if stage.times_s is None else stage.times_s
+        stages.append(
+            StageDemand(
+                name=stage.name,
+                replicas=count,
+                group=1,
+                work_s={str(device): ((time or 0.0) / turns, 0.0) for device, time in enumerate(times)},
+                kind="0",
+                parameter_bytes=0.0 if problem.form == "point-to-point" else stage.parameter_bytes,
+            )
+        )
+    moved: dict[tuple[int, int], float] = {}
+    for one in problem.transfers if problem.form != "all-reduce" else ():
+        # Both ways between two stages: what comes back waits for nothing that is not there.
+        ends = min(one.source, one.target), max(one.source, one.target)
+        back = any(other.source == one.target and other.target == one.source for other in problem.transfers)
+        pair = ends if back else (one.source, one.target)
+        moved[pair] = moved.get(pair, 0.0) + one.bytes * problem.replicas / total
+    order = topological_order(len(stages), list(moved))
+    return StagedPlan(
+        name=problem.name,
+        stages=tuple(stages),
+        handovers=tuple(Handover(source, target, size) for (source, target), size in sorted(moved.items())),
+        microbatches=total,
+        training=False,
+        schedule="forward",
+        order=tuple(order) if len(order) == len(stages) else None,
+    )

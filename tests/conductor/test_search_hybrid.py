@@ -1,0 +1,122 @@
+"""Shapes of hybrid plans in the search over stages and replicas: bounds against plans of every mesh."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import partita as pt
+from partita.conductor import search as module
+from partita.conductor.place import staged_plan, step_on
+from partita.conductor.search import search_stages
+from partita.conductor.shapes import shape_bound
+from partita.problems.hybrid.descriptor import HYBRID
+from partita.problems.hybrid.evaluate import evaluate
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.replicas import HybridReplicas
+from partita.problems.hybrid.solvers.protocol import Options
+from partita.problems.hybrid.step.mesh import Mesh
+from partita.run.monitor import Monitor
+from partita.topology.topology import Topology
+from problems.hybrid.brute_force_step import meshes, rows_of
+from problems.hybrid.step_strategies import random_step
+
+FACET = HybridReplicas(HYBRID)
+SCHEDULES = ("1f1b", "gpipe", "zero-bubble")
+
+
+def links(draw: random.Random, devices: int) -> Topology:
+    """Random links about as fast as those that the problems are priced with."""
+    band = np.random.default_rng(draw.randrange(2**31)).uniform(0.5, 3.0, (devices, devices))
+    return Topology(
+        name="links", names=tuple(map(str, range(devices))), bandwidth_bytes_per_s=(band + band.T) / 2,
+        machine_of=(0,) * devices,
+    )  # fmt: skip
+
+
+def problem_of(seed: int) -> HybridProblem:
+    found: HybridProblem = random_step(seed, SCHEDULES, most=4).replace(unit="s")
+    return found
+
+
+def plans(mesh: Mesh, draw: random.Random) -> Iterator[HybridPlan]:
+    """Every row of stages of a mesh, with any configurations."""
+    tables = {layer.id: layer.configurations[mesh.tensor] for layer in mesh.problem.layers}
+    for row in rows_of(mesh):
+        stages = tuple(
+            HybridStage(
+                operators=tuple(part), data_parallel=mesh.data, tensor_parallel=mesh.tensor,
+                configurations={v: draw.choice(tables[v]).id for v in part},
+            )
+            for part in row
+        )  # fmt: skip
+        yield HybridPlan(stages=stages, schedule=mesh.schedule, zero=mesh.zero)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_plan_is_below_the_bounds(seed: int) -> None:
+    draw = random.Random(seed)
+    problem = problem_of(seed)
+    where = links(draw, problem.devices)
+    band = where.bandwidth_bytes_per_s
+    shapes = {shape.mesh: shape for shape in FACET.shapes(problem)}
+    run = module._Search((problem,), where, None, None, 0, 1, None)  # type: ignore[arg-type]
+    for mesh in meshes(problem):
+        shape = shapes.get((mesh.stages, mesh.data, mesh.tensor, mesh.zero, mesh.schedule))
+        for plan in plans(mesh, draw):
+            if not evaluate(problem, plan).feasible:
+                continue
+            if shape is None:
+                # One stage runs alike under every schedule, and one replica shares nothing out.
+                assert 1 in (mesh.stages, mesh.data)
+                continue
+            staged = staged_plan(problem, plan)
+            taken = iter(draw.sample(range(problem.devices), shape.devices))
+            layout = tuple(
+                tuple(tuple(next(taken) for _ in range(mesh.tensor)) for _ in range(mesh.data))
+                for _ in range(mesh.stages)
+            )
+            step = step_on(staged, layout, where)
+            assert step is not None
+            assert shape_bound(shape, band) <= step.time
+            assert run._ideal(staged) <= step.time
+
+
+@pytest.mark.parametrize("seed", range(0, 25, 3))
+def test_a_shape_is_split_for_its_mesh(seed: int) -> None:
+    problem = problem_of(seed)
+    least = math.inf
+    for shape in FACET.shapes(problem):
+        plan = FACET.split(shape, Options(), Monitor(None))
+        if plan is None:
+            continue
+        assert len(plan.stages) == shape.stages
+        assert {(s.data_parallel, s.tensor_parallel) for s in plan.stages} == {(shape.replicas, shape.group)}
+        assert (plan.zero, plan.schedule) == (shape.zero, shape.schedule)
+        least = min(least, evaluate(problem, plan).objective)
+    best = pt.solve(problem).objective
+    assert (math.inf if best is None else best) == pytest.approx(least, rel=1e-6)
+
+
+def test_bounds_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A few shapes: each takes a split and a mapping.
+    seed = next(s for s in range(100) if 5 < len(FACET.shapes(problem_of(s))) < 9)
+    problem = problem_of(seed)
+    where = links(random.Random(seed), problem.devices)
+    quick = search_stages(problem, where, time_limit_s=None)
+    monkeypatch.setattr(module, "shape_bound", lambda shape, links: 0.0)
+    monkeypatch.setattr(module._Search, "_ideal", lambda self, staged: 0.0)
+    whole = search_stages(problem, where, time_limit_s=None)
+    assert quick.best.step == pytest.approx(whole.best.step)
+    assert sum(one.outcome == "placed" for one in quick.explored) < sum(o.outcome == "placed" for o in whole.explored)
+
+
+def test_endless_rows_are_refused() -> None:
+    problem = problem_of(1).replace(training=None)
+    with pytest.raises(pt.InputError, match="searched for steps"):
+        search_stages(problem, links(random.Random(1), problem.devices))

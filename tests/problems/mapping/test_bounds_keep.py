@@ -1,0 +1,126 @@
+"""Targets that are reached are never refuted: on small problems for the best mappings, on large ones for known ones."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from partita.problems.mapping.bounds.domains import Domains
+from partita.problems.mapping.bounds.islands import _filled
+from partita.problems.mapping.bounds.patterns import Patterns
+from partita.problems.mapping.bounds.thresholds import Thresholds
+from partita.problems.mapping.evaluate import evaluate
+from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import Form, MappingProblem, Stage, Transfer
+from partita.run.monitor import Monitor
+from partita.topology import topology
+from problems.mapping.brute_force import best_objective
+from problems.mapping.random_problems import random_problem
+
+every_form = pytest.mark.parametrize("form", ["both", "point-to-point", "all-reduce"])
+
+
+@every_form
+def test_patterns_leave_every_mapping_within_a_target(form: Form) -> None:
+    """Any mapping, at its own objective as the target: its devices stay in the domains. Below the best, some do not."""
+    taken = 0
+    for seed in range(200):
+        problem = random_problem(seed, form)
+        instance = Instance(problem)
+        patterns = Patterns(instance)
+        draw = random.Random(seed)
+        for _ in range(3):
+            devices = draw.sample(range(instance.devices), instance.count)
+            placement = tuple(
+                tuple(devices[s * problem.replicas : (s + 1) * problem.replicas]) for s in range(len(problem.stages))
+            )
+            value = evaluate(problem, Placement(placement=placement)).objective
+            domain = np.ones((instance.stages, instance.devices), dtype=bool)
+            assert patterns.filter(domain, value * (1 + 1e-10), lambda: False)
+            for s, row in enumerate(placement):
+                assert domain[s, list(row)].all(), problem.name
+        domain = np.ones((instance.stages, instance.devices), dtype=bool)
+        best = best_objective(problem)
+        assert best is not None
+        patterns.filter(domain, best * 0.98, lambda: False)
+        taken += not domain.all()
+    assert taken > 60
+
+
+def workload(stages: int, replicas: int, where: str, seed: int) -> MappingProblem:
+    """A chain with skip connections on a topology, where links take longer than computing."""
+    draw = random.Random(seed)
+    matrix = topology(where).bandwidth_bytes_per_s.copy()
+    np.fill_diagonal(matrix, 0.0)
+    pairs = [(s, s + 1) for s in range(stages - 1)] + ([(0, 2)] if stages > 2 else [])
+    return MappingProblem(
+        name=f"{stages}x{replicas} on {where}",
+        replicas=replicas,
+        stages=tuple(
+            Stage(name=f"s{s}", time_s=draw.uniform(0.0, 1e-3), parameter_bytes=draw.uniform(0, 1e8))
+            for s in range(stages)
+        ),
+        transfers=tuple(Transfer(source=a, target=b, bytes=draw.uniform(1e6, 1e8)) for a, b in pairs),
+        bandwidth_bytes_per_s=tuple(map(tuple, matrix.tolist())),
+    )
+
+
+@pytest.mark.parametrize(
+    ("stages", "replicas", "where"),
+    [
+        (4, 4, "mesh:4x4"),
+        (3, 8, "torus:4x6"),
+        (4, 8, "mesh:2x4x4"),
+        (4, 9, "random-blk-2:36"),
+        (3, 7, "random-blk-1:24"),
+        (4, 6, "dgx1:3"),
+        (4, 8, "uniform:32"),
+        (2, 2, "two-level:2x2"),
+    ],
+)
+def test_bounds_are_below_good_mappings(stages: int, replicas: int, where: str) -> None:
+    """Of the annealing, and of strips of a grid that nobody searches for."""
+    import partita as pt
+
+    for seed in range(2):
+        problem = workload(stages, replicas, where, seed)
+        plan = pt.solve(problem, solver="swap-annealing", time_limit_s=1.0, seed=seed).plan
+        assert plan is not None
+        value = evaluate(problem, plan).objective
+        assert Thresholds().bound(problem, Monitor()).value <= value * (1 + 1e-9)
+        assert not Domains(Instance(problem)).refuted(value, lambda: False)
+        rows = tuple(tuple(range(s * replicas, (s + 1) * replicas)) for s in range(stages))
+        side_by_side = evaluate(problem, Placement(placement=rows)).objective
+        assert not Domains(Instance(problem)).refuted(side_by_side, lambda: False)
+
+
+def test_a_grid_has_no_triangle() -> None:
+    """Three stages that all exchange 1 byte: two links of a grid are as fast as can be, the third one is not.
+
+    Each replica has links of 1 s/byte to its neighbours and 2 s/byte over two hops. Two exchanges take 2 s where both
+    are one hop; one of the three is of two hops, so both its ends take 3 s.
+    """
+    side = 3
+    cells = list(itertools.product(range(side), repeat=2))
+    matrix = tuple(tuple(0.0 if a == b else 1.0 / (abs(a[0] - b[0]) + abs(a[1] - b[1])) for b in cells) for a in cells)
+    problem = MappingProblem(
+        name="triangle",
+        replicas=1,
+        stages=tuple(Stage(name=str(s), time_s=0.0) for s in range(3)),
+        transfers=tuple(Transfer(source=a, target=b, bytes=1.0) for a, b in ((0, 1), (1, 2), (0, 2))),
+        bandwidth_bytes_per_s=matrix,
+    )
+    assert Thresholds().bound(problem, Monitor()).value == pytest.approx(3.0, rel=2e-3)
+
+
+@pytest.mark.parametrize("groups", [(3,), (2, 5), (4, 6, 9), (1,), (7, 11)])
+def test_whole_groups_fill_islands(groups: tuple[int, ...]) -> None:
+    for room, filled in enumerate(_filled(groups, 30)):
+        sums = {0}
+        for _ in range(room):
+            sums |= {a + b for a in sums for b in groups if a + b <= room}
+        assert filled == max(sums)
