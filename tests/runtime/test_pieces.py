@@ -13,8 +13,10 @@ from partita.errors import InputError
 from partita.frontends.models import load_module
 from partita.frontends.tape import Tape
 from partita.frontends.torch import trace_calls
+from partita.runtime.draws import seeder
 from partita.runtime.pieces import bytes_of, make_pieces
 from partita.runtime.places import place_calls
+from partita.runtime.program import compile_piece
 from runtime.plans import in_a_row, run_pieces, source
 
 NAMES = ("tied", "tricky", "unet", "recurrent")
@@ -62,17 +64,55 @@ def pieces_of(name, assign, stages=2):
     return graph, tape, make_pieces(place_calls(tape, constant, modules, stage_of, stages))
 
 
+def pieces_of_module(module, x, stage):
+    """The tape and pieces of a module, whose operators are on the stage that a function of their target says."""
+    tape = Tape()
+    graph, capture, calls = trace_calls(module, (x,), tape=tape)
+    stage_of = {calls[v]: stage(op.target) for v, op in enumerate(graph.operators) if calls[v] is not None}
+    constant, modules = [c.constant for c in capture.calls], [c.module for c in capture.calls]
+    return tape, make_pieces(place_calls(tape, constant, modules, stage_of, 2))
+
+
 def test_only_the_slices_that_are_read_are_sent():
-    """Of a product that is cut in three the other stage reads one part and sends it alone."""
+    class Cut(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(8, 24)
 
-    def last_third(graph):
-        reader = next(v for v, op in enumerate(graph.operators) if op.target.startswith("aten.mul") and op.module == "")
-        return {v: int(v >= reader) for v, op in enumerate(graph.operators) if op.phase == "forward"}
+        def forward(self, x):
+            a, _, c = self.inner(x).chunk(3, dim=-1)
+            return a.sin(), c.cos()
 
-    graph, tape, pieces = pieces_of("tricky", last_third)
-    product = next(t for t in graph.tensors if t.name == "addmm" or t.shape == (4, 24))
-    moved = bytes_of(tape, pieces[1].receives[0])
-    assert product.bytes <= moved <= 3 * product.bytes
+    tape, pieces = pieces_of_module(Cut(), torch.ones(4, 8), lambda target: int("cos" in target))
+    assert bytes_of(tape, pieces[1].receives[0]) == 4 * 8 * 4
+    tape, pieces = pieces_of_module(Cut(), torch.ones(4, 8), lambda target: int("mm" not in target))
+    assert bytes_of(tape, pieces[1].receives[0]) == 2 * 4 * 8 * 4
+
+
+def test_what_is_overwritten_later_is_sent_as_it_was():
+    class Later(torch.nn.Module):
+        def forward(self, x):
+            y = x * 3
+            z = y.sin()
+            y.mul_(2)
+            return y, z
+
+    tape, pieces = pieces_of_module(Later(), torch.ones(4), lambda target: int("sin" in target))
+    programs = [compile_piece(tape, piece, {}, training=False) for piece in pieces]
+    x = torch.ones(4)
+    kept, first, _ = programs[0].run([], {"input0": x}, seeder(0, 0), [0])
+    _, second, _ = programs[1].run(list(kept), {"input0": x}, seeder(0, 0), [0])
+    assert torch.equal(first[0], torch.full((4,), 6.0))
+    assert torch.equal(second[1], torch.full((4,), 3.0).sin())
+
+
+def test_every_draw_has_its_own_seed():
+    def drawn(seed, microbatch, number):
+        seeder(seed, microbatch)(number)
+        return float(torch.rand(()))
+
+    assert drawn(0, 1, 2) == drawn(0, 1, 2)
+    assert len({drawn(0, 0, 0), drawn(0, 0, 1), drawn(0, 1, 0), drawn(1, 0, 0)}) == 4
 
 
 def test_a_tied_weight_is_read_on_both_stages():
