@@ -58,7 +58,8 @@ def called_together(graph: Graph, units: list[int]) -> list[tuple[int, int]]:
             makers = [maker for place in view.inputs[v] if (maker := view.maker(place)) is not None]
             pairs += itertools.pairwise(makers)
     for parameter in graph.parameters:
-        owner = parameter.name.rpartition(".")[0]
-        if parameter.users and owner in spread:
-            pairs += itertools.pairwise(inside[owner])
+        owners = [name.rpartition(".")[0] for name in (parameter.name, *parameter.aliases)]
+        called = [owner for owner in owners if owner in inside]
+        if parameter.users and called and spread.issuperset(called):
+            pairs += itertools.pairwise(inside[called[0]])
     return pairs

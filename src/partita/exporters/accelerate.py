@@ -8,7 +8,7 @@ from typing import Any
 
 from partita.documents.document import write_json
 from partita.exporters.exporter import Exporter
-from partita.split import Split
+from partita.split import Split, Stage
 
 
 class Accelerate(Exporter):
@@ -25,16 +25,18 @@ class Accelerate(Exporter):
         keys = set(_map(split))
         for weight in split.weights:
             owner = weight.name.rpartition(".")[0]
+            # A tied weight may be called by its other names only.
+            covered = any(_covered(name, keys) for name in (weight.name, *weight.aliases))
             # The model's own weights are moved to the first device of the map.
-            if weight.stages and not _covered(weight.name, keys) and (owner or weight.stages != (0,)):
+            if weight.stages and not covered and (owner or weight.stages != (0,)):
                 yield f"{owner or 'the model'}, which has the weight {weight.name} itself, is on several devices"
 
     def write(self, split: Split, path: str | Path, model: Any) -> list[str]:
         found = _map(split)
         for weight in split.weights:
-            # What nothing reads has to be somewhere as well.
+            # What nothing reads, or reads by this name, has to be somewhere as well.
             if not _covered(weight.name, set(found)):
-                found[weight.name] = found[next(iter(found))]
+                found[weight.name] = _device(split.stages[min(weight.stages, default=0)])
         write_json(path, found)
         return [str(path)]
 
@@ -43,8 +45,12 @@ def _map(split: Split) -> dict[str, int | str]:
     found: dict[str, int | str] = {}
     for stage in split.stages:
         for name in stage.modules:
-            found[name] = stage.rank if stage.accelerator else "cpu"
+            found[name] = _device(stage)
     return found
+
+
+def _device(stage: Stage) -> int | str:
+    return stage.rank if stage.accelerator else "cpu"
 
 
 def _covered(name: str, keys: Sequence[str] | set[str]) -> bool:

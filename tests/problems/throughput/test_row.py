@@ -163,3 +163,29 @@ def test_other_solvers_send_rows_on(solver: str) -> None:
 def test_the_row_is_part_of_the_problem_file() -> None:
     again = msgspec.json.decode(msgspec.json.encode(CHAIN), type=ThroughputProblem)
     assert again == CHAIN
+
+
+def staged(*groups: tuple[int, ...], kind: str = "gpu") -> Plan:
+    return Plan(stages=tuple(Stage(device=f"{kind}:{n}", kind=kind, operators=ids) for n, ids in enumerate(groups)))
+
+
+@pytest.mark.parametrize(
+    ("row", "plan", "said"),
+    [
+        (Row(units=((0,), (1,), (2,), (3,)), handed=((0, 3),)), staged((0,), (1, 2), (3,)), "passes over a stage"),
+        (Row(units=((0, 1), (2,), (3,))), staged((0,), (1, 2, 3)), "units are whole"),
+        (Row(units=((1,), (0,), (2,), (3,))), staged((0,), (1, 2, 3)), "nor on the next one"),
+    ],
+)
+def test_what_breaks_a_row_is_named(row: Row, plan: Plan, said: str) -> None:
+    assert said in "; ".join(evaluate(CHAIN.replace(row=row), plan).violations)
+
+
+def test_only_the_first_stage_is_on_a_host() -> None:
+    hosts = CHAIN.replace(
+        kinds=(DeviceKind(name="cpu", count=2, accelerator=False),),
+        row=Row(units=((0,), (1,), (2,), (3,)), hosts_first=True),
+    )
+    found = evaluate(hosts, staged((0,), (1, 2, 3), kind="cpu"))
+    assert "cpu:1 is no accelerator" in found.violations[0]
+    assert len(pt.solve(hosts).plan.stages) == 1
