@@ -68,5 +68,9 @@ class SolverCrashError(PartitaError, RuntimeError):
         self.output = output
 
 
+class ProfileError(PartitaError, RuntimeError):
+    """A process that measures a model ended without an answer: killed, out of memory, or by an error of its own."""
+
+
 class DisagreementError(PartitaError, AssertionError):
     """Two computations of one quantity differ: a defect in partita, never the user's fault."""

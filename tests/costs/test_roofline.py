@@ -82,7 +82,7 @@ def test_products_run_at_the_rate_of_their_shape() -> None:
 def test_tensorfloat_is_a_choice() -> None:
     operator = Operator(name="a", target="t", flops=1000)
     assert Roofline(allow_tf32=True).time_s(operator, DEVICE) == 10.0
-    assert "TensorFloat-32" in Roofline(allow_tf32=True).notes()[0]
+    assert "TensorFloat-32" in Roofline(allow_tf32=True).notes(make_graph())[0]
 
 
 def test_an_unknown_number_format_is_refused() -> None:

@@ -29,6 +29,7 @@ COMMANDS = {
     "compare": "compare:command",
     "sweep": "sweep:command",
     "simulate": "simulate:command",
+    "profile": "profile:command",
     "generate": "generate:generate",
     "convert": "generate:convert",
     "problems": "listing:problems",

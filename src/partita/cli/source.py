@@ -213,6 +213,17 @@ class ModelSource:
         return dataclasses.replace(found, problem=self.kind.sweep.at(found.problem, rest))
 
 
+def measured_machine(parameters: Mapping[str, Any]) -> str | None:
+    """The profile that ``--costs`` names, whose machine is a cluster; None for tables, and without it."""
+    costs = parameters.get(f"{PREFIX}costs")
+    if costs is None or not str(costs).lower().endswith(".json"):
+        return None
+    from partita.catalogue.files import read_document
+    from partita.costs.profile import Profile
+
+    return str(costs) if read_document(Path(costs)).get("format") == Profile.format else None
+
+
 def read_model(
     text: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
 ) -> ModelSource:
@@ -225,6 +236,9 @@ def read_model(
     from partita.conductor.solve import check_solver
     from partita.topology.read import read_cluster
 
+    if cluster is None:
+        # A profile of the model says what machine it was measured on.
+        cluster = measured_machine(parameters)
     if cluster is None:
         raise InputError(f"{text} is a model; say what to split it over with --cluster, for example 4xA100-80GB")
     machines = read_cluster(cluster)
@@ -275,6 +289,17 @@ def _first_graph(text: str, parameters: dict[str, Any], *, sized: bool) -> tuple
         return _read_graph(text, **parameters), False
 
 
+def read_fields(entries: Sequence[str]) -> dict[str, str]:
+    """Values by field, from what ``--set`` was given."""
+    fields: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set {entry!r} is not of the form FIELD=VALUE")
+        fields[name] = value
+    return fields
+
+
 def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tracing: Any) -> Graph:
     """The graph of a model argument; the rest is what ``load_model`` takes."""
     if text.endswith(".onnx"):
@@ -287,12 +312,7 @@ def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tra
         if training and not graph.training:
             raise InputError(f"{text} was traced without its backward part; trace it again with training")
         return graph
-    fields: dict[str, str] = {}
-    for entry in set_fields:
-        name, equals, value = entry.partition("=")
-        if not equals or not name:
-            raise InputError(f"--set {entry!r} is not of the form FIELD=VALUE")
-        fields[name] = value
+    fields = read_fields(set_fields)
     from partita.frontends.models import load_model
 
     started = time.perf_counter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from partita.costs.profile import Measured
 from partita.documents import result_file
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer
@@ -39,6 +40,10 @@ def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str,
         "training": graph.training,
     }
     document["cluster"] = answer.cluster
+    source = answer.priced.settings.costs
+    if isinstance(source, Measured):
+        measured, count = source.coverage(graph)
+        document["costs"] = {"source": source.source, "measured": measured, "operators": count}
     kind_of(result.problem).report.answer_document(answer, document)
     return document
 

@@ -16,10 +16,11 @@ _ATTENTION_NOTE = (
 )
 
 
-def assemble(capture: Capture, name: str, training: bool) -> Graph:
+def assemble(capture: Capture, name: str, training: bool) -> tuple[Graph, list[int | None]]:
     """Build the graph of what a capture's outputs and gradients depend on.
 
-    Nothing but constants, and a used trainable parameter without a gradient, is a ``TraceError``.
+    Nothing but constants, and a used trainable parameter without a gradient, is a ``TraceError``. With it comes for
+    every operator its place among the capture's events, None for slices, what is made up, and where none were kept.
     """
     _own_gradients(capture)
     live = live_calls(capture)
@@ -27,7 +28,9 @@ def assemble(capture: Capture, name: str, training: bool) -> Graph:
         raise TraceError(f"model {name!r} computes nothing from its inputs or parameters; there is nothing to split")
     _check_gradients(capture, live)
     table = fold(live, capture.outputs, (read for _, read in capture.gradients))
-    return _Builder(capture, live, table).graph(name, training)
+    builder = _Builder(capture, live, table)
+    graph = builder.graph(name, training)
+    return graph, [step.event if isinstance(step, Call) else None for step in builder.steps]
 
 
 def _own_gradients(capture: Capture) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, TraceError
-from partita.frontends.hf_inputs import decoding_inputs, make_inputs
+from partita.frontends.hf_inputs import decoding_inputs, make_inputs, real_inputs
 from partita.frontends.options import Asked, nearest, one_line, parse_dtype, parse_value
 from partita.frontends.torch import trace
 from partita.graph import Graph
@@ -47,14 +47,8 @@ def load_transformers(name: str, asked: Asked) -> Graph:
     Attention runs as one fused call ("sdpa") unless the model caps its scores, which no fused call does. Key-value
     caches are off but for a step of decoding, which has a full one.
     """
-    from transformers.utils import logging
-
-    with ExitStack() as after:
-        after.callback(logging.set_verbosity, logging.get_verbosity())
-        logging.set_verbosity_error()
-        config = _configuration(name, asked.fields)
-        number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
-        task, cls = model_class(config, asked.task)
+    with quiet():
+        config, number_format, task, cls = _chosen(name, asked)
         notes = _simplify(config, asked.training)
 
         def attempt(number_format: Any) -> Graph:
@@ -77,6 +71,38 @@ def load_transformers(name: str, asked: Asked) -> Graph:
     if any("grouped_mm" in op.target for op in graph.operators):
         notes.append(_EXPERTS_NOTE)
     return graph.replace(notes=(*graph.notes, *notes))
+
+
+def build_transformers(name: str, asked: Asked) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Module, arguments and keyword arguments of a transformers model with random weights and random inputs."""
+    if asked.decode is not None:
+        raise InputError("a step of decoding is planned only, not run; leave --decode out")
+    with quiet():
+        config, number_format, task, cls = _chosen(name, asked)
+        _simplify(config, asked.training)
+        model = _build(cls, config, number_format, name, real=True)
+        inputs = make_inputs(model, config, task, number_format, asked)
+    return model, (), real_inputs(inputs, config)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Within, transformers prints errors only."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _chosen(name: str, asked: Asked) -> tuple[Any, Any, str, Any]:
+    """Configuration, number format, task and class of a model."""
+    config = _configuration(name, asked.fields)
+    number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
+    return config, number_format, *model_class(config, asked.task)
 
 
 def _configuration(name: str, fields: Mapping[str, str]) -> Any:
@@ -206,7 +232,7 @@ def _simplify(config: Any, training: bool) -> list[str]:
     return notes
 
 
-def _build(cls: Any, config: Any, dtype: Any, name: str) -> Any:
+def _build(cls: Any, config: Any, dtype: Any, name: str, *, real: bool = False) -> Any:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -217,7 +243,8 @@ def _build(cls: Any, config: Any, dtype: Any, name: str) -> Any:
     attempts = ["eager"] if getattr(text, "attn_logit_softcapping", None) else ["sdpa", "eager"]
     failure: Exception | None = None
     for attention in attempts:
-        for place in (torch.device("meta"), FakeTensorMode(allow_non_fake_inputs=True)):
+        places = (nullcontext(),) if real else (torch.device("meta"), FakeTensorMode(allow_non_fake_inputs=True))
+        for place in places:
             try:
                 with place:
                     return cls.from_config(config, dtype=dtype, attn_implementation=attention)

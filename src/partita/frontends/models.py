@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from partita.checks import check_at_least
 from partita.errors import InputError, require
@@ -80,6 +81,24 @@ def load_model(
     from partita.frontends.userfile import load_file
 
     return load_file(spec, asked)
+
+
+def build_model(spec: str, asked: Asked) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Module, arguments and keyword arguments of the model that ``spec`` names, with real weights and inputs.
+
+    A Python file's callable says what they hold; ``hf:`` models get random ones. Errors are those of ``load_model``.
+    """
+    require("torch", "torch")
+    if spec.startswith("hf:"):
+        require("transformers", "torch")
+        from partita.frontends.hf import build_transformers
+
+        return build_transformers(spec[3:], asked)
+    if ".py:" not in spec:
+        raise InputError(f"model {spec!r} cannot be run; give 'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'")
+    from partita.frontends.userfile import build_file
+
+    return build_file(spec, asked, real=True)
 
 
 def _check_decode(spec: str, asked: Asked) -> None:

@@ -38,14 +38,21 @@ _LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating
 
 
 def run_module(
-    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], training: bool, dtype: Any = None
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    training: bool,
+    dtype: Any = None,
+    *,
+    keep_events: bool = False,
 ) -> Capture:
     """Run a module once on fake tensors, floating ones in the given ``torch.dtype`` if any.
 
-    What cannot be run, or followed because it depends on data, is a ``TraceError``.
+    With ``keep_events`` everything that is dispatched is written down, too. What cannot be run, or followed because it depends on data, is a ``TraceError``.
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     recorder = Recorder(fake)
+    recorder.keep_events = keep_events
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []
@@ -71,7 +78,7 @@ def _run_backward(recorder: Recorder, fake: Any, out: Any, parameters: list[tupl
     if not wanted:
         raise TraceError("training needs a parameter that requires a gradient, but the model has none")
     with _caught(recorder, fake), torch.enable_grad():
-        loss, note = _loss(out)
+        loss, note = loss_of(out)
         if not loss.requires_grad:
             raise TraceError("the loss does not depend on any trainable parameter, so there is no backward to trace")
         recorder.capture.outputs = [recorder.read(loss)]
@@ -98,7 +105,7 @@ def _gradients(loss: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(run((loss,), (start,), False, False, tensors, allow_unreachable=True, accumulate_grad=False))
 
 
-def _loss(out: Any) -> tuple[Any, str | None]:
+def loss_of(out: Any) -> tuple[Any, str | None]:
     """The scalar to differentiate, and a note if it had to be made up."""
     if isinstance(out, torch.Tensor):
         given = out

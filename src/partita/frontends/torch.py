@@ -6,10 +6,13 @@ Importing this file imports nothing heavy; torch is loaded by the first call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partita.errors import InputError, PartitaError, TraceError, require
 from partita.graph import Graph
+
+if TYPE_CHECKING:
+    from partita.frontends.records import Event
 
 
 def trace(
@@ -57,6 +60,20 @@ def trace(
     TraceError
         If the module cannot be run, its control flow depends on data, or a used parameter gets no gradient.
     """
+    return trace_with_events(module, args, kwargs, training, name, dtype, keep=False)[0]
+
+
+def trace_with_events(
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    training: bool = False,
+    name: str | None = None,
+    dtype: str | None = None,
+    *,
+    keep: bool = True,
+) -> tuple[Graph, list[int | None], list[Event]]:
+    """The graph of ``trace``, and with ``keep`` everything that was dispatched and every operator's place in it."""
     require("torch", "torch")
     import torch
 
@@ -74,9 +91,10 @@ def trace(
     number_format = None if dtype is None else parse_dtype(dtype)
     title = name or type(module).__name__
     try:
-        graph = assemble(run_module(module, args, kwargs or {}, training, number_format), title, training)
+        capture = run_module(module, args, kwargs or {}, training, number_format, keep_events=keep)
+        graph, places = assemble(capture, title, training)
     except PartitaError:
         raise
     except Exception as error:
         raise TraceError(f"cannot trace the root module ({type(module).__name__}): {one_line(error)}") from error
-    return graph.replace(compiled=True) if compiled else graph
+    return graph.replace(compiled=True) if compiled else graph, places, capture.events

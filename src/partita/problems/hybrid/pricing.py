@@ -190,7 +190,7 @@ def layer_menus(
         training=training,
         notes=(
             *graph.notes,
-            *source.notes(),
+            *source.notes(graph),
             *machines.notes,
             *_notes(menus, modes, reserve, sequence_parallel, zero1, training),
         ),
