@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from partita.frontends.fused import ATTENTION, ATTENTION_BACKWARD
 from partita.frontends.records import Event
@@ -35,19 +35,19 @@ def align(traced: Sequence[Event], ran: Sequence[Event]) -> list[int | None]:
     return found
 
 
-def additions(found: Sequence[int | None], ran: Sequence[Event]) -> dict[int, int]:
-    """By place of what ran, where a gradient is added in place that the operator there has just made.
+def besides(operators: Collection[int], ran: Sequence[Event], views: Collection[str]) -> dict[int, list[int]]:
+    """By place of a graph's operator, the places of what ran behind it and is no operator; without views.
 
-    Summing gradients of microbatches is no operator of a graph, which is about one.
+    That is copies that kernels ask for, and above all sums: gradients of microbatches are added up, and a graph is
+    about one microbatch.
     """
-    taken = {place for place in found if place is not None}
-    result: dict[int, int] = {}
+    result: dict[int, list[int]] = {}
     last: int | None = None
     for place, event in enumerate(ran):
-        if place in taken:
+        if place in operators:
             last = place
-        elif last is not None and event.target.startswith("aten.add_.") and last not in result:
-            result[last] = place
+        elif last is not None and event.target not in views:
+            result.setdefault(last, []).append(place)
     return result
 
 
@@ -62,6 +62,7 @@ def _resume(traced: Sequence[Event], ran: Sequence[Event], i: int, j: int) -> tu
             a, b = i + skipped, j + total - skipped
             if a >= len(traced) or b >= len(ran) or not _same(traced[a], ran[b]):
                 continue
-            if a + 1 == len(traced) or b + 1 == len(ran) or total == 1 or _same(traced[a + 1], ran[b + 1]):
+            alone = a + 1 == len(traced) or b + 1 == len(ran) or traced[a].target in _WHOLE
+            if alone or _same(traced[a + 1], ran[b + 1]):
                 return skipped, total - skipped
     return None

@@ -18,7 +18,7 @@ from partita.costs.signatures import Signature, fingerprint, signatures
 from partita.errors import InputError, require
 from partita.frontends.options import Asked
 from partita.graph import Graph
-from partita.profiler.alignment import additions, align
+from partita.profiler.alignment import align, besides
 from partita.profiler.links import fit_line
 from partita.profiler.processes import run_processes
 from partita.profiler.worker import Job, Report
@@ -125,7 +125,10 @@ def _measured(reports: Sequence[Report], graph: Graph) -> tuple[list[Measurement
     assert traced is not None
     assert places is not None
     found = align(traced, seen.events)
-    added = additions(found, seen.events)
+    ran_at = [
+        None if event is None or op.free else found[event] for op, event in zip(graph.operators, places, strict=True)
+    ]
+    more = besides({place for place in ran_at if place is not None}, seen.events, seen.views)
     samples: dict[str, list[float]] = {}
     for report in reports:
         for times in report.observed.times:
@@ -136,26 +139,24 @@ def _measured(reports: Sequence[Report], graph: Graph) -> tuple[list[Measurement
         if peak is not None:
             peaks[key] = max(peak, peaks.get(key, 0))
     measurements: list[Measurement] = []
-    known: dict[tuple[str, str | None, Signature], int] = {}
+    known: dict[tuple[tuple[str, ...], Signature], int] = {}
     operators: list[int | None] = []
-    for op, event, signature in zip(graph.operators, places, signatures(graph), strict=True):
-        ran = None if event is None or op.free else found[event]
+    for ran, signature in zip(ran_at, signatures(graph), strict=True):
         if ran is None:
             operators.append(None)
             continue
-        addition = added.get(ran) if signature.accumulates else None
+        keys = tuple(seen.keys[place] for place in (ran, *more.get(ran, ())))
         # The same arguments, and as much of the graph's tensors read: slices differ in what they stand for.
-        identity = seen.keys[ran], None if addition is None else seen.keys[addition], signature
+        identity = keys, signature
         if identity not in known:
             known[identity] = len(measurements)
-            keys = [key for key in identity[:2] if key is not None]
             measurements.append(_measurement(signature, [samples[key] for key in keys], peaks.get(keys[0])))
         operators.append(known[identity])
     return measurements, operators
 
 
 def _measurement(signature: Signature, parts: Sequence[Sequence[float]], peak: int | None) -> Measurement:
-    """Of an operator that ran in one or two parts."""
+    """Of an operator and what ran behind it."""
     return Measurement(
         signature=signature,
         time_s=sum(median(part) for part in parts),

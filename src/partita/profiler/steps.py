@@ -43,6 +43,8 @@ class Observed:
         For every pass the seconds of every operator.
     forward_s, backward_s
         Seconds of the plain passes.
+    views
+        Which operators only make another view of what they read.
     peaks
         Most bytes that each operator held.
     """
@@ -50,6 +52,7 @@ class Observed:
     events: list[Event]
     keys: list[str]
     first_backward: int
+    views: set[str]
     peaks: list[int | None]
     times: list[list[float]] = field(default_factory=list)
     forward_s: list[float] = field(default_factory=list)
@@ -87,7 +90,7 @@ def observe(step: Step, clock: Clock, *, warm_up: int, repeats: int, together: C
             seen = MemoryTimer(clock)
             with seen.watching():
                 marks = _run(step, clock, seen)
-            found = Observed(seen.events, seen.keys, marks[3], seen.peaks)
+            found = Observed(seen.events, seen.keys, marks[3], seen.views, seen.peaks)
             for _ in range(repeats):
                 together()
                 start, middle, end, _ = _run(step, clock)

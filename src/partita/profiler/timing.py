@@ -36,6 +36,7 @@ class Timer(TorchDispatchMode):  # type: ignore[misc]
         self.calls: list[str] = []
         self.events: list[Event] = []
         self.keys: list[str] = []
+        self.views: set[str] = {"aten._unsafe_view.default"}
         self._composite: dict[Any, bool] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -45,6 +46,9 @@ class Timer(TorchDispatchMode):  # type: ignore[misc]
             has = torch._C._dispatch_has_kernel_for_dispatch_key
             composite = has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CPU")
             self._composite[func] = composite
+            returned = [result.alias_info for result in func._schema.returns]
+            if any(alias is not None and not alias.is_write for alias in returned):
+                self.views.add(str(func))
         if composite:
             with self:
                 result = func.decompose(*args, **kwargs)
@@ -104,15 +108,19 @@ class _Whole(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, timer: Timer, run: Callable[..., Any], *tensors: Any) -> Any:
-        ctx.inputs = [t.detach().requires_grad_(need) for t, need in zip(tensors, ctx.needs_input_grad[2:], strict=True)]
         ctx.timer = timer
+        with _disable_current_modes():
+            ctx.inputs = [
+                t.detach().requires_grad_(need) for t, need in zip(tensors, ctx.needs_input_grad[2:], strict=True)
+            ]
 
         def call() -> Any:
             with _disable_current_modes(), torch.set_grad_enabled(any(ctx.needs_input_grad)):
                 return run(*ctx.inputs)
 
         ctx.out = timer.timed(ATTENTION, tensors, call)
-        return ctx.out.detach()
+        with _disable_current_modes():
+            return ctx.out.detach()
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
