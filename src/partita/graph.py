@@ -130,6 +130,25 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     buffer: bool = False
 
 
+class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the model of a graph was made, so that it can be made again.
+
+    Attributes
+    ----------
+    model
+        As it was named: ``hf:TYPE_OR_FILE``, or ``path/to/file.py:callable``.
+    settings
+        What it was asked for: ``batch_size``, ``sequence_length``, ``dtype``, ``task``, ``decode``, and changed fields
+        as text under ``set``; null is the model's own.
+    training
+        Whether forward and backward were traced.
+    """
+
+    model: str
+    settings: dict[str, Any] = {}
+    training: bool = False
+
+
 class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model's dataflow for one microbatch.
 
@@ -149,6 +168,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Whether the model is one that was compiled, so that chains of elementwise operators are one kernel.
     notes
         What a reader should know about how the graph was made, one sentence each.
+    source
+        How the model was made; None for a module that was traced in memory.
 
     Raises
     ------
@@ -164,6 +185,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     training: bool = False
     compiled: bool = False
     notes: tuple[str, ...] = ()
+    source: Source | None = None
 
     def __post_init__(self) -> None:
         if not self.operators:

@@ -6,13 +6,15 @@ from __future__ import annotations
 import sys
 import textwrap
 
+import msgspec
 import pytest
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 
 from frontends.helpers import check_training, targets
 from partita.errors import InputError, TraceError
-from partita.frontends.models import load_model
+from partita.frontends.models import load_model, load_module
+from partita.graph import Source
 
 SOURCE = """
     import torch
@@ -206,3 +208,28 @@ def test_importing_the_frontend_is_light() -> None:
         "sys.exit(any(m in sys.modules for m in ('torch', 'transformers')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_graph_says_how_its_model_was_made(file):
+    graph = load_model(f"{file}:small", batch_size=3, set_fields={"depth": "4"}, training=True)
+    assert graph.source is not None
+    assert graph.source.model == f"{file}:small"
+    assert graph.source.settings["batch_size"] == 3
+    assert graph.source.settings["set"] == {"depth": "4"}
+    assert graph.source.training
+    again = load_module(msgspec.json.decode(msgspec.json.encode(graph.source), type=Source))
+    assert again.trace().operators == graph.operators
+
+
+def test_a_module_with_weights_follows_from_the_seed(file):
+    source = Source(model=f"{file}:small", settings={"set": {"depth": 3}})
+    one, same, other = (load_module(source, seed=seed).module for seed in (1, 1, 2))
+    assert len(one.layers) == 3
+    assert not any(p.is_meta for p in one.parameters())
+    assert all(torch.equal(p, q) for p, q in zip(one.parameters(), same.parameters(), strict=True))
+    assert not torch.equal(one.embed.weight, other.embed.weight)
+
+
+def test_unknown_settings_of_a_source_are_refused(file):
+    with pytest.raises(InputError, match="'batch'"):
+        load_module(Source(model=f"{file}:small", settings={"batch": 3}))

@@ -77,8 +77,6 @@ def _measure(model: str, parameters: dict[str, Any]) -> tuple[Graph, Profile]:
     from partita.frontends.options import Asked
     from partita.profiler.profile import profile_model
 
-    if parameters["decode"] is not None:
-        raise InputError("a step of decoding is planned only, not run; leave --decode out")
     asked = Asked(
         parameters["batch_size"],
         parameters["sequence_length"],
@@ -86,12 +84,15 @@ def _measure(model: str, parameters: dict[str, Any]) -> tuple[Graph, Profile]:
         read_fields(parameters["set_fields"]),
         parameters["task"],
         parameters["training"],
+        parameters["decode"],
     )
+    if asked.decode is not None:
+        raise InputError("a step of decoding is planned only, not run; leave --decode out")
     measuring = {
         name: parameters[name] for name in ("processes", "threads", "warm_up", "repeats", "device_name")
     }
     with quiet_stdout():
-        graph, found = profile_model(model, asked, device=parameters["device"] or _best_device(), **measuring)
+        graph, found = profile_model(asked.source(model), device=parameters["device"] or _best_device(), **measuring)
     missing = sum(place is None and not op.free for op, place in zip(graph.operators, found.operators, strict=True))
     if missing:
         warn(f"note: {missing} operators did not run as they were traced; plans take the roofline for them")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from partita.conductor.split import split_of
 from partita.costs.profile import Measured
 from partita.documents import result_file
 from partita.problems import kind_of
@@ -38,12 +39,14 @@ def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str,
         "parameter_bytes": graph.parameter_bytes,
         "flops": graph.flops,
         "training": graph.training,
+        "source": graph.source,
     }
     document["cluster"] = answer.cluster
     source = answer.priced.settings.costs
     if isinstance(source, Measured):
         measured, count = source.coverage(graph)
         document["costs"] = {"source": source.source, "measured": measured, "operators": count}
+    document["split"] = split_of(answer)
     kind_of(result.problem).report.answer_document(answer, document)
     return document
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from partita.catalogue.runtimes import Cuts
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers
 from partita.graph import Graph
-
-#: Where stages may begin: between any operators, between modules of a layer, or between layers.
-Cuts = Literal["operator", "module", "layer"]
 
 
 def cut_units(graph: Graph, cuts: Cuts) -> list[int]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, TraceError
-from partita.frontends.hf_inputs import decoding_inputs, make_inputs, real_inputs
-from partita.frontends.options import Asked, nearest, one_line, parse_dtype, parse_value
-from partita.frontends.torch import trace
+from partita.frontends.hf_inputs import decoding_inputs, make_inputs
+from partita.frontends.options import Asked, Model, nearest, one_line, parse_dtype, parse_value
 from partita.graph import Graph
 
 _EXPERTS_NOTE = (
@@ -42,67 +42,46 @@ TASKS: dict[str, str] = {
 
 
 def load_transformers(name: str, asked: Asked) -> Graph:
-    """Trace a transformers model.
+    """Trace a transformers model; in float32 where it does not run in its own format, and none was asked for."""
+    model = build_transformers(name, asked)
+    try:
+        graph = model.trace()
+    except TraceError as error:
+        if asked.dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
+            raise
+        own = next(model.module.parameters()).dtype
+        model = build_transformers(name, dataclasses.replace(asked, dtype="float32"))
+        note = f"The model does not run in {str(own).removeprefix('torch.')}; this is float32."
+        model = dataclasses.replace(model, notes=(*model.notes, note))
+        graph = model.trace()
+    if any("grouped_mm" in op.target for op in graph.operators):
+        graph = graph.replace(notes=(*graph.notes, _EXPERTS_NOTE))
+    return graph.replace(source=model.asked.source(f"hf:{name}"))
+
+
+def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
+    """A transformers model from its configuration: without weights, or initialised if ``real``; never its arguments.
 
     Attention runs as one fused call ("sdpa") unless the model caps its scores, which no fused call does. Key-value
     caches are off but for a step of decoding, which has a full one.
     """
-    with quiet():
-        config, number_format, task, cls = _chosen(name, asked)
-        notes = _simplify(config, asked.training)
-
-        def attempt(number_format: Any) -> Graph:
-            model = _build(cls, config, number_format, name)
-            title = Path(name).stem if name.endswith(".json") else name
-            if asked.decode is None:
-                kwargs = make_inputs(model, config, task, number_format, asked)
-            else:
-                kwargs = decoding_inputs(model, config, task, number_format, asked)
-                title += f", one token after {asked.decode}"
-            return trace(model, (), kwargs, training=asked.training, name=title)
-
-        try:
-            graph = attempt(number_format)
-        except TraceError as error:
-            if asked.dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
-                raise
-            graph = attempt(parse_dtype("float32"))
-            notes.append(f"The model does not run in {str(number_format).removeprefix('torch.')}; this is float32.")
-    if any("grouped_mm" in op.target for op in graph.operators):
-        notes.append(_EXPERTS_NOTE)
-    return graph.replace(notes=(*graph.notes, *notes))
-
-
-def build_transformers(name: str, asked: Asked) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Module, arguments and keyword arguments of a transformers model with random weights and random inputs."""
-    if asked.decode is not None:
-        raise InputError("a step of decoding is planned only, not run; leave --decode out")
-    with quiet():
-        config, number_format, task, cls = _chosen(name, asked)
-        _simplify(config, asked.training)
-        model = _build(cls, config, number_format, name, real=True)
-        inputs = make_inputs(model, config, task, number_format, asked)
-    return model, (), real_inputs(inputs, config)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Within, transformers prints errors only."""
     from transformers.utils import logging
 
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-
-
-def _chosen(name: str, asked: Asked) -> tuple[Any, Any, str, Any]:
-    """Configuration, number format, task and class of a model."""
-    config = _configuration(name, asked.fields)
-    number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
-    return config, number_format, *model_class(config, asked.task)
+    with ExitStack() as after:
+        after.callback(logging.set_verbosity, logging.get_verbosity())
+        logging.set_verbosity_error()
+        config = _configuration(name, asked.fields)
+        number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
+        task, cls = model_class(config, asked.task)
+        notes = _simplify(config, asked.training)
+        module = _build(cls, config, number_format, name, real)
+        title = Path(name).stem if name.endswith(".json") else name
+        if asked.decode is None:
+            kwargs = make_inputs(module, config, task, number_format, asked)
+        else:
+            kwargs = decoding_inputs(module, config, task, number_format, asked)
+            title += f", one token after {asked.decode}"
+    return Model(title, module, (), kwargs, asked, notes=tuple(notes))
 
 
 def _configuration(name: str, fields: Mapping[str, str]) -> Any:
@@ -232,7 +211,7 @@ def _simplify(config: Any, training: bool) -> list[str]:
     return notes
 
 
-def _build(cls: Any, config: Any, dtype: Any, name: str, *, real: bool = False) -> Any:
+def _build(cls: Any, config: Any, dtype: Any, name: str, real: bool = False) -> Any:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -242,9 +221,9 @@ def _build(cls: Any, config: Any, dtype: Any, name: str, *, real: bool = False) 
         config.architectures = [classes[0].__name__]
     attempts = ["eager"] if getattr(text, "attn_logit_softcapping", None) else ["sdpa", "eager"]
     failure: Exception | None = None
+    without = (torch.device("meta"), FakeTensorMode(allow_non_fake_inputs=True))
     for attention in attempts:
-        places = (nullcontext(),) if real else (torch.device("meta"), FakeTensorMode(allow_non_fake_inputs=True))
-        for place in places:
+        for place in (torch.device("cpu"),) if real else without:
             try:
                 with place:
                     return cls.from_config(config, dtype=dtype, attn_implementation=attention)

@@ -1,14 +1,14 @@
-"""A model named on the command line, as a graph."""
+"""A model named on the command line: as a graph, or as the module itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import ExitStack
 
 from partita.checks import check_at_least
 from partita.errors import InputError, require
-from partita.frontends.options import Asked
-from partita.graph import Graph
+from partita.frontends.options import Asked, Model, asked_of
+from partita.graph import Graph, Source
 
 
 def load_model(
@@ -62,43 +62,74 @@ def load_model(
     TraceError
         If the model cannot be built or traced.
     """
-    check_at_least("batch size", 1 if batch_size is None else batch_size)
-    check_at_least("sequence length", 1 if sequence_length is None else sequence_length)
-    forms = "'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'"
-    if not spec.startswith("hf:") and ".py:" not in spec and not spec.endswith(".py"):
-        raise InputError(f"model {spec!r} is not of a form that can be traced; write {forms}")
-    require("torch", "torch")
     asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode)
-    if decode is not None:
-        _check_decode(spec, asked)
-    if spec.startswith("hf:"):
-        require("transformers", "torch")
+    if _checked(spec, asked):
         from partita.frontends.hf import load_transformers
 
         return load_transformers(spec[3:], asked)
-    if task is not None:
-        raise InputError("a task picks the head of an hf: model; a Python file builds its own")
     from partita.frontends.userfile import load_file
 
     return load_file(spec, asked)
 
 
-def build_model(spec: str, asked: Asked) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Module, arguments and keyword arguments of the model that ``spec`` names, with real weights and inputs.
+def load_module(source: Source, *, seed: int | None = None) -> Model:
+    """The module of a source again, with example arguments.
 
-    A Python file's callable says what they hold; ``hf:`` models get random ones. Errors are those of ``load_model``.
+    Parameters
+    ----------
+    source
+        How a graph's model was made.
+    seed
+        Without one, as it was traced: no weights are allocated where that is possible. With one, on the CPU with
+        weights that follow from the seed; arguments of ``hf:`` models have no data all the same.
+
+    Returns
+    -------
+    Model
+        Whose ``trace`` gives the graph again.
+
+    Raises
+    ------
+    MissingExtraError, InputError, TraceError
+        As ``load_model`` does.
     """
+    asked = asked_of(source)
+    of_hub = _checked(source.model, asked)
+    with ExitStack() as after:
+        if seed is not None:
+            import random
+
+            import torch
+
+            after.callback(random.setstate, random.getstate())
+            after.enter_context(torch.random.fork_rng(devices=[]))
+            random.seed(seed)
+            torch.manual_seed(seed)
+        if of_hub:
+            from partita.frontends.hf import build_transformers
+
+            return build_transformers(source.model[3:], asked, real=seed is not None)
+        from partita.frontends.userfile import build_file
+
+        return build_file(source.model, asked, real=seed is not None)
+
+
+def _checked(spec: str, asked: Asked) -> bool:
+    """Whether a spec is of transformers; what is not right about it or what is asked for is an error."""
+    check_at_least("batch size", 1 if asked.batch_size is None else asked.batch_size)
+    check_at_least("sequence length", 1 if asked.sequence_length is None else asked.sequence_length)
+    forms = "'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'"
+    of_hub = spec.startswith("hf:")
+    if not of_hub and ".py:" not in spec and not spec.endswith(".py"):
+        raise InputError(f"model {spec!r} is not of a form that can be traced; write {forms}")
     require("torch", "torch")
-    if spec.startswith("hf:"):
+    if asked.decode is not None:
+        _check_decode(spec, asked)
+    if of_hub:
         require("transformers", "torch")
-        from partita.frontends.hf import build_transformers
-
-        return build_transformers(spec[3:], asked)
-    if ".py:" not in spec:
-        raise InputError(f"model {spec!r} cannot be run; give 'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'")
-    from partita.frontends.userfile import build_file
-
-    return build_file(spec, asked, real=True)
+    elif asked.task is not None:
+        raise InputError("a task picks the head of an hf: model; a Python file builds its own")
+    return of_hub
 
 
 def _check_decode(spec: str, asked: Asked) -> None:

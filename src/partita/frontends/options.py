@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partita.errors import InputError
+from partita.graph import Graph, Source
 
 _DTYPES = {
     "float64": "float64",
@@ -38,6 +39,62 @@ class Asked:
     def samples(self) -> int:
         """Samples in a microbatch: one unless asked for more."""
         return 1 if self.batch_size is None else self.batch_size
+
+    def source(self, spec: str) -> Source:
+        """What makes the model of a spec again."""
+        given = {name: getattr(self, name) for name in _RECORDED}
+        return Source(model=spec, settings={**given, "set": dict(self.fields)}, training=self.training)
+
+
+_RECORDED = ("batch_size", "sequence_length", "dtype", "task", "decode")
+
+
+def asked_of(source: Source) -> Asked:
+    """What a source was asked for; what is no setting is an ``InputError``."""
+    settings = dict(source.settings)
+    fields = settings.pop("set", {})
+    unknown = sorted(set(settings) - set(_RECORDED))
+    if unknown or not isinstance(fields, dict):
+        raise InputError(
+            f"the source of model {source.model!r} has a setting {(unknown or ['set'])[0]!r} that is unknown"
+        )
+    given = {name: settings.get(name) for name in _RECORDED}
+    return Asked(fields={name: str(value) for name, value in fields.items()}, training=source.training, **given)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A module with example arguments of one microbatch, made from what names it.
+
+    Attributes
+    ----------
+    name
+        The title of its graph.
+    module, args, kwargs
+        A ``torch.nn.Module`` and what it is called with.
+    asked
+        What it was made for, with what was settled in making it.
+    dtype
+        Number format that floating arrays are to be traced in; None for what each has.
+    notes
+        What a reader should know about how it was made.
+    """
+
+    name: str
+    module: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    asked: Asked
+    dtype: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def trace(self) -> Graph:
+        """Its graph."""
+        from partita.frontends.torch import trace
+
+        training = self.asked.training
+        graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
+        return graph.replace(notes=(*graph.notes, *self.notes))
 
 
 def parse_dtype(text: str) -> Any:

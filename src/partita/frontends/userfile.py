@@ -12,22 +12,17 @@ from typing import Any
 
 from partita.errors import InputError, NoBatchSizeError, TraceError
 from partita.frontends.blame import reads_values, where
-from partita.frontends.options import Asked, nearest, one_line, parse_dtype, parse_value
-from partita.frontends.torch import trace
+from partita.frontends.options import Asked, Model, nearest, one_line, parse_value
 from partita.graph import Graph
 
 
 def load_file(spec: str, asked: Asked) -> Graph:
     """Trace what ``path/to/file.py:callable`` builds."""
-    module, args, kwargs = build_file(spec, asked)
-    return trace(module, args, kwargs, training=asked.training, name=spec.rpartition(":")[2], dtype=asked.dtype)
+    return build_file(spec, asked).trace().replace(source=asked.source(spec))
 
 
-def build_file(spec: str, asked: Asked, *, real: bool = False) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Module, arguments and keyword arguments that ``path/to/file.py:callable`` builds: without data unless ``real``.
-
-    A real module has the number format that was asked for, and so have its floating arguments.
-    """
+def build_file(spec: str, asked: Asked, *, real: bool = False) -> Model:
+    """What ``path/to/file.py:callable`` builds: without weights wherever possible, or as it is if ``real``."""
     path_text, _, attribute = spec.rpartition(":")
     if not path_text or not attribute.isidentifier():
         raise InputError(f"model {spec!r} names no callable; write path/to/file.py:callable")
@@ -35,20 +30,8 @@ def build_file(spec: str, asked: Asked, *, real: bool = False) -> tuple[Any, tup
     with _importable(path):
         build = _find(path, attribute)
         given = _arguments(build, spec, asked)
-        found = _build(build, spec, given, real=real)
-    return _converted(*found, asked.dtype) if real and asked.dtype is not None else found
-
-
-def _converted(module: Any, args: Any, kwargs: Any, dtype: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    import torch
-    from torch.utils._pytree import tree_map
-
-    wanted = parse_dtype(dtype)
-
-    def convert(value: Any) -> Any:
-        return value.to(wanted) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-
-    return module.to(wanted), tree_map(convert, args), tree_map(convert, kwargs)
+        module, args, kwargs = _build(build, spec, given, real)
+    return Model(attribute, module, args, kwargs, asked, dtype=asked.dtype)
 
 
 @contextmanager
@@ -113,7 +96,7 @@ def _arguments(build: Callable[..., Any], spec: str, asked: Asked) -> dict[str, 
 
 
 def _build(
-    build: Callable[..., Any], spec: str, given: dict[str, Any], *, real: bool
+    build: Callable[..., Any], spec: str, given: dict[str, Any], real: bool
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """What the callable returns, checked."""
     import torch

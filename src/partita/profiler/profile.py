@@ -16,8 +16,7 @@ from partita.costs.calibration import calibrate
 from partita.costs.profile import Measurement, Phase, Profile, Settings
 from partita.costs.signatures import Signature, fingerprint, signatures
 from partita.errors import InputError, require
-from partita.frontends.options import Asked
-from partita.graph import Graph
+from partita.graph import Graph, Source
 from partita.profiler.alignment import align, besides
 from partita.profiler.links import fit_line
 from partita.profiler.processes import run_processes
@@ -28,8 +27,7 @@ _LINK = "between-processes"
 
 
 def profile_model(
-    spec: str,
-    asked: Asked,
+    source: Source,
     *,
     processes: int = 1,
     threads: int | None = None,
@@ -42,8 +40,8 @@ def profile_model(
 
     Parameters
     ----------
-    spec, asked
-        The model, as for ``partita.frontends.models.load_model``; its graph comes back with the profile.
+    source
+        How the model is made; its graph comes back with the profile.
     processes
         How many run it at the same time, as stages of a plan will; messages between them are timed, too.
     threads
@@ -73,7 +71,7 @@ def profile_model(
 
         if not torch.cuda.is_available():
             raise InputError(f"there is no {device} device here; profile on the cpu, or where there is one")
-    job = Job(spec, asked, processes, threads, warm_up, repeats, device, folder="")
+    job = Job(source, processes, threads, warm_up, repeats, device, folder="")
     reports = run_processes(job)
     graph = reports[0].graph
     assert graph is not None

@@ -12,14 +12,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partita.costs.profile import Hardware, Transfer
 from partita.errors import InputError
-from partita.frontends.options import Asked
 from partita.frontends.records import Event
-from partita.graph import Graph
+from partita.graph import Graph, Source
 from partita.profiler.steps import Observed
+
+if TYPE_CHECKING:
+    from partita.frontends.options import Model
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,8 @@ class Job:
 
     Attributes
     ----------
-    spec, asked
-        The model, as for ``partita.frontends.models.load_model``.
+    source
+        How the model is made.
     processes, threads, warm_up, repeats
         As ``partita.costs.profile.Settings`` has them.
     device
@@ -38,8 +40,7 @@ class Job:
         Where the processes meet and leave what they saw.
     """
 
-    spec: str
-    asked: Asked
+    source: Source
     processes: int
     threads: int
     warm_up: int
@@ -67,7 +68,7 @@ def work(job: Job, rank: int) -> Report:
     """Profile beside the other processes."""
     import torch
 
-    from partita.frontends.models import build_model
+    from partita.frontends.models import load_module
     from partita.frontends.torch import trace_with_events
     from partita.profiler.hardware import best_rates, describe, device_name, memory_bytes
     from partita.profiler.links import time_messages
@@ -79,15 +80,12 @@ def work(job: Job, rank: int) -> Report:
     if job.device != "cpu":
         torch.cuda.set_device(rank % torch.cuda.device_count())
     together = _meet(job, rank)
-    module, args, kwargs = build_model(job.spec, job.asked)
+    model = load_module(job.source, seed=0)
+    training = job.source.training
     traced: tuple[Any, ...] = (None, None, None)
     if rank == 0:
-        name = Path(job.spec).stem if job.spec.startswith("hf:") and job.spec.endswith(".json") else None
-        name = name or job.spec.removeprefix("hf:").rpartition(":")[2]
-        traced = trace_with_events(module, args, kwargs, job.asked.training, name)
-    if job.device != "cpu":
-        module, args, kwargs = _moved(module, args, kwargs, job.device)
-    step = Step(module, args, kwargs, job.asked.training)
+        traced = trace_with_events(model.module, model.args, model.kwargs, training, model.name, model.dtype)
+    step = Step(*_ready(model, job.device), training)
     clock = calibrated_clock(job.device)
     seen = observe(step, clock, warm_up=job.warm_up, repeats=job.repeats, together=together)
     rates = best_rates(job.device, together)
@@ -105,14 +103,25 @@ def work(job: Job, rank: int) -> Report:
     )
 
 
-def _moved(module: Any, args: Any, kwargs: Any, device: str) -> tuple[Any, Any, Any]:
+def _ready(model: Model, device: str) -> tuple[Any, Any, Any]:
+    """Module and arguments with data, on the device and in the number format that was asked for."""
     import torch
     from torch.utils._pytree import tree_map
 
-    def move(value: Any) -> Any:
-        return value.to(device) if isinstance(value, torch.Tensor) else value
+    from partita.frontends.hf_inputs import real_inputs
+    from partita.frontends.options import parse_dtype
 
-    return module.to(device), tree_map(move, args), tree_map(move, kwargs)
+    dtype = None if model.dtype is None else parse_dtype(model.dtype)
+    kwargs = model.kwargs
+    if any(isinstance(value, torch.Tensor) and value.is_meta for value in kwargs.values()):
+        kwargs = real_inputs(kwargs, model.module.config)
+
+    def ready(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return value.to(device, dtype if value.is_floating_point() else None)
+
+    return model.module.to(device, dtype), tree_map(ready, model.args), tree_map(ready, kwargs)
 
 
 def _meet(job: Job, rank: int) -> Callable[[], None]:

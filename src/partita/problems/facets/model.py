@@ -104,6 +104,45 @@ class Refinement:
 
 
 @dataclass(frozen=True)
+class StagePart:
+    """What a stage of a plan has of the traced model.
+
+    Attributes
+    ----------
+    operators
+        Indices in the graph, with those of the backward part; in any order.
+    devices
+        Names of its devices, replica after replica.
+    kind, accelerator
+        What kind of devices these are.
+    replicas, tensor
+        Data-parallel replicas, and devices of each.
+    rank
+        Place of its group of devices.
+    """
+
+    operators: Sequence[int]
+    devices: Sequence[str]
+    kind: str
+    accelerator: bool = True
+    replicas: int = 1
+    tensor: int = 1
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A plan in parts of the traced model, in pipeline order, and how they run."""
+
+    stages: Sequence[StagePart]
+    schedule: str = "forward"
+    microbatches: int = 1
+    chunks: int = 1
+    zero: int = 0
+    sequential: bool = False
+
+
+@dataclass(frozen=True)
 class Answer(Generic[P]):
     """A plan for a model on a cluster, with what is needed to judge it.
 
@@ -190,6 +229,10 @@ class FromModel(Facet, Generic[P]):
 
     def stated(self, priced: Priced[P]) -> Any:
         """The plan that the settings state, which is then priced and not searched for; None if they state none."""
+        return None
+
+    def parts(self, priced: Priced[P], plan: Any) -> Parts | None:
+        """What every stage of a plan has of the model; None where plans have no such stages."""
         return None
 
     def choose(self, answers: Sequence[tuple[Priced[P], Result[P, Any, Any]]]) -> int:

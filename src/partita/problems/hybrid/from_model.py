@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from partita.errors import InputError
-from partita.problems.facets.model import PER_DEVICE, FromModel, Priced, Refinement
+from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, Refinement, StagePart
 from partita.problems.hybrid.options import HybridPricing, Options
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
@@ -111,6 +112,33 @@ class HybridFromModel(FromModel[HybridProblem]):
         layout = parse_layout(priced.settings.layout)
         check_layout(priced.problem, layout)
         return layout_plan(priced.problem, layout)
+
+    def parts(self, priced: Priced[HybridProblem], plan: HybridPlan) -> Parts:
+        """Of interleaved stages first all first parts, then all second ones; devices stage after stage."""
+        from partita.problems.hybrid.pricing import layer_operators
+
+        members = layer_operators(priced.graph, priced.details)
+        names = priced.cluster.device_names()
+        first = list(accumulate((stage.devices for stage in plan.stages), initial=0))
+        used = [index for index, name in enumerate(names) if priced.cluster.devices[name].accelerator]
+        return Parts(
+            tuple(
+                StagePart(
+                    [v for layer in (stage.chunks[chunk] if stage.chunks else stage.operators) for v in members[layer]],
+                    [f"{names[i]}:{i}" for i in used[first[rank] : first[rank + 1]]],
+                    names[used[0]],
+                    replicas=stage.data_parallel,
+                    tensor=stage.tensor_parallel,
+                    rank=rank,
+                )
+                for chunk in range(plan.chunks)
+                for rank, stage in enumerate(plan.stages)
+            ),
+            schedule=plan.schedule,
+            microbatches=priced.problem.microbatches,
+            chunks=plan.chunks,
+            zero=plan.zero,
+        )
 
     def choose(self, answers: Sequence[Answered]) -> int:
         """The shortest step per sample; without any plan the last candidate, which leaves most freedom."""

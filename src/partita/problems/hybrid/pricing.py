@@ -214,6 +214,12 @@ def layer_modules(graph: Graph, menus: LayerMenus) -> dict[int, tuple[str, ...]]
     return found
 
 
+def layer_operators(graph: Graph, menus: LayerMenus) -> dict[int, tuple[int, ...]]:
+    """The operators of every layer, by its id."""
+    members = find_splits(GraphView(graph)).members
+    return {menu.id: tuple(members[number]) for number, menu in enumerate(menus.layers)}
+
+
 # -- checks and times -----------------------------------------------------------------------------------------------
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from partita.problems.facets.model import FromModel, Priced
+from partita.problems.facets.model import FromModel, Parts, Priced, StagePart
 from partita.problems.makespan.options import MakespanPricing
+from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
 
 if TYPE_CHECKING:
@@ -66,3 +67,25 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         if fused is not None:
             problem = with_members(problem, fused.groups)
         return [Priced(problem if change is None else change(problem), graph, cluster, settings, fused)]
+
+    def parts(self, priced: Priced[MakespanProblem], plan: Schedule) -> Parts:
+        """The devices that run something, the one that starts first first."""
+        names, cluster = priced.cluster.device_names(), priced.cluster
+        held: dict[int, list[int]] = {}
+        for v, placed in sorted(plan.operators.items(), key=lambda entry: entry[1].start):
+            # What the pricing adds to the operators of the graph has a number beyond theirs.
+            if v < len(priced.graph.operators):
+                held.setdefault(placed.device, []).append(v)
+        return Parts(
+            tuple(
+                StagePart(
+                    operators,
+                    (priced.problem.devices[device].name,),
+                    names[device],
+                    cluster.devices[names[device]].accelerator,
+                    rank=rank,
+                )
+                for rank, (device, operators) in enumerate(held.items())
+            ),
+            sequential=True,
+        )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.problems.facets.model import PER_DEVICE, FromModel, Priced
+from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, StagePart
 from partita.problems.throughput.options import ThroughputPricing
+from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
@@ -40,3 +41,22 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         arguments |= {"costs": cost_source(settings.costs), "microbatches": settings.microbatches or 1}
         problem = price(graph, cluster, **arguments)
         return [Priced(problem if change is None else change(problem), graph, cluster, settings)]
+
+    def parts(self, priced: Priced[ThroughputProblem], plan: Plan) -> Parts:
+        problem = priced.problem
+        accelerators = {kind.name for kind in problem.kinds if kind.accelerator}
+        return Parts(
+            tuple(
+                StagePart(
+                    stage.operators,
+                    stage.devices,
+                    stage.kind,
+                    stage.kind in accelerators,
+                    replicas=len(stage.devices),
+                    rank=place,
+                )
+                for place, stage in enumerate(plan.stages)
+            ),
+            schedule=problem.schedule.name if problem.training else "forward",
+            microbatches=problem.schedule.microbatches,
+        )

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal, get_args
 
+from partita.catalogue.runtimes import Cuts
 from partita.checks import check_at_least
 from partita.cluster import Cluster, DeviceGroup, LinkPath
 from partita.costs.gradients import partial_gradients
 from partita.costs.optimizer import check_optimizer, optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
-from partita.costs.units import Cuts, cut_units
+from partita.costs.units import cut_units
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
 from partita.dags import joined
 from partita.errors import InputError

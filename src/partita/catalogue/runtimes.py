@@ -1,0 +1,180 @@
+"""What runtimes can express: which splits of a model each of them can run. docs/exporting.md has the table."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from partita.errors import InputError
+
+#: Where stages may begin: between any operators, between modules of a layer, or between layers.
+Cuts = Literal["operator", "module", "layer"]
+
+#: What becomes of a weight that two stages read: the runtime does not keep copies alike; it has a copy in each stage,
+#: which is right as long as weights do not change; it has a copy in each and adds up their gradients.
+Tied = Literal["refused", "copied", "summed"]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a runtime can express. The defaults limit nothing.
+
+    Attributes
+    ----------
+    cuts
+        Where stages may begin.
+    contiguous
+        Every tensor goes to the same stage or a later one.
+    ordered
+        Every stage is a run of consecutive layers in the model's order, and the stages follow that order.
+    ends
+        What comes before the first block is on the first stage, and what comes behind the last block on the last one.
+    skips
+        A tensor may pass over a stage. Constants (masks, positions) are no such tensors.
+    tied
+        What becomes of a weight that two stages read.
+    empty_stages
+        A stage may be without a block.
+    uniform
+        All stages have the same numbers of replicas and of devices in each.
+    data, tensor, chunks
+        Stages may have replicas; replicas may have several devices; ranks may have several stages.
+    training, inference
+        What the runtime is for.
+    pipeline
+        Microbatches are in flight at once; otherwise stages run one after the other.
+    schedules
+        What schedules it has; empty for any.
+    """
+
+    cuts: Cuts = "operator"
+    contiguous: bool = False
+    ordered: bool = False
+    ends: bool = False
+    skips: bool = True
+    tied: Tied = "summed"
+    empty_stages: bool = True
+    uniform: bool = True
+    data: bool = True
+    tensor: bool = True
+    chunks: bool = True
+    training: bool = True
+    inference: bool = True
+    pipeline: bool = True
+    schedules: tuple[str, ...] = ()
+
+    def ties(self, training: bool) -> bool:
+        """Whether all that reads a weight has to be on one stage."""
+        return self.tied == "refused" or (self.tied == "copied" and training)
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that runs split models: its name, what it takes from a plan in one line, and what it can express.
+
+    ``source`` says where that is documented.
+    """
+
+    name: str
+    summary: str
+    limits: Limits
+    source: str
+
+
+#: Layers in a row, embedding on the first stage and head on the last: what frameworks for language models run.
+_ROW = Limits(cuts="layer", contiguous=True, ordered=True, ends=True, skips=False)
+
+RUNTIMES: tuple[Runtime, ...] = (
+    Runtime(
+        name="accelerate",
+        summary="accelerate: a device map, modules to devices",
+        limits=Limits(
+            cuts="layer", tied="refused", data=False, tensor=False, chunks=False, training=False, pipeline=False
+        ),
+        source="https://huggingface.co/docs/accelerate/concept_guides/big_model_inference",
+    ),
+    Runtime(
+        name="torch",
+        summary="torch.distributed.pipelining: a script for torchrun with cuts after any node, and a schedule in CSV",
+        limits=Limits(contiguous=True, tied="copied", tensor=False),
+        source="https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
+    ),
+    Runtime(
+        name="torchtitan",
+        summary="torchtitan: module_fqns_per_model_part, a list of modules for every stage",
+        limits=msgspec.structs.replace(
+            _ROW,
+            tied="refused",
+            inference=False,
+            schedules=(
+                *("gpipe", "1f1b", "interleaved", "looped-bfs", "interleaved-zero-bubble", "zero-bubble-v"),
+                "dualpipe-v",
+            ),
+        ),
+        source="https://github.com/pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py",
+    ),
+    Runtime(
+        name="megatron",
+        summary="Megatron-LM: --pipeline-model-parallel-layout with the parallel sizes",
+        limits=msgspec.structs.replace(_ROW, inference=False, schedules=("1f1b", "interleaved")),
+        source="https://github.com/NVIDIA/Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py",
+    ),
+    Runtime(
+        name="deepspeed",
+        summary="DeepSpeed: boundaries of a PipelineModule's layers",
+        limits=msgspec.structs.replace(_ROW, chunks=False, inference=False, schedules=("1f1b",)),
+        source="https://deepspeed.readthedocs.io/en/latest/pipeline.html",
+    ),
+    Runtime(
+        name="vllm",
+        summary="vLLM: VLLM_PP_LAYER_PARTITION with the parallel sizes",
+        limits=msgspec.structs.replace(_ROW, tied="copied", empty_stages=False, chunks=False, training=False),
+        source="https://docs.vllm.ai/en/latest/configuration/env_vars.html; vllm/distributed/utils.py",
+    ),
+    Runtime(
+        name="llama.cpp",
+        summary="llama.cpp: --tensor-split in whole layers",
+        limits=msgspec.structs.replace(
+            _ROW, tied="copied", empty_stages=False, data=False, tensor=False, chunks=False, training=False
+        ),
+        source="https://github.com/ggml-org/llama.cpp, src/llama-model.cpp: load_tensors",
+    ),
+    Runtime(
+        name="onnx",
+        summary="ONNX: one model for every stage, and what they hand on",
+        limits=Limits(contiguous=True, tied="copied", tensor=False, training=False),
+        source="https://onnx.ai/onnx/api/utils.html",
+    ),
+    Runtime(
+        name="onnx-stages",
+        summary="ONNX: a model whose nodes name device and pipeline stage (DeviceConfigurationProto)",
+        limits=Limits(contiguous=True, tied="copied", data=False, tensor=False, chunks=False, training=False),
+        source="https://github.com/onnx/onnx/blob/main/docs/proposals/ONNXMultiDeviceProposal.md",
+    ),
+    Runtime(
+        name="onnxruntime",
+        summary="ONNX Runtime: layer annotations, and the session option that assigns them to devices",
+        limits=Limits(tied="copied", data=False, tensor=False, chunks=False, training=False, pipeline=False),
+        source="https://onnxruntime.ai/docs/, session.layer_assignment_settings",
+    ),
+    Runtime(
+        name="openvino",
+        summary="OpenVINO: affinities of nodes for the HETERO plugin",
+        limits=Limits(tied="copied", data=False, tensor=False, chunks=False, training=False, pipeline=False),
+        source="https://docs.openvino.ai/2025/openvino-workflow/running-inference/inference-devices-and-modes/"
+        "hetero-execution.html",
+    ),
+)
+
+
+def find_runtime(name: str) -> Runtime:
+    """The runtime of a name.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    for runtime in RUNTIMES:
+        if runtime.name == name:
+            return runtime
+    raise InputError(f"there is no runtime {name!r}; known are {', '.join(runtime.name for runtime in RUNTIMES)}")

@@ -1,0 +1,162 @@
+"""A model's plan as a split: which part of the model runs where, whatever problem the plan was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+from partita.costs.menus.forward import GraphView
+from partita.costs.menus.layers import assign_layers
+from partita.graph import Graph
+from partita.problems import kind_of
+from partita.problems.facets.model import Answer, Parts, StagePart
+from partita.split import Layer, Part, Send, SharedModule, Split, Stage, Weight
+from partita.tables.modules import part_modules
+
+
+def split_of(answer: Answer[Any]) -> Split | None:
+    """The split of a model's plan; None without a plan, and of plans without stages."""
+    model, plan = kind_of(answer.problem).model, answer.result.plan
+    assert model is not None
+    parts = None if plan is None else model.parts(answer.priced, plan)
+    return None if parts is None else make_split(answer.graph, parts)
+
+
+def make_split(graph: Graph, parts: Parts) -> Split:
+    """The split of a graph whose stages have these parts; stages without operators are left out."""
+    held = [part for part in parts.stages if len(part.operators)]
+    view = GraphView(graph)
+    stage_of = _stage_of(view, held)
+    operators: list[list[int]] = [[] for _ in held]
+    for v, number in stage_of.items():
+        operators[number].append(v)
+    counted = _counted(view)
+    modules = part_modules(((stage_of[v], graph.operators[v].module) for v in counted), len(held))
+    ranks = {rank: place for place, rank in enumerate(sorted({part.rank for part in held}))}
+    return Split(
+        model=graph.name,
+        source=graph.source,
+        training=graph.training,
+        stages=tuple(
+            Stage(
+                rank=ranks[part.rank],
+                devices=tuple(part.devices),
+                kind=part.kind,
+                accelerator=part.accelerator,
+                replicas=part.replicas,
+                tensor=part.tensor,
+                operators=tuple(sorted(own)),
+                modules=whole.complete,
+            )
+            for part, own, whole in zip(held, operators, modules, strict=True)
+        ),
+        layers=_layers(view, stage_of, counted),
+        sends=_sends(view, stage_of, constants=False),
+        constants=_sends(view, stage_of, constants=True),
+        weights=tuple(
+            Weight(
+                name=parameter.name,
+                aliases=parameter.aliases,
+                stages=tuple(sorted({stage_of[v] for v in parameter.users})),
+                buffer=parameter.buffer,
+            )
+            for parameter in graph.parameters
+        ),
+        shared=_shared(view, stage_of, counted),
+        schedule=parts.schedule,
+        microbatches=parts.microbatches,
+        chunks=parts.chunks,
+        zero=parts.zero,
+        sequential=parts.sequential,
+    )
+
+
+def _stage_of(view: GraphView, held: Sequence[StagePart]) -> dict[int, int]:
+    """The stage of every operator; one that the plan does not place is where its input is, or else its first reader."""
+    found = {v: number for number, part in enumerate(held) for v in part.operators}
+    missing = [v for v in range(len(view.graph.operators)) if v not in found]
+    for v in missing:
+        makers = (view.maker(place) for place in view.inputs[v])
+        near = next((found[u] for u in makers if u in found), None)
+        if near is not None:
+            found[v] = near
+    for v in reversed(missing):
+        if v not in found:
+            readers = (u for place in view.outputs[v] for u in view.graph.tensors[place].consumers)
+            found[v] = next((found[u] for u in readers if u in found), 0)
+    return found
+
+
+def _counted(view: GraphView) -> list[int]:
+    """The forward operators that say where a module runs.
+
+    What is free and what makes constants may stand anywhere; they count in modules that have nothing else.
+    """
+    operators = view.graph.operators
+    heavy = {v for v in view.forward if view.state[v] and not operators[v].free}
+    known = {path for v in heavy for path in _paths(operators[v].module)}
+    return [v for v in view.forward if v in heavy or operators[v].module not in known]
+
+
+def _paths(module: str) -> Iterator[str]:
+    """A module and those around it, the root too."""
+    yield ""
+    yield from accumulate(module.split("."), "{}.{}".format) if module else ()
+
+
+def _layers(view: GraphView, stage_of: dict[int, int], counted: Sequence[int]) -> tuple[Layer, ...]:
+    place, names = assign_layers(view)
+    stages: list[set[int]] = [set() for _ in names]
+    for v in counted:
+        stages[place[v]].add(stage_of[v])
+    for v in view.forward:
+        # A layer of constants alone is where these are.
+        if not stages[place[v]]:
+            stages[place[v]].add(stage_of[v])
+    modules = part_modules(((place[v], view.graph.operators[v].module) for v in counted), len(names))
+
+    def part(number: int) -> Part:
+        ends: dict[str, Part] = {"input": "input", "output": "output"}
+        outer = number in (0, len(names) - 1) and len(names) > 1
+        return ends.get(names[number], "block") if outer else "block"
+
+    return tuple(
+        Layer(name=name, part=part(number), modules=modules[number].complete, stages=tuple(sorted(stages[number])))
+        for number, name in enumerate(names)
+    )
+
+
+def _sends(view: GraphView, stage_of: dict[int, int], *, constants: bool) -> tuple[Send, ...]:
+    """What forward operators read from other stages."""
+    moved: dict[tuple[int, int], list[int]] = {}
+    for place, tensor in enumerate(view.graph.tensors):
+        maker = tensor.producer
+        if maker is None or view.backward[maker] or view.state[maker] == constants:
+            continue
+        source = stage_of[maker]
+        for target in sorted({stage_of[v] for v in view.readers(place)} - {source}):
+            moved.setdefault((source, target), []).append(place)
+    return tuple(
+        Send(
+            source=source,
+            target=target,
+            bytes=sum(view.graph.tensors[place].bytes for place in places),
+            tensors=tuple(view.graph.tensors[place].name for place in places),
+        )
+        for (source, target), places in sorted(moved.items())
+    )
+
+
+def _shared(view: GraphView, stage_of: dict[int, int], counted: Collection[int]) -> tuple[SharedModule, ...]:
+    """Modules on several stages that call operators of their own."""
+    operators = view.graph.operators
+    holders: dict[str, set[int]] = {}
+    for v in counted:
+        for path in _paths(operators[v].module):
+            holders.setdefault(path, set()).add(stage_of[v])
+    own: dict[str, list[tuple[str, int]]] = {}
+    for v in counted:
+        if len(holders[operators[v].module]) > 1:
+            own.setdefault(operators[v].module, []).append((operators[v].target, stage_of[v]))
+    return tuple(SharedModule(name=name, operators=tuple(calls)) for name, calls in own.items())
