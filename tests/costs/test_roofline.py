@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from cost_graphs import make_graph
 from partita.catalogue.loader import load_catalogue
 from partita.catalogue.specs import DeviceSpec
 from partita.costs.products import shape_efficiency

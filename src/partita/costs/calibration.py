@@ -90,37 +90,31 @@ def calibrate(profile: Profile, device: DeviceSpec) -> Calibration:
         multiprocessors=None,
         launch_overhead_s=0.0,
     )
-    rows = []
-    for title in CLASSES:
-        found = groups.get(title, [])
-        if found:
-            measured = sum(count * m.time_s for count, m, _ in found)
-            ideal = sum(count * Roofline().time_s(op, peak) for count, _, op in found)
-            guess = sum(count * Roofline().time_s(op, device) for count, _, op in found)
-            reached = min(1.0, max(_LEAST, ideal / measured)) if measured > 0 and ideal > 0 else None
-            rows.append(ClassRow(title, sum(count for count, _, _ in found), measured, guess, reached))
-    return Calibration(tuple(rows), device, _fitted(profile, device, groups, peak))
-
-
-def _fitted(
-    profile: Profile,
-    device: DeviceSpec,
-    groups: dict[str, list[tuple[int, Measurement, Operator]]],
-    peak: DeviceSpec,
-) -> DeviceSpec:
-    """The device with efficiencies by what bounds its operators, and the time that passes between operators."""
 
     def share(titles: set[str]) -> float | None:
+        """What so many classes together reach of the peak."""
         found = [entry for title in titles for entry in groups.get(title, [])]
         measured = sum(count * m.time_s for count, m, _ in found)
         ideal = sum(count * Roofline().time_s(op, peak) for count, _, op in found)
         return min(1.0, max(_LEAST, ideal / measured)) if measured > 0 and ideal > 0 else None
 
+    rows = []
+    for title in CLASSES:
+        found = groups.get(title, [])
+        if found:
+            measured = sum(count * profile.time_s(m) for count, m, _ in found)
+            guess = sum(count * Roofline().time_s(op, device) for count, _, op in found)
+            rows.append(ClassRow(title, sum(count for count, _, _ in found), measured, guess, share({title})))
+    return Calibration(tuple(rows), device, _fitted(profile, device, share))
+
+
+def _fitted(profile: Profile, device: DeviceSpec, share: Callable[[set[str]], float | None]) -> DeviceSpec:
+    """The device with efficiencies by what bounds its operators, and the time that passes between operators."""
     phases = [phase for phase in (profile.forward, profile.backward) if phase is not None]
     issue = sum(phase.issue_s for phase in phases) / len(phases)
-    compute = share({"products", "convolutions"})
-    memory = share(set(CLASSES) - {"products", "convolutions", "attention"})
-    attention = share({"attention"})
+    products = {"products", "convolutions"}
+    compute, attention = share(products), share({"attention"})
+    memory = share(set(CLASSES) - products - {"attention"})
     return msgspec.structs.replace(
         device,
         compute_efficiency=device.compute_efficiency if compute is None else compute,

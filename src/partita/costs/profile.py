@@ -150,9 +150,21 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise InputError(f"device {self.device!r} is not among those of its cluster")
 
     @property
+    def accelerator(self) -> bool:
+        """Whether it was measured on a GPU."""
+        return bool(self.cluster["devices"][self.device].get("accelerator", True))
+
+    @property
     def spec(self) -> DeviceSpec:
         """The device."""
         return Cluster.from_document(self.cluster, where="the profile's cluster").devices[self.device]
+
+    def time_s(self, measurement: Measurement) -> float:
+        """Seconds that an operator adds to a run: its own, and what passes between operators."""
+        phase = self.backward if measurement.signature.phase == "backward" else self.forward
+        issue = (phase or self.forward).issue_s
+        # An accelerator works while the program issues what comes next; a CPU does one after the other.
+        return max(measurement.time_s, issue) if self.accelerator else measurement.time_s + issue
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, tagged."""
@@ -194,23 +206,19 @@ class Measured:
         times = list(self.otherwise.operator_times(graph, device))
         if device.name != self.profile.device:
             return times
-        backward = self.profile.backward or self.profile.forward
         for index, (op, found) in enumerate(zip(graph.operators, self.found(graph), strict=True)):
-            if op.free or found is None:
-                continue
-            issue = (backward if op.phase == "backward" else self.profile.forward).issue_s
-            # An accelerator works while the program issues what comes next; a CPU does one after the other.
-            times[index] = max(found, issue) if device.accelerator else found + issue
+            if found is not None and not op.free:
+                times[index] = found
         return times
 
     def found(self, graph: Graph) -> list[float | None]:
         """The measured time of every operator of a graph, None for those that were not measured."""
         profile = self.profile
         if fingerprint(graph) == profile.sha256:
-            return [None if place is None else profile.measurements[place].time_s for place in profile.operators]
+            return [None if place is None else profile.time_s(profile.measurements[place]) for place in profile.operators]
         by_signature: dict[Signature, list[float]] = {}
         for measurement in profile.measurements:
-            by_signature.setdefault(measurement.signature, []).append(measurement.time_s)
+            by_signature.setdefault(measurement.signature, []).append(profile.time_s(measurement))
         times = {signature: statistics.median(found) for signature, found in by_signature.items()}
         return [times.get(signature) for signature in signatures(graph)]
 

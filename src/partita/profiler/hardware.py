@@ -14,7 +14,10 @@ import torch
 from partita.costs.profile import Hardware
 
 #: Side of the matrices, and bytes of the copy, that show what a device reaches at best.
-_SIDE, _COPY = 2048, 1 << 28
+_SIDE, _COPY = 1536, 1 << 27
+
+#: Trials of each, of which the best counts: what disturbs a trial only makes it longer.
+_TRIES = 8
 
 
 def describe() -> Hardware:
@@ -64,7 +67,7 @@ def best_rates(device: str, together: Callable[[], None]) -> tuple[float, float]
 
     def fastest(run: Callable[[], object]) -> float:
         times = []
-        for _ in range(5):
+        for _ in range(_TRIES):
             together()
             _wait(device)
             start = time.perf_counter()

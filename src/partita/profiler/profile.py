@@ -179,8 +179,8 @@ def _cluster(reports: Sequence[Report], settings: Settings, name: str, *, accele
     """As many devices as there were processes, each with what it reached, and messages as they were."""
     hardware, transfers = reports[0].hardware, reports[0].transfers
     assert hardware is not None
-    product = median(report.rates[0] for report in reports)
-    copy = median(report.rates[1] for report in reports)
+    product = max(report.rates[0] for report in reports)
+    copy = max(report.rates[1] for report in reports)
     total = reports[0].memory_bytes
     device = DeviceSpec(
         name=name,

@@ -56,9 +56,8 @@ def block_table(graph: Graph, profile: Profile) -> Any:
         backward = op.phase == "backward"
         unit = units[op.colocation if backward and op.colocation is not None else v]
         row = rows.setdefault(unit, [0.0, 0.0, 0.0])
-        phase = (profile.backward if backward else None) or profile.forward
         found = profile.measurements[place]
-        row[backward] += found.time_s + phase.issue_s
+        row[backward] += profile.time_s(found)
         row[2] = max(row[2], found.peak_memory_bytes or 0)
     table = new_table(f"Blocks of {profile.model}", ("forward", "backward", "peak of an operator"), "block")
     names = _block_names(graph, units)
