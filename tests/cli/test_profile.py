@@ -46,7 +46,9 @@ def test_from_measurements_to_a_plan(partita: Callable[..., Run], tmp_path: Path
     total = sum(found.time_s(found.measurements[place]) for place in found.operators if place is not None)
     assert total >= 0.5 * (found.forward.time_s + found.backward.time_s)
 
-    planned = partita("plan", model, "--training", "--objective", "throughput", "--costs", path, "--json")
+    planned = partita(
+        "plan", model, "--training", "--objective", "throughput", "--costs", path, "--json", "--time-limit", 5
+    )
     assert planned.code == 0, planned.err
     document = planned.document
     assert document["costs"]["source"] == str(path)
@@ -54,14 +56,18 @@ def test_from_measurements_to_a_plan(partita: Callable[..., Run], tmp_path: Path
     assert document["cluster"]["name"].startswith("2x")
     assert any("are from" in note for note in document["notes"])
 
-    wider = partita("plan", model, "--set", "width=24", "--training", "--costs", path, "--objective", "throughput")
-    assert wider.code in (0, 2)
-    assert wider.code == 0 or "holds no operator" in wider.err
-
 
 def test_plan_counts_what_was_measured(partita: Callable[..., Run], profile: Path) -> None:
     done = partita(
-        "plan", profile.with_name("g.json"), "--costs", profile, "--objective", "throughput", "--json", "--time-limit", 5
+        "plan",
+        profile.with_name("g.json"),
+        "--costs",
+        profile,
+        "--objective",
+        "throughput",
+        "--json",
+        "--time-limit",
+        5,
     )
     assert done.code == 0, done.err
     assert done.document["costs"] == {"source": str(profile), "measured": 5, "operators": 6}

@@ -73,7 +73,9 @@ def test_identical_operators_have_one_key() -> None:
 def test_peak_memory_is_at_least_the_result() -> None:
     """A linear layer of 2 samples of 8 tokens to 48 features of 4 bytes each."""
     observed = seen(attending(), training=False)
-    peaks = [p for p, event in zip(observed.peaks, observed.events, strict=True) if event.target == "aten.addmm.default"]
+    peaks = [
+        p for p, event in zip(observed.peaks, observed.events, strict=True) if event.target == "aten.addmm.default"
+    ]
     assert peaks == [2 * 8 * 48 * 4] * 2
 
 

@@ -32,7 +32,7 @@ def attending(batch_size: int = 2, width: int = 16, depth: int = 2) -> tuple[nn.
 
 
 class Fickle(nn.Module):
-    """A module that does something else every other time."""
+    """A module that does something else every third time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Fickle(nn.Module):
 
     def forward(self, x: Any) -> Any:
         self.runs += 1
-        return self.linear(x) if self.runs % 2 else self.linear(x).tanh()
+        return self.linear(x) if self.runs % 3 else self.linear(x).tanh()
 
 
 def fickle() -> tuple[nn.Module, tuple[Any, ...]]:

@@ -54,7 +54,8 @@ def command() -> click.Command:
         """Time MODEL's operators on this machine, and messages between processes.
 
         MODEL is path/to/file.py:callable or hf:TYPE_OR_FILE, with random weights. `partita plan MODEL --costs
-        PROFILE.json` plans with what was measured, for the machine it was measured on. With --calibrate no model is run.
+        PROFILE.json` plans with what was measured, for the machine it was measured on. With --calibrate no model is
+        run.
         """
         output = Output.take(parameters)
         if calibrate is not None:
@@ -88,9 +89,7 @@ def _measure(model: str, parameters: dict[str, Any]) -> tuple[Graph, Profile]:
     )
     if asked.decode is not None:
         raise InputError("a step of decoding is planned only, not run; leave --decode out")
-    measuring = {
-        name: parameters[name] for name in ("processes", "threads", "warm_up", "repeats", "device_name")
-    }
+    measuring = {name: parameters[name] for name in ("processes", "threads", "warm_up", "repeats", "device_name")}
     with quiet_stdout():
         graph, found = profile_model(asked.source(model), device=parameters["device"] or _best_device(), **measuring)
     missing = sum(place is None and not op.free for op, place in zip(graph.operators, found.operators, strict=True))

@@ -215,7 +215,9 @@ class Measured:
         """The measured time of every operator of a graph, None for those that were not measured."""
         profile = self.profile
         if fingerprint(graph) == profile.sha256:
-            return [None if place is None else profile.time_s(profile.measurements[place]) for place in profile.operators]
+            return [
+                None if place is None else profile.time_s(profile.measurements[place]) for place in profile.operators
+            ]
         by_signature: dict[Signature, list[float]] = {}
         for measurement in profile.measurements:
             by_signature.setdefault(measurement.signature, []).append(profile.time_s(measurement))

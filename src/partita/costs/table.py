@@ -101,7 +101,10 @@ class CostTable:
         return times
 
     def notes(self, graph: Graph) -> list[str]:
-        return [f"Operator times are overridden by {len(self.rows)} rows of {self.source}.", *self.otherwise.notes(graph)]
+        return [
+            f"Operator times are overridden by {len(self.rows)} rows of {self.source}.",
+            *self.otherwise.notes(graph),
+        ]
 
 
 def cost_source(stated: CostSource | str | None) -> CostSource | None:

@@ -48,7 +48,8 @@ def run_module(
 ) -> Capture:
     """Run a module once on fake tensors, floating ones in the given ``torch.dtype`` if any.
 
-    With ``keep_events`` everything that is dispatched is written down, too. What cannot be run, or followed because it depends on data, is a ``TraceError``.
+    With ``keep_events`` everything that is dispatched is written down, too. What cannot be run, or followed because it
+    depends on data, is a ``TraceError``.
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     recorder = Recorder(fake)

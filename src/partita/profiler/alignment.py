@@ -7,9 +7,6 @@ from collections.abc import Collection, Sequence
 from partita.frontends.fused import ATTENTION, ATTENTION_BACKWARD
 from partita.frontends.records import Event
 
-#: So many operators one of the two may have that the other has not, in a row.
-WINDOW = 24
-
 #: Operators that stand for several kernels: what they read is not told apart.
 _WHOLE = frozenset({ATTENTION, ATTENTION_BACKWARD})
 
@@ -17,21 +14,54 @@ _WHOLE = frozenset({ATTENTION, ATTENTION_BACKWARD})
 def align(traced: Sequence[Event], ran: Sequence[Event]) -> list[int | None]:
     """For every traced event its place among those that ran, None where there is none; both in order.
 
-    Traces and runs differ in few places: which kernel a call becomes, gradients that are added up, constants. Where
-    they do, the nearest continuation that two events in a row confirm is taken.
+    Traces and runs differ in few places: which kernels a call becomes, gradients that are added up, constants. So the
+    longest common subsequence is found from the number of differences upwards (Myers, "An O(ND) Difference Algorithm
+    and Its Variations", Algorithmica 1, 1986, section 4).
     """
-    found: list[int | None] = [None] * len(traced)
-    i = j = 0
-    while i < len(traced) and j < len(ran):
-        if _same(traced[i], ran[j]):
-            found[i] = j
-            i, j = i + 1, j + 1
-            continue
-        step = _resume(traced, ran, i, j)
-        if step is None:
-            i, j = i + 1, j + 1
+    n, m = len(traced), len(ran)
+    # By diagonal (place in the run behind the place in the trace), how far into the trace the furthest way reaches.
+    furthest = {1: 0}
+    history: list[dict[int, int]] = []
+    for differences in range(n + m + 1):
+        history.append(dict(furthest))
+        for diagonal in range(-differences, differences + 1, 2):
+            x = _step(furthest, diagonal, differences)
+            while x < n and x - diagonal < m and _same(traced[x], ran[x - diagonal]):
+                x += 1
+            furthest[diagonal] = x
+            if x >= n and x - diagonal >= m:
+                return _matches(history, n, m)
+    raise AssertionError("two rows always differ in as many events as they have together, at most")
+
+
+def _step(furthest: dict[int, int], diagonal: int, differences: int) -> int:
+    """Where a diagonal is entered: by leaving out an event of the run, or one of the trace."""
+    left, right = furthest.get(diagonal - 1, -1), furthest.get(diagonal + 1, -1)
+    if diagonal == -differences or (diagonal != differences and left < right):
+        return right
+    return left + 1
+
+
+def _matches(history: list[dict[int, int]], n: int, m: int) -> list[int | None]:
+    """The matched events, from the way's end to its beginning."""
+    found: list[int | None] = [None] * n
+    x, y = n, m
+    for differences in range(len(history) - 1, -1, -1):
+        diagonal = x - y
+        entered = _step(history[differences], diagonal, differences)
+        while x > max(entered, 0) and y > 0:
+            x, y = x - 1, y - 1
+            found[x] = y
+        if not differences:
+            break
+        # One event of either was left out before.
+        if diagonal == -differences or (
+            diagonal != differences
+            and history[differences].get(diagonal - 1, -1) < history[differences].get(diagonal + 1, -1)
+        ):
+            y -= 1
         else:
-            i, j = i + step[0], j + step[1]
+            x -= 1
     return found
 
 
@@ -53,16 +83,3 @@ def besides(operators: Collection[int], ran: Sequence[Event], views: Collection[
 
 def _same(a: Event, b: Event) -> bool:
     return a.target == b.target and (a.arguments == b.arguments or a.target in _WHOLE)
-
-
-def _resume(traced: Sequence[Event], ran: Sequence[Event], i: int, j: int) -> tuple[int, int] | None:
-    """How many events of either to leave out, the fewest first."""
-    for total in range(1, WINDOW):
-        for skipped in range(total + 1):
-            a, b = i + skipped, j + total - skipped
-            if a >= len(traced) or b >= len(ran) or not _same(traced[a], ran[b]):
-                continue
-            alone = a + 1 == len(traced) or b + 1 == len(ran) or traced[a].target in _WHOLE
-            if alone or _same(traced[a + 1], ran[b + 1]):
-                return skipped, total - skipped
-    return None

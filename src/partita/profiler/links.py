@@ -13,10 +13,10 @@ import torch.distributed as dist
 from partita.costs.profile import Transfer
 
 #: Bytes of the messages that are timed.
-SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22, 1 << 24)
+SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 19, 1 << 21, 1 << 23)
 
 #: Bytes sent per size, and limits on the number of messages.
-_VOLUME, _LEAST, _MOST = 1 << 26, 7, 60
+_VOLUME, _LEAST, _MOST = 1 << 25, 8, 40
 
 
 def time_messages(rank: int, device: str = "cpu") -> list[Transfer]:

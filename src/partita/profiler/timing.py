@@ -91,9 +91,7 @@ class WholeCalls(FusedCalls):
         super().__init__(timer)
         self.timer = timer
 
-    def attention(
-        self, query: Any, key: Any, value: Any, attn_mask: Any = None, *rest: Any, **details: Any
-    ) -> Any:
+    def attention(self, query: Any, key: Any, value: Any, attn_mask: Any = None, *rest: Any, **details: Any) -> Any:
         """Run the real kernels as one timed operator, and backward as another."""
 
         def run(query: Any, key: Any, value: Any, mask: Any = None) -> Any:

@@ -82,7 +82,7 @@ def work(job: Job, rank: int) -> Report:
     together = _meet(job, rank)
     model = load_module(job.source, seed=0)
     training = job.source.training
-    traced: tuple[Any, ...] = (None, None, None)
+    traced = None
     if rank == 0:
         traced = trace_with_events(model.module, model.args, model.kwargs, training, model.name, model.dtype)
     step = Step(*_ready(model, job.device), training)
@@ -90,11 +90,14 @@ def work(job: Job, rank: int) -> Report:
     seen = observe(step, clock, warm_up=job.warm_up, repeats=job.repeats, together=together)
     rates = best_rates(job.device, together)
     transfers = time_messages(rank, _link_device(job)) if job.processes > 1 else []
-    if rank:
+    if traced is None:
         return Report(seen, rates=rates)
+    graph, places, events = traced
     return Report(
         seen,
-        *traced,
+        graph,
+        places,
+        events,
         hardware=describe(),
         memory_bytes=memory_bytes(job.device),
         device_name=device_name(job.device, job.threads),
@@ -128,7 +131,6 @@ def _meet(job: Job, rank: int) -> Callable[[], None]:
     """Join the other processes; returns what waits for them all."""
     if job.processes == 1:
         return lambda: None
-    import torch
     import torch.distributed as dist
 
     dist.init_process_group(

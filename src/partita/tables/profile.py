@@ -128,8 +128,8 @@ def profile_lines(graph: Graph, profile: Profile) -> str:
     if profile.backward is not None:
         phases.append(f"backward {format_time(profile.backward.time_s, 's')}")
     lines = [
-        f"{profile.model} on {where}: {', '.join(phases)} without instruments; {measured} of {count} operators measured, "
-        f"{len(profile.measurements)} distinct",
+        f"{profile.model} on {where}: {', '.join(phases)} without instruments; {measured} of {count} operators "
+        f"measured, {len(profile.measurements)} distinct",
         f"{settings.processes} processes of {settings.threads} threads, {settings.repeats} runs each after "
         f"{settings.warm_up}; device {profile.device}",
     ]
