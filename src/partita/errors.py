@@ -72,5 +72,9 @@ class ProfileError(PartitaError, RuntimeError):
     """A process that measures a model ended without an answer: killed, out of memory, or by an error of its own."""
 
 
+class RankError(PartitaError, RuntimeError):
+    """A process of a run failed, was killed or hung; the message names its rank and stage."""
+
+
 class DisagreementError(PartitaError, AssertionError):
     """Two computations of one quantity differ: a defect in partita, never the user's fault."""

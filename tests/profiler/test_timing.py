@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from partita.costs.profile import Transfer  # noqa: E402
 from partita.errors import TraceError  # noqa: E402
-from partita.frontends.torch import trace_with_events  # noqa: E402
+from partita.frontends.torch import trace_calls  # noqa: E402
 from partita.profiler.alignment import align  # noqa: E402
 from partita.profiler.clock import CpuClock  # noqa: E402
 from partita.profiler.links import fit_line  # noqa: E402
@@ -28,9 +28,10 @@ def seen(built: Any, *, training: bool, together: Any = lambda: None) -> Observe
 
 @pytest.mark.parametrize("training", [False, True])
 def test_every_traced_operator_is_found_in_the_run(training: bool) -> None:
-    graph, places, events = trace_with_events(*attending(), training=training)
+    graph, capture, calls = trace_calls(*attending(), training=training, keep_events=True)
+    places = [None if call is None else capture.calls[call].event for call in calls]
     observed = seen(attending(), training=training)
-    found = align(events, observed.events)
+    found = align(capture.events, observed.events)
     for op, place in zip(graph.operators, places, strict=True):
         if not op.free and op.target != "partita.gradient.default":
             assert place is not None, op.name

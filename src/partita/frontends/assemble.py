@@ -16,12 +16,16 @@ _ATTENTION_NOTE = (
 )
 
 
-def assemble(capture: Capture, name: str, training: bool) -> tuple[Graph, list[int | None]]:
+def assemble(capture: Capture, name: str, training: bool) -> Graph:
     """Build the graph of what a capture's outputs and gradients depend on.
 
-    Nothing but constants, and a used trainable parameter without a gradient, is a ``TraceError``. With it comes for
-    every operator its place among the capture's events, None for slices, what is made up, and where none were kept.
+    Nothing but constants, and a used trainable parameter without a gradient, is a ``TraceError``.
     """
+    return assemble_calls(capture, name, training)[0]
+
+
+def assemble_calls(capture: Capture, name: str, training: bool) -> tuple[Graph, list[int | None]]:
+    """The graph, and of every operator the number of its call in the capture; None for a free slice."""
     _own_gradients(capture)
     live = live_calls(capture)
     if not live:
@@ -29,8 +33,8 @@ def assemble(capture: Capture, name: str, training: bool) -> tuple[Graph, list[i
     _check_gradients(capture, live)
     table = fold(live, capture.outputs, (read for _, read in capture.gradients))
     builder = _Builder(capture, live, table)
-    graph = builder.graph(name, training)
-    return graph, [step.event if isinstance(step, Call) else None for step in builder.steps]
+    calls = [step.index if isinstance(step, Call) else None for step in builder.steps]
+    return builder.graph(name, training), calls
 
 
 def _own_gradients(capture: Capture) -> None:

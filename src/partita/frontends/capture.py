@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 from partita.frontends.flops import FRESH, GATHERS, OVERWRITES, SCATTERS, count_flops, product_shape
 from partita.frontends.geometry import make_geometry
 from partita.frontends.records import Call, Capture, Event, Layout, Read, Stored, Value
+from partita.frontends.tape import Tape
 
 MAX_KNOWN = 256
 _CPU = torch.device("cpu")
@@ -66,6 +67,10 @@ class _Target:
         has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
         self.composite = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "CPU")
 
+    def written(self, args: Any, kwargs: Any) -> list[Any]:
+        """The tensors among a call's arguments that it writes in place."""
+        return _tensors([args[i] if i < len(args) else kwargs.get(name) for i, name in self.mutated])
+
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
     """Writes down calls into a :class:`Capture` while it is the active dispatch mode; the fake mode computes shapes."""
@@ -75,9 +80,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         # Only tracers that compile need it, and it costs the import of dynamo.
         return False
 
-    def __init__(self, fake: FakeTensorMode) -> None:
+    def __init__(self, fake: FakeTensorMode, tape: Tape | None = None) -> None:
         super().__init__()
         self.fake = fake
+        self.tape = tape
         self.capture = Capture()
         self.module = ""
         self.backward = False
@@ -94,6 +100,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         """Register a parameter, buffer or input before the run."""
         self.capture.stored.append(stored)
         self._write(tensor, None, stored)
+        if self.tape is not None:
+            self.tape.store(tensor, stored)
 
     def _write(self, tensor: Any, call: Call | None, stored: Stored | None = None) -> Value:
         storage = tensor.untyped_storage()
@@ -157,7 +165,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         tensors = _tensors(out)
         if not tensors and not target.mutated:
             return out
+        count = len(self.capture.calls)
         self._record(func, target, args, kwargs, out, tensors)
+        if self.tape is not None and not self.backward:
+            # Constants that the call reads may have been written down as calls before it.
+            call = self.capture.calls[-1] if len(self.capture.calls) > count else None
+            number = None if call is None or call.target != target.name else call.index
+            mutated = target.written(args, kwargs)
+            self.tape.note(func, args, kwargs, out, number, mutated=mutated, random=target.random)
         return out
 
     def _record(self, func: Any, target: _Target, args: Any, kwargs: Any, out: Any, outputs: list[Any]) -> None:
@@ -166,7 +181,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             if outputs:
                 self._mark_node(self._latest[outputs[0].untyped_storage()._cdata])
             return
-        mutated = _tensors([args[i] if i < len(args) else kwargs.get(name) for i, name in target.mutated])
+        mutated = target.written(args, kwargs)
         inputs = _tensors((args, kwargs))
         reads: list[Read] = []
         traffic = 0
@@ -265,6 +280,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self._mark_node(call)
         for tensor in outputs:
             call.bytes_written += self._write(tensor, call).layout.bytes
+            if self.tape is not None and not self.backward:
+                self.tape.announce(tensor)
         return call
 
 

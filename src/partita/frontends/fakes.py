@@ -68,6 +68,8 @@ def fake_state(
             trainable = kind == "parameter" and bool(tensor.requires_grad)
             stored = _stored(name, fake, kind, trainable)
             recorder.store(fake, stored)
+        elif recorder.tape is not None:
+            recorder.tape.keep(fake, tensor)
         if kind == "parameter":
             fake = torch.nn.Parameter(fake, requires_grad=training and tensor.requires_grad)
             assert stored is not None

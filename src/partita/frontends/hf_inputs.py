@@ -67,31 +67,6 @@ def make_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) ->
     return inputs
 
 
-def real_inputs(inputs: dict[str, Any], config: Any) -> dict[str, Any]:
-    """Inputs of ``make_inputs`` with random content that the model takes: tokens of its vocabulary, known labels."""
-    import torch
-
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    words = getattr(text, "vocab_size", None) or 2
-
-    def filled(name: str, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        if value.is_floating_point():
-            return torch.randn(value.shape, dtype=torch.float32).to(value.dtype)
-        most = words
-        if name == "labels" and value.dim() == 1:
-            most = getattr(config, "num_labels", 2)
-        elif name.endswith("_positions"):
-            most = inputs["input_ids"].shape[-1]
-        elif name == "bbox":
-            # Corners of boxes are in order; one point is the smallest box.
-            most = 1
-        return torch.randint(most, value.shape)
-
-    return {name: filled(name, value) for name, value in inputs.items()}
-
-
 def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
     """Keyword arguments of one step of decoding: a token of each sample, and the cache of those before."""
     from partita.frontends.hf_cache import resident_cache

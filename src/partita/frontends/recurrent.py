@@ -58,13 +58,25 @@ def _layers(
         for direction in range(directions):
             number = layer * directions + direction
             mine = weights[each * number : each * (number + 1)]
-            result, final = _Layer.apply(recorder, kind, x, state[number], *mine)
+            initial = state[number]
+            result, final = _Layer.apply(recorder, kind, x, initial, *mine)
+            if recorder.tape is not None and not recorder.backward:
+                args = kind, bool(direction), training, x, initial, *mine
+                recorder.tape.note(run_layer, args, {}, (result, final), recorder.capture.calls[-1].index)
             results.append(result)
             last.append(final)
         x = results[0] if directions == 1 else torch.cat(results, dim=-1)
         if dropout and training and layer < count - 1:
             x = torch.native_dropout(x, dropout, True)[0]
     return x.transpose(0, 1) if batch_first else x, torch.stack(last)
+
+
+def run_layer(kind: str, backwards: bool, training: bool, x: Any, state: Any, *weights: Any) -> tuple[Any, Any]:
+    """One layer and direction of a recurrence on real tensors: its result, and the last state."""
+    x = x.flip(0) if backwards else x
+    call = getattr(torch, kind)
+    result, final = call(x, state[None], weights, len(weights) == 4, 1, 0.0, training, False, False)
+    return result.flip(0) if backwards else result, final[0]
 
 
 def _products(x: Any, weights: Any) -> tuple[int, int]:

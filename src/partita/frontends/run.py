@@ -33,6 +33,7 @@ from partita.frontends.surroundings import (
     plain_checkpoints,
     plain_conversions,
 )
+from partita.frontends.tape import Tape
 
 _LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating outputs stands in for one."
 
@@ -43,16 +44,17 @@ def run_module(
     kwargs: Mapping[str, Any],
     training: bool,
     dtype: Any = None,
+    tape: Tape | None = None,
     *,
     keep_events: bool = False,
 ) -> Capture:
-    """Run a module once on fake tensors, floating ones in the given ``torch.dtype`` if any.
+    """Run a module once on fake tensors, floating ones in the given ``torch.dtype`` if any; forward also onto a tape.
 
     With ``keep_events`` everything that is dispatched is written down, too. What cannot be run, or followed because it
     depends on data, is a ``TraceError``.
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    recorder = Recorder(fake)
+    recorder = Recorder(fake, tape)
     recorder.keep_events = keep_events
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
@@ -67,10 +69,12 @@ def run_module(
                 where = names.get(id(stack[-1]), "") if stack else ""
                 raise TraceError(_explain(where, recorder.capture.modules[where], error)) from error
             recorder.module = ""
+            if tape is not None:
+                tape.outputs = [tape.slot_of(t) for t in output_tensors(out)]
             if training:
                 _run_backward(recorder, fake, out, parameters)
             else:
-                recorder.capture.outputs = [recorder.read(t) for t in _tensors(out)]
+                recorder.capture.outputs = [recorder.read(t) for t in output_tensors(out)]
     return recorder.capture
 
 
@@ -83,6 +87,8 @@ def _run_backward(recorder: Recorder, fake: Any, out: Any, parameters: list[tupl
         if not loss.requires_grad:
             raise TraceError("the loss does not depend on any trainable parameter, so there is no backward to trace")
         recorder.capture.outputs = [recorder.read(loss)]
+        if recorder.tape is not None:
+            recorder.tape.loss = recorder.tape.slot_of(loss)
         recorder.backward = True
         try:
             gradients = _gradients(loss, tuple(tensor for _, tensor in wanted))
@@ -114,13 +120,14 @@ def loss_of(out: Any) -> tuple[Any, str | None]:
         given = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
     if isinstance(given, torch.Tensor) and given.numel() == 1 and given.is_floating_point():
         return given.reshape(()), None
-    floating = [t for t in _tensors(out) if t.is_floating_point() and t.requires_grad]
+    floating = [t for t in output_tensors(out) if t.is_floating_point() and t.requires_grad]
     if not floating:
         raise TraceError("training needs a floating output that depends on the parameters; the model returns none")
     return sum(t.mean(dtype=torch.float32) for t in floating), _LOSS_NOTE
 
 
-def _tensors(out: Any) -> list[Any]:
+def output_tensors(out: Any) -> list[Any]:
+    """The distinct tensors that a model returns."""
     if isinstance(out, torch.Tensor):
         return [out]
     if not isinstance(out, (Mapping, list, tuple)) and hasattr(out, "__dict__"):
@@ -130,7 +137,7 @@ def _tensors(out: Any) -> list[Any]:
         if isinstance(leaf, torch.Tensor):
             found.append(leaf)
         elif isinstance(leaf, Mapping):
-            found.extend(_tensors(leaf))
+            found.extend(output_tensors(leaf))
     return list({id(t): t for t in found}.values())
 
 

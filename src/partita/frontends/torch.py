@@ -12,7 +12,8 @@ from partita.errors import InputError, PartitaError, TraceError, require
 from partita.graph import Graph
 
 if TYPE_CHECKING:
-    from partita.frontends.records import Event
+    from partita.frontends.records import Capture
+    from partita.frontends.tape import Tape
 
 
 def trace(
@@ -60,24 +61,28 @@ def trace(
     TraceError
         If the module cannot be run, its control flow depends on data, or a used parameter gets no gradient.
     """
-    return trace_with_events(module, args, kwargs, training, name, dtype, keep=False)[0]
+    return trace_calls(module, args, kwargs, training, name, dtype)[0]
 
 
-def trace_with_events(
+def trace_calls(
     module: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     training: bool = False,
     name: str | None = None,
     dtype: str | None = None,
+    tape: Tape | None = None,
     *,
-    keep: bool = True,
-) -> tuple[Graph, list[int | None], list[Event]]:
-    """The graph of ``trace``, and with ``keep`` everything that was dispatched and every operator's place in it."""
+    keep_events: bool = False,
+) -> tuple[Graph, Capture, list[int | None]]:
+    """As ``trace``, with what was captured, and of every operator the number of its call there (None for a slice).
+
+    On a ``tape`` the forward calls can be made again; with ``keep_events`` the capture has all that was dispatched.
+    """
     require("torch", "torch")
     import torch
 
-    from partita.frontends.assemble import assemble
+    from partita.frontends.assemble import assemble_calls
     from partita.frontends.options import one_line, parse_dtype
     from partita.frontends.run import run_module
 
@@ -91,10 +96,10 @@ def trace_with_events(
     number_format = None if dtype is None else parse_dtype(dtype)
     title = name or type(module).__name__
     try:
-        capture = run_module(module, args, kwargs or {}, training, number_format, keep_events=keep)
-        graph, places = assemble(capture, title, training)
+        capture = run_module(module, args, kwargs or {}, training, number_format, tape, keep_events=keep_events)
+        graph, calls = assemble_calls(capture, title, training)
     except PartitaError:
         raise
     except Exception as error:
         raise TraceError(f"cannot trace the root module ({type(module).__name__}): {one_line(error)}") from error
-    return graph.replace(compiled=True) if compiled else graph, places, capture.events
+    return (graph.replace(compiled=True) if compiled else graph), capture, calls

@@ -22,6 +22,7 @@ from partita.profiler.steps import Observed
 
 if TYPE_CHECKING:
     from partita.frontends.options import Model
+    from partita.runtime.inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,13 @@ def work(job: Job, rank: int) -> Report:
     import torch
 
     from partita.frontends.models import load_module
-    from partita.frontends.torch import trace_with_events
+    from partita.frontends.torch import trace_calls
+    from partita.frontends.tape import Tape
     from partita.profiler.hardware import best_rates, describe, device_name, memory_bytes
     from partita.profiler.links import time_messages
     from partita.profiler.steps import Step, observe
     from partita.profiler.timing import calibrated_clock
+    from partita.runtime.inputs import Inputs
 
     torch.set_num_threads(job.threads)
     torch.manual_seed(0)
@@ -82,22 +85,23 @@ def work(job: Job, rank: int) -> Report:
     together = _meet(job, rank)
     model = load_module(job.source, seed=0)
     training = job.source.training
-    traced = None
-    if rank == 0:
-        traced = trace_with_events(model.module, model.args, model.kwargs, training, model.name, model.dtype)
-    step = Step(*_ready(model, job.device), training)
+    tape = Tape()
+    graph, capture, calls = trace_calls(
+        model.module, model.args, model.kwargs, training, model.name, model.dtype, tape, keep_events=True
+    )
+    inputs = Inputs(tape, model.args, model.kwargs, seed=0)
+    step = Step(*_ready(model, inputs, job.device), training)
     clock = calibrated_clock(job.device)
     seen = observe(step, clock, warm_up=job.warm_up, repeats=job.repeats, together=together)
     rates = best_rates(job.device, together)
     transfers = time_messages(rank, _link_device(job)) if job.processes > 1 else []
-    if traced is None:
+    if rank:
         return Report(seen, rates=rates)
-    graph, places, events = traced
     return Report(
         seen,
         graph,
-        places,
-        events,
+        [None if call is None else capture.calls[call].event for call in calls],
+        capture.events,
         hardware=describe(),
         memory_bytes=memory_bytes(job.device),
         device_name=device_name(job.device, job.threads),
@@ -106,25 +110,23 @@ def work(job: Job, rank: int) -> Report:
     )
 
 
-def _ready(model: Model, device: str) -> tuple[Any, Any, Any]:
+def _ready(model: Model, inputs: Inputs, device: str) -> tuple[Any, Any, Any]:
     """Module and arguments with data, on the device and in the number format that was asked for."""
     import torch
     from torch.utils._pytree import tree_map
 
-    from partita.frontends.hf_inputs import real_inputs
     from partita.frontends.options import parse_dtype
 
     dtype = None if model.dtype is None else parse_dtype(model.dtype)
-    kwargs = model.kwargs
-    if any(isinstance(value, torch.Tensor) and value.is_meta for value in kwargs.values()):
-        kwargs = real_inputs(kwargs, model.module.config)
+    args, kwargs = inputs.arguments(inputs.of(0))
 
-    def ready(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        return value.to(device, dtype if value.is_floating_point() else None)
+    def ready(given: Any, like: Any) -> Any:
+        if not isinstance(given, torch.Tensor):
+            return given
+        return given.to(device, (dtype or like.dtype) if like.is_floating_point() else None)
 
-    return model.module.to(device, dtype), tree_map(ready, model.args), tree_map(ready, kwargs)
+    arguments = tree_map(ready, (args, kwargs), (tuple(model.args), dict(model.kwargs)))
+    return model.module.to(device, dtype), *arguments
 
 
 def _meet(job: Job, rank: int) -> Callable[[], None]:

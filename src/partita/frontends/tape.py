@@ -1,0 +1,192 @@
+"""The calls of a forward run, kept so that they can be made again on real tensors, in whole or in part.
+
+A :class:`~partita.frontends.capture.Recorder` that has a tape writes each ATen call down with its arguments; tensors
+among them become numbers of *slots*. Calls made again through the dispatcher are differentiated as the first time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+from partita.errors import TraceError
+from partita.frontends.records import Stored
+
+
+class Ref(NamedTuple):
+    """In the place of a tensor among a call's arguments: its slot."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One tensor of the run.
+
+    Attributes
+    ----------
+    storage
+        Number of its storage: slots with one number share their data.
+    shape, stride, dtype
+        As in torch.
+    """
+
+    storage: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def numel(self) -> int:
+        """Number of elements, those that lie on each other counted each."""
+        count = 1
+        for side in self.shape:
+            count *= side
+        return count
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One call.
+
+    Attributes
+    ----------
+    func, args, kwargs
+        What was called; tensors are :class:`Ref`.
+    single
+        Whether it returns one tensor rather than a row of values.
+    outs
+        The slots of the values it returns, None for what is no tensor.
+    reads, writes
+        Slots of its arguments, and those of them that it writes in place.
+    call
+        Number of its call in the capture; None for a view.
+    grad
+        Whether gradients were recorded.
+    random
+        Whether it draws random numbers.
+    """
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    single: bool
+    outs: tuple[int | None, ...]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    call: int | None
+    grad: bool
+    random: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a slot comes from that no call makes: a stored array or input by name, or a constant with its value."""
+
+    kind: str
+    name: str
+    value: Any = None
+    trainable: bool = False
+
+
+class Tape:
+    """All calls of a forward run, in order.
+
+    Attributes
+    ----------
+    entries, slots, origins
+        The calls; all tensors; and what is there before the first call, by slot.
+    outputs, loss
+        Slots of what the model returns, and in training of what is differentiated.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.slots: list[Slot] = []
+        self.origins: dict[int, Origin] = {}
+        self.outputs: list[int] = []
+        self.loss: int | None = None
+        self._early: set[int] = set()
+        self._of: dict[int, int] = {}
+        self._stored: dict[Any, int] = {}
+        self._storages: dict[int, int] = {}
+        # Tensors are told apart by identity, so none may be freed while recording.
+        self._alive: list[Any] = []
+
+    def _new(self, tensor: Any) -> int:
+        storage = self._storages.setdefault(tensor.untyped_storage()._cdata, len(self._storages))
+        self._alive.append(tensor)
+        self.slots.append(Slot(storage, tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype))
+        self._of[id(tensor)] = len(self.slots) - 1
+        return len(self.slots) - 1
+
+    def store(self, tensor: Any, stored: Stored) -> None:
+        """A parameter, buffer or input, before the run."""
+        slot = self._new(tensor)
+        self._stored[_place(tensor)] = slot
+        self.origins[slot] = Origin(stored.kind, stored.name, trainable=stored.trainable)
+
+    def keep(self, tensor: Any, value: Any) -> None:
+        """A stand-in for an array that is neither, with the array."""
+        slot = self._new(tensor)
+        self._stored[_place(tensor)] = slot
+        self.origins[slot] = Origin("constant", "", value)
+
+    def announce(self, tensor: Any) -> None:
+        """A result of a call that is written down once it is over; what looks at it before is no part of the run."""
+        self._early.add(self._new(tensor))
+
+    def slot_of(self, tensor: Any) -> int:
+        """The slot of a tensor; one that no call made becomes a constant."""
+        known = self._of.get(id(tensor))
+        if known is not None:
+            return known
+        stored = self._stored.get(_place(tensor)) if isinstance(tensor, FakeTensor) else None
+        if stored is not None:
+            # Another object for a stored array, such as the parameter made of a stand-in.
+            self._alive.append(tensor)
+            self._of[id(tensor)] = stored
+            return stored
+        value = getattr(tensor, "constant", None) if isinstance(tensor, FakeTensor) else tensor
+        if value is None:
+            raise TraceError(f"a tensor of shape {list(tensor.shape)} was made outside the run and has no data")
+        slot = self._new(tensor)
+        self.origins[slot] = Origin("constant", "", value.detach().clone())
+        return slot
+
+    def note(
+        self, func: Any, args: Any, kwargs: Any, out: Any, call: int | None, *, mutated: Any = (), random: bool = False
+    ) -> None:
+        """Write down a call that was made."""
+        reads: list[int] = []
+
+        def ref(tensor: Any) -> Ref:
+            slot = self.slot_of(tensor)
+            reads.append(slot)
+            return Ref(slot)
+
+        args, kwargs = tree_map_only(torch.Tensor, ref, (tuple(args), dict(kwargs)))
+        single = isinstance(out, torch.Tensor)
+        leaves = [out] if single else tree_flatten(out)[0]
+        outs = tuple(None if not isinstance(leaf, torch.Tensor) else self._of.get(id(leaf), -1) for leaf in leaves)
+        outs = tuple(self._new(leaf) if slot == -1 else slot for leaf, slot in zip(leaves, outs, strict=True))
+        if self._early.intersection(reads):
+            return
+        self._early.clear()
+        writes = tuple(self.slot_of(tensor) for tensor in mutated)
+        grad = torch.is_grad_enabled()
+        self.entries.append(Entry(func, args, kwargs, single, outs, tuple(reads), writes, call, grad, random))
+
+
+def _place(tensor: Any) -> Any:
+    return (
+        tensor.untyped_storage()._cdata,
+        tensor.storage_offset(),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+        tensor.dtype,
+    )

@@ -1,0 +1,115 @@
+"""Random draws that come out the same in a model and in its pieces: every draw is seeded by its number and microbatch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_RANDOM = torch.Tag.nondeterministic_seeded
+
+
+def seeder(seed: int, microbatch: int) -> Callable[[int], None]:
+    """What seeds the draws of a microbatch, by their numbers."""
+    first = (seed * 1_000_003 + microbatch) * 1_000_003
+    manual_seed = torch.default_generator.manual_seed
+
+    def draw(number: int) -> None:
+        manual_seed((first + number) % 2**63)
+
+    return draw
+
+
+class _Draws:
+    def __init__(self, draw: Callable[[int], None]) -> None:
+        self.draw, self.count, self.inside = draw, 0, False
+
+    def next(self) -> None:
+        """Seed the next draw."""
+        self.draw(self.count)
+        self.count += 1
+
+    def whole(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A call that draws once, whatever it is made of."""
+        self.next()
+        self.inside = True
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.inside = False
+
+
+class _Calls(TorchDispatchMode):  # type: ignore[misc]
+    """Seeds what draws."""
+
+    def __init__(self, draws: _Draws) -> None:
+        super().__init__()
+        self.draws = draws
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if _RANDOM in func.tags and not self.draws.inside:
+            self.draws.next()
+        return func(*args, **(kwargs or {}))
+
+
+class _Whole(TorchFunctionMode):  # type: ignore[misc]
+    """Keeps dropout and attention whole, as traces do."""
+
+    def __init__(self, draws: _Draws) -> None:
+        super().__init__()
+        self.draws = draws
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is functional.scaled_dot_product_attention:
+            return _attention(self.draws, func, *args, **kwargs)
+        if func is functional.dropout or func is torch.dropout:
+            return _dropout(self.draws, func, *args, **kwargs)
+        if func is functional.multi_head_attention_forward:
+            originals = functional.scaled_dot_product_attention, functional.dropout
+            functional.scaled_dot_product_attention = partial(_attention, self.draws, originals[0])
+            functional.dropout = partial(_dropout, self.draws, originals[1])
+            try:
+                return func(*args, **kwargs)
+            finally:
+                functional.scaled_dot_product_attention, functional.dropout = originals
+        return func(*args, **kwargs)
+
+
+def _attention(draws: _Draws, func: Any, *args: Any, **kwargs: Any) -> Any:
+    probability = args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)
+    return draws.whole(func, *args, **kwargs) if probability > 0 else func(*args, **kwargs)
+
+
+def _dropout(
+    draws: _Draws,
+    func: Any,
+    input: Any,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    train: bool | None = None,
+) -> Any:
+    active = training if train is None else train
+    if not active or p == 0 or inplace:
+        return func(input, p, active, inplace) if func is functional.dropout else func(input, p, active)
+    return draws.whole(torch.native_dropout, input, p, True)[0]
+
+
+@contextmanager
+def seeded(draw: Callable[[int], None]) -> Iterator[None]:
+    """Within, the draws of a model that runs once are those of its pieces."""
+    draws = _Draws(draw)
+    with _Calls(draws), _Whole(draws):
+        yield

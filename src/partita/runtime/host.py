@@ -1,0 +1,257 @@
+"""The process that a run's processes come from: it builds the model once, and they are forked from it.
+
+Jobs come as lines of JSON on standard input, answers go out as lines on standard output. Nothing here computes on more
+than one thread, because threads do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from partita.errors import InputError, PartitaError
+from partita.frontends.run import loss_of
+from partita.runtime.compare import errors
+from partita.runtime.draws import seeder
+from partita.runtime.job import Answer, Failure, Job, Worker, to_json
+from partita.runtime.model import Ready, prepare
+from partita.runtime.orders import Process
+from partita.runtime.rank import die_with_parent, optimizer_of, rank_main, show_life
+from partita.runtime.reference import Results, run_microbatch, run_reference, settled
+from partita.runtime.stages import COMPUTING
+from partita.runtime.watch import end_all, watch
+
+#: Numbers that a process shows of itself: calls made, what it does, and when it last lived.
+_SHOWN = 8
+
+
+def main() -> None:
+    """Take jobs until there are no more."""
+    parent = os.getppid()
+    die_with_parent(parent)
+    torch.set_num_threads(1)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    replies = os.fdopen(os.dup(1), "wb")
+    # What the code of a model prints is no answer.
+    os.dup2(2, 1)
+    for line in sys.stdin.buffer:
+        replies.write(to_json(_answer(msgspec.json.decode(line, type=Job))))
+        replies.flush()
+
+
+def _answer(job: Job) -> dict[str, Any]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="partita-run-") as folder:
+            found = _run(job, Path(folder))
+    except InputError as error:
+        found = Failure(kind="input", message=str(error))
+    except PartitaError as error:
+        found = Failure(kind="defect", message=str(error))
+    except Exception as error:
+        found = Failure(kind="defect", message=f"{type(error).__name__}: {error}", details=traceback.format_exc())
+    return {"failure": found} if isinstance(found, Failure) else {"answer": found}
+
+
+def _run(job: Job, folder: Path) -> Answer | Failure:
+    if job.port is not None:
+        _check_port(job.port)
+    ready = prepare(job)
+    processes = ready.orders.processes
+    beats = [_shared() for _ in range(len(processes) + 1)]
+    pids: dict[int, Process] = {}
+    try:
+        for process in processes:
+            pids[_fork(lambda p=process: rank_main(job, ready, p, folder, beats[p.number], os.getppid()))] = process
+    except BaseException:
+        end_all(pids)
+        raise
+    for pid, process in pids.items():
+        print(f"partita: {process.label} is process {pid}", file=sys.stderr, flush=True)
+    failure = watch(pids, beats, folder, job.timeout_s)
+    if failure is not None:
+        return failure
+    whole = Process(len(processes), 0, 0, (), ())
+    pid = _fork(lambda: _unsplit_main(job, ready, folder, beats[-1], os.getppid()))
+    failure = watch({pid: whole}, beats, folder, float("inf"))
+    if failure is not None:
+        text = failure.message.replace(whole.label, "the model that is not split")
+        return Failure(kind="rank", message=text, details=failure.details)
+    return _compare(job, ready, folder)
+
+
+def _shared() -> Any:
+    return memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")[:_SHOWN]
+
+
+def _fork(work: Callable[[], None]) -> int:
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(1)
+    return pid
+
+
+def _check_port(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise InputError(
+                f"port {port} cannot be used ({error.strerror}); leave --port out, or give one that is free"
+            ) from None
+
+
+# -- the model that is not split --------------------------------------------------------------------------------------
+
+
+def _unsplit_main(job: Job, ready: Ready, folder: Path, beat: Any, parent: int) -> None:
+    """Results of the whole model, and how long it takes."""
+    try:
+        die_with_parent(parent)
+        show_life(beat, parent)
+        beat[1] = COMPUTING
+        torch.set_num_threads(job.threads)
+        module, training = ready.module, job.split.training
+        buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
+        counts = sorted({*ready.orders.replicas} - {1})
+        weights: list[dict[str, Any]] = []
+        results = run_reference(
+            module,
+            ready.inputs,
+            range(job.microbatches),
+            training=training,
+            steps=job.steps,
+            optimizer=optimizer_of(job),
+            seed=job.seed,
+            random_calls=ready.draws,
+            weights=weights,
+        )
+        # Replicas see a part of the microbatches each, and so do their running statistics.
+        shares = {
+            (count, replica): _buffers_of(job, ready, buffers, weights, range(replica, job.microbatches, count))
+            for count in (counts if buffers and training else ())
+            for replica in range(count)
+        }
+        torch.save((vars(results), shares), folder / "unsplit.pt")
+        times = _time_unsplit(job, ready)
+        (folder / "unsplit.json").write_bytes(to_json(times))
+    except BaseException as error:
+        line = f"{time.monotonic()}\n{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+        number = len(ready.orders.processes)
+        (folder / f"error{number}").write_text(line + "\n" + traceback.format_exc(), encoding="utf-8")
+        os._exit(1)
+    os._exit(0)
+
+
+def _buffers_of(
+    job: Job, ready: Ready, before: dict[str, Any], weights: list[dict[str, Any]], microbatches: range
+) -> dict[str, Any]:
+    """Buffers after all steps over some microbatches only, with the weights of every step."""
+    with torch.no_grad():
+        for name, buffer in ready.module.named_buffers():
+            buffer.copy_(before[name])
+    with settled(ready.module, job.split.training), torch.no_grad():
+        for step in range(job.steps):
+            for name, parameter in ready.module.named_parameters():
+                parameter.copy_(weights[step][name])
+            for number in microbatches:
+                tensors = ready.inputs.of(number)
+                run_microbatch(ready.module, ready.inputs, tensors, seeder(job.seed + step, number), ready.draws)
+    return {name: b.detach().clone() for name, b in ready.module.named_buffers()}
+
+
+def _time_unsplit(job: Job, ready: Ready) -> list[float]:
+    """A batch of the whole model, timed; the first is not."""
+    training, module = job.split.training, ready.module
+    data = [ready.inputs.of(number) for number in range(job.microbatches)]
+    optimizer = optimizer_of(job)(list(module.parameters())) if training else None
+    times = []
+    with settled(module, training):
+        for number in range(job.repeats + 1):
+            start = time.perf_counter()
+            with contextlib.nullcontext() if training else torch.inference_mode():
+                for place, tensors in enumerate(data):
+                    out = run_microbatch(module, ready.inputs, tensors, seeder(job.seed, place), ready.draws)
+                    if training:
+                        (loss_of(out)[0] / job.microbatches).backward()
+            if optimizer is not None:
+                optimizer.step()
+                optimizer.zero_grad()
+            if number:
+                times.append(time.perf_counter() - start)
+    return times
+
+
+# -- comparison -------------------------------------------------------------------------------------------------------
+
+
+def _compare(job: Job, ready: Ready, folder: Path) -> Answer:
+    wanted, shares = torch.load(folder / "unsplit.pt", weights_only=False)
+    whole = Results(**wanted)
+    outputs: dict[Any, Any] = {}
+    losses: dict[Any, Any] = {}
+    gradients: dict[str, float] = {}
+    parameters: dict[str, float] = {}
+    buffers: dict[str, float] = {}
+    for process in ready.orders.processes:
+        found = Results(**torch.load(folder / f"results{process.number}.pt", weights_only=False))
+        outputs |= found.outputs
+        losses |= {key: torch.tensor(value, dtype=torch.float64) for key, value in found.losses.items()}
+        _worst(gradients, errors(found.gradients, _of(whole.gradients, found.gradients), whole.gradients))
+        _worst(parameters, errors(found.parameters, _of(whole.parameters, found.parameters), whole.parameters))
+        count = ready.orders.replicas[process.group]
+        mine = whole.buffers if count == 1 or not shares else shares[count, process.replica]
+        _worst(buffers, errors(found.buffers, _of(mine, found.buffers), mine))
+    missing = {name: float("inf") for name in whole.gradients if name not in gradients}
+    known = {key: torch.tensor(value, dtype=torch.float64) for key, value in whole.losses.items()}
+    made = {place for _, place in outputs}
+    return Answer(
+        workers=[
+            msgspec.json.decode((folder / f"worker{p.number}.json").read_bytes(), type=Worker)
+            for p in ready.orders.processes
+        ],
+        schedule=ready.orders.schedule,
+        outputs=_named(errors(outputs, {key: t for key, t in whole.outputs.items() if key[1] in made})),
+        gradients={**gradients, **missing},
+        parameters=parameters,
+        buffers=buffers,
+        losses=_named(errors(losses, known)),
+        unsplit_s=msgspec.json.decode((folder / "unsplit.json").read_bytes()),
+        microbatches=job.microbatches,
+        samples=ready.samples,
+        notes=ready.notes,
+    )
+
+
+def _of(values: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """The values of what a process has."""
+    return {name: values[name] for name in found if name in values}
+
+
+def _worst(total: dict[str, float], found: dict[str, float]) -> None:
+    for name, error in found.items():
+        total[name] = max(total.get(name, 0.0), error)
+
+
+def _named(found: dict[Any, float]) -> dict[str, float]:
+    return {".".join(map(str, key)): error for key, error in found.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The parent's side of a run: start the process that the others come from, and see that nothing stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from partita.errors import DisagreementError, InputError, RankError
+from partita.runtime.job import Answer, Failure, Job, to_json
+
+#: Libraries would start threads of their own otherwise, which do not survive a fork.
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
+
+
+class _Reply(msgspec.Struct):
+    answer: Answer | None = None
+    failure: Failure | None = None
+
+
+class Host:
+    """A process that runs jobs, one after the other, in processes of its own; a context manager that ends them all."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            # Without -P a file of the current folder could stand in for a module.
+            [sys.executable, "-P", "-m", "partita.runtime.host"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            # One group, so that it can be ended with everything that comes from it.
+            start_new_session=True,
+        )
+
+    def run(self, job: Job) -> Answer:
+        """Run a job.
+
+        Raises
+        ------
+        InputError
+            If the plan, the model and what is asked for do not fit together.
+        RankError
+            If a process failed, was killed or hung.
+        """
+        if self.process is None or self.process.poll() is not None:
+            self.process = self._start()
+        process = self.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(to_json(job))
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        except BaseException:
+            self.end()
+            raise
+        if not line:
+            status = process.wait()
+            self.end()
+            how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            raise RankError(f"the process that all ranks come from {how}, and they ended with it")
+        reply = msgspec.json.decode(line, type=_Reply)
+        if reply.answer is not None:
+            return reply.answer
+        assert reply.failure is not None
+        raise _error(reply.failure)
+
+    def end(self) -> None:
+        """End everything that was started."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+
+def _error(failure: Failure) -> Exception:
+    kinds: dict[str, Any] = {"input": InputError, "rank": RankError, "defect": DisagreementError}
+    error: Exception = kinds[failure.kind](failure.message)
+    if failure.details:
+        error.add_note(failure.details)
+    return error

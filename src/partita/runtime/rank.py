@@ -1,0 +1,168 @@
+"""The life of one process of a run: meet the others, run the steps that are checked, then those that are timed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from partita.runtime.job import Job, Worker, to_json
+from partita.runtime.memory import Peak
+from partita.runtime.model import Ready
+from partita.runtime.orders import Process
+from partita.runtime.reference import Results, settled
+from partita.runtime.stages import COMPUTING, DONE, WAITING, Stages
+
+#: Seconds between two signs of life.
+BEAT_S = 0.5
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """End this process when its parent ends, whatever it is doing, where the system can do that."""
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        pass
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def show_life(beat: Any, parent: int) -> None:
+    """From now on write the time into ``beat[2]``, and end with the parent."""
+
+    def run() -> None:
+        while True:
+            beat[2] = time.monotonic()
+            if os.getppid() != parent:
+                os._exit(1)
+            time.sleep(BEAT_S)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def optimizer_of(job: Job) -> Callable[[list[Any]], Any]:
+    """What makes the optimizer of a job."""
+
+    def make(parameters: list[Any]) -> Any:
+        wanted = [p for p in parameters if p.requires_grad]
+        if not wanted:
+            return None
+        cls = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[job.optimizer]
+        return cls(wanted, lr=job.learning_rate)
+
+    return make
+
+
+def rank_main(job: Job, ready: Ready, process: Process, folder: Path, beat: Any, parent: int) -> None:
+    """Everything that a process does; ends the process."""
+    try:
+        die_with_parent(parent)
+        show_life(beat, parent)
+        torch.set_num_threads(job.threads)
+        beat[1] = WAITING
+        _meet(job, ready, process, folder)
+        beat[1] = COMPUTING
+        worker = _run(job, ready, process, folder, beat)
+        (folder / f"worker{process.number}.json").write_bytes(to_json(worker))
+        beat[1] = WAITING
+        # Whoever leaves closes its connections, which others may still use.
+        dist.barrier()
+        beat[1] = DONE
+    except BaseException as error:
+        text = "".join(traceback.format_exception(error))
+        line = f"{time.monotonic()}\n{type(error).__name__}: {' '.join(str(error).split())[:500]}\n{text}"
+        (folder / f"error{process.number}.part").write_text(line, encoding="utf-8")
+        os.replace(folder / f"error{process.number}.part", folder / f"error{process.number}")
+        os._exit(1)
+    os._exit(0)
+
+
+def _meet(job: Job, ready: Ready, process: Process, folder: Path) -> None:
+    count = len(ready.orders.processes)
+    store: Any
+    if job.port is None:
+        store = dist.FileStore(str(folder / "store"), count)
+    else:
+        store = dist.TCPStore("127.0.0.1", job.port, count, is_master=process.number == 0)
+    dist.init_process_group(
+        "gloo", store=store, rank=process.number, world_size=count, timeout=timedelta(seconds=3600)
+    )
+
+
+def _run(job: Job, ready: Ready, process: Process, folder: Path, beat: Any) -> Worker:
+    training = job.split.training
+    module = ready.module
+    with settled(module, training):
+        stages = Stages(
+            process,
+            ready.orders,
+            ready.pieces,
+            ready.tape,
+            ready.arrays,
+            ready.inputs,
+            training=training,
+            microbatches=job.microbatches,
+            seed=job.seed,
+            beat=beat,
+        )
+        results = Results()
+        stages.record = results
+        optimizer = optimizer_of(job)(list(stages.parameters.values())) if training else None
+        for step in range(job.steps):
+            stages.step = step
+            stages.run_batch()
+            if step == 0 and training:
+                results.gradients = {
+                    name: p.grad.detach().clone() for name, p in stages.parameters.items() if p.grad is not None
+                }
+            if optimizer is not None:
+                stages.update(optimizer)
+                optimizer.zero_grad()
+        results.parameters = {n: p.detach().clone() for n, p in stages.parameters.items()} if training else {}
+        results.buffers = {name: b.detach().clone() for name, b in stages.buffers.items()}
+        torch.save(vars(results), folder / f"results{process.number}.pt")
+        stages.record = None
+        del results
+        return _time(job, stages, optimizer, process)
+
+
+def _time(job: Job, stages: Stages, optimizer: Any, process: Process) -> Worker:
+    """Batches that are timed, and one whose memory is."""
+    times: list[float] = []
+    weights = [*stages.parameters.values(), *stages.buffers.values()]
+    held = sum(array.numel() * array.element_size() for array in weights)
+
+    def batch() -> None:
+        stages.run_batch()
+        if optimizer is not None:
+            stages.update(optimizer)
+            optimizer.zero_grad()
+
+    with Peak() as peak:
+        batch()
+    for _ in range(job.repeats):
+        stages.slices.clear()
+        dist.barrier()
+        start = time.perf_counter()
+        batch()
+        times.append(time.perf_counter() - start)
+    return Worker(
+        stage=process.stages[0],
+        replica=process.replica,
+        name=process.label,
+        step_s=times,
+        slices=[tuple(piece) for piece in stages.slices],  # type: ignore[misc]
+        peak_memory_bytes=held + peak.most_bytes,
+        weight_bytes=held,
+    )
