@@ -49,6 +49,7 @@ def make_profile(graph: Graph, times: list[float | None], **changes: Any) -> Pro
         "operators": tuple(places),
         "forward": phase,
         "backward": phase if graph.training else None,
+        "update_s_per_byte": 0.1 if graph.training else None,
         "transfers": (Transfer(bytes=10, time_s=6.0),),
         "cluster": make_machine().to_dict(),
     }

@@ -115,6 +115,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         For every operator of the graph its place among ``measurements``; None for those that were not met.
     forward, backward
         The phases as a whole; ``backward`` is None for inference.
+    update_s_per_byte
+        What a step of plain SGD takes for each byte of parameters; None for inference.
     transfers
         Messages between processes; empty where there was one process.
     cluster
@@ -139,6 +141,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     operators: tuple[int | None, ...]
     forward: Phase
     backward: Phase | None
+    update_s_per_byte: float | None
     transfers: tuple[Transfer, ...]
     cluster: dict[str, Any]
 

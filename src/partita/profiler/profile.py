@@ -106,6 +106,9 @@ def _document(reports: Sequence[Report], settings: Settings, *, accelerator: boo
         operators=tuple(operators),
         forward=phases[0],
         backward=phases[1] if graph.training else None,
+        update_s_per_byte=median(t for report in reports for t in report.observed.update_s_per_byte)
+        if graph.training
+        else None,
         transfers=first.transfers,
         cluster=_cluster(reports, settings, name or first.device_name, accelerator=accelerator).to_dict(),
     )

@@ -43,6 +43,8 @@ class Observed:
         For every pass the seconds of every operator.
     forward_s, backward_s
         Seconds of the plain passes.
+    update_s_per_byte
+        Seconds of plain SGD steps for each byte of parameters.
     views
         Which operators only make another view of what they read.
     peaks
@@ -57,6 +59,7 @@ class Observed:
     times: list[list[float]] = field(default_factory=list)
     forward_s: list[float] = field(default_factory=list)
     backward_s: list[float] = field(default_factory=list)
+    update_s_per_byte: list[float] = field(default_factory=list)
 
 
 def observe(step: Step, clock: Clock, *, warm_up: int, repeats: int, together: Callable[[], None]) -> Observed:
@@ -102,6 +105,9 @@ def observe(step: Step, clock: Clock, *, warm_up: int, repeats: int, together: C
                 if timer.calls != seen.calls:
                     raise TraceError("the model calls other operators from run to run; it cannot be profiled")
                 found.times.append(timer.seconds())
+                if step.training:
+                    together()
+                    found.update_s_per_byte.append(_update(module, clock))
     except TraceError:
         raise
     except Exception as error:
@@ -128,6 +134,18 @@ def _run(step: Step, clock: Clock, timer: Timer | None = None) -> tuple[Any, Any
         end = clock.mark()
     clock.finish()
     return start, middle, end, forward
+
+
+def _update(module: Any, clock: Clock) -> float:
+    """Seconds for each byte of parameters that a step of SGD takes; with a rate of 0, so that nothing changes."""
+    parameters = [p for p in module.parameters() if p.grad is not None]
+    optimizer = torch.optim.SGD(parameters, lr=0.0)
+    clock.begin()
+    start = clock.mark()
+    optimizer.step()
+    end = clock.mark()
+    clock.finish()
+    return clock.between(start, end) / max(1, sum(p.numel() * p.element_size() for p in parameters))
 
 
 @contextmanager

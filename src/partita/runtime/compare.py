@@ -28,7 +28,9 @@ def errors(
             answer[name] = math.inf
             continue
         scale = max(_size(wanted[name]), SMALLEST * largest)
-        answer[name] = _difference(found[name], wanted[name]) / scale if scale else _difference(found[name], wanted[name])
+        answer[name] = (
+            _difference(found[name], wanted[name]) / scale if scale else _difference(found[name], wanted[name])
+        )
     return answer
 
 

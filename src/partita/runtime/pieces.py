@@ -298,7 +298,11 @@ def _asked(placed: Placed) -> set[tuple[int, int, int]]:
     for number, row in enumerate(placed.version):
         for slot, version in row.items():
             made = placed.writers[tape.slots[slot].storage][version]
-            if made is not None and placed.place[made] >= 0 and placed.place[number] not in (placed.place[made], NOWHERE):
+            if (
+                made is not None
+                and placed.place[made] >= 0
+                and placed.place[number] not in (placed.place[made], NOWHERE)
+            ):
                 found.add((placed.place[made], tape.slots[slot].storage, version))
     return found
 

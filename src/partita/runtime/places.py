@@ -45,7 +45,9 @@ class Placed:
     writers: dict[int, list[int | None]]
 
 
-def place_calls(tape: Tape, constant: Sequence[bool], modules: Sequence[str], stage_of: Mapping[int, int], stages: int) -> Placed:
+def place_calls(
+    tape: Tape, constant: Sequence[bool], modules: Sequence[str], stage_of: Mapping[int, int], stages: int
+) -> Placed:
     """Place every call.
 
     Parameters

@@ -95,9 +95,7 @@ def _meet(job: Job, ready: Ready, process: Process, folder: Path) -> None:
         store = dist.FileStore(str(folder / "store"), count)
     else:
         store = dist.TCPStore("127.0.0.1", job.port, count, is_master=process.number == 0)
-    dist.init_process_group(
-        "gloo", store=store, rank=process.number, world_size=count, timeout=timedelta(seconds=3600)
-    )
+    dist.init_process_group("gloo", store=store, rank=process.number, world_size=count, timeout=timedelta(seconds=3600))
 
 
 def _run(job: Job, ready: Ready, process: Process, folder: Path, beat: Any) -> Worker:

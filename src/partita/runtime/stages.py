@@ -135,11 +135,11 @@ class Stages:
             ]
             for stage in self.mine
         }
-        self.writes = {
-            stage: [edge for edge in self.edges if edge.source == stage] for stage in self.mine
-        }
+        self.writes = {stage: [edge for edge in self.edges if edge.source == stage] for stage in self.mine}
         # Of stages that hand something to another one of this process, the last of these.
-        self.last = {edge.source: edge.target for edge in sorted(self.edges) if {edge.source, edge.target} <= {*self.mine}}
+        self.last = {
+            edge.source: edge.target for edge in sorted(self.edges) if {edge.source, edge.target} <= {*self.mine}
+        }
         names = dict.fromkeys(name for stage in self.mine for name in pieces[stage].arrays)
         self.parameters = {n: arrays[n] for n in names if isinstance(arrays[n], torch.nn.Parameter)}
         self.buffers = {n: arrays[n] for n in names if n not in self.parameters}
@@ -316,9 +316,7 @@ class Stages:
             if gradient is not None:
                 known = sums.get(edge.tensor)
                 sums[edge.tensor] = gradient if known is None else known + gradient
-        found = [
-            (tensor, sums[name]) for name, tensor in state.kept if name in sums and tensor.requires_grad
-        ]
+        found = [(tensor, sums[name]) for name, tensor in state.kept if name in sums and tensor.requires_grad]
         if state.loss is not None and state.loss.requires_grad:
             found.append((state.loss, torch.full_like(state.loss, 1 / self.microbatches)))
         return found
@@ -329,7 +327,9 @@ class Stages:
             source = self.orders.holder(edge.source, microbatch)
             if edge in self.reached and source != me:
                 gradient = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
-                self.wire.send(self._tag(edge, microbatch, True), source, self.forms[edge], gradient, 2 * microbatch + 1)
+                self.wire.send(
+                    self._tag(edge, microbatch, True), source, self.forms[edge], gradient, 2 * microbatch + 1
+                )
 
     def _sum_gradients(self) -> None:
         for group, shared in self.groups:
