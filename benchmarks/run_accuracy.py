@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+
 from _common import write
 from _running import profiled, run
-
 from partita.runtime.launch import Host
 
 #: By model, the shares of its layers in the first stage, with schedule and microbatches.

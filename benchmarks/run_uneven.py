@@ -15,7 +15,6 @@ from pathlib import Path
 
 from _common import write
 from _running import profiled, run
-
 from partita.conductor.solve import options_of, run_solver
 from partita.problems.throughput.baselines.equal_layers import EqualLayers
 from partita.problems.throughput.baselines.equal_parameters import EqualParameters

@@ -70,8 +70,8 @@ def work(job: Job, rank: int) -> Report:
     import torch
 
     from partita.frontends.models import load_module
-    from partita.frontends.torch import trace_calls
     from partita.frontends.tape import Tape
+    from partita.frontends.torch import trace_calls
     from partita.profiler.hardware import best_rates, describe, device_name, memory_bytes
     from partita.profiler.links import time_messages
     from partita.profiler.steps import Step, observe
