@@ -3,8 +3,8 @@
     python benchmarks/run_accuracy.py [--out results] [--repeats 5]
 
 Models are cut into two stages at several places, and run under GPipe and 1F1B with several numbers of microbatches, one
-thread each. The last lines say how well the simulation orders the plans (Spearman's rank correlation), how far it is off,
-and what the pipeline of two gains over one process, each as it should be.
+thread each. The last lines say how well the simulation orders the plans (Spearman's rank correlation), how far it is
+off, and what the pipeline of two gains over one process, each with what it should be.
 """
 
 from __future__ import annotations
@@ -87,10 +87,12 @@ def main() -> int:
     print(f"rank correlation {correlation:.3f} (at least 0.9)")
     print(f"median error {median(abs(float(row['error'])) for row in rows):.1%} (at most 10 %)")
     print(
-        f"speed-up of balanced halves {best['speed_up']:.2f} (at least 1.5), simulated within {abs(best['error']):.1%} (15 %)"
+        f"speed-up of balanced halves {best['speed_up']:.2f} (at least 1.5), "
+        f"simulated within {abs(best['error']):.1%} (15 %)"
     )
     print(
-        f"largest difference from the model that is not split {max(float(r['worst_relative_difference']) for r in rows):.1e}"
+        "largest difference from the model that is not split "
+        f"{max(float(row['worst_relative_difference']) for row in rows):.1e}"
     )
     return 0
 

@@ -13,9 +13,10 @@ from typing import Any
 import click
 
 from partita import __version__
-from partita.errors import DisagreementError, PartitaError
+from partita.errors import DisagreementError, PartitaError, RankError
 
 EXIT_USAGE = 2
+EXIT_RANK = 3
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
 
@@ -29,6 +30,7 @@ COMMANDS = {
     "compare": "compare:command",
     "sweep": "sweep:command",
     "simulate": "simulate:command",
+    "run": "run:command",
     "profile": "profile:command",
     "generate": "generate:generate",
     "convert": "generate:convert",
@@ -79,7 +81,7 @@ def _give_up_stdout() -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line and exit: 0 done, 1 infeasible, 2 bad input, 130 interrupted."""
+    """Run the command line and exit: 0 done, 1 infeasible, 2 bad input, 3 a rank failed, 130 interrupted."""
     try:
         code = cli.main(args=arguments, prog_name="partita", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -91,6 +93,8 @@ def main(arguments: list[str] | None = None) -> Any:
     except DisagreementError as error:
         traceback.print_exc()
         code = _fail(f"defect: {error}", EXIT_DEFECT)
+    except RankError as error:
+        code = _fail(str(error), EXIT_RANK)
     except PartitaError as error:
         code = _fail(str(error), EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from partita.cli.flags import Positive, axis_settings, option, setting_flags, together
+from partita.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
 
@@ -116,3 +117,14 @@ search_options = together(
     ),
     option("search", "--address", metavar="HOST:PORT", help="Of the Dask or Ray cluster; a local one if not given."),
 )
+
+
+def read_fields(entries: Iterable[str]) -> dict[str, str]:
+    """What ``--set`` was given, by field."""
+    fields: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set {entry!r} is not of the form FIELD=VALUE")
+        fields[name] = value
+    return fields

@@ -8,8 +8,7 @@ import click
 
 from partita.cli.common import Output, output_options, quiet_stdout, warn
 from partita.cli.flags import GroupedCommand, option, together
-from partita.cli.options import model_options
-from partita.cli.source import read_fields
+from partita.cli.options import model_options, read_fields
 from partita.errors import InputError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import msgspec
 
 from partita.cli.common import quiet_stdout, warn
 from partita.cli.flags import PREFIX, read_flags, take_flags
-from partita.cli.options import take_reading
+from partita.cli.options import read_fields, take_reading
 from partita.errors import InputError, NoBatchSizeError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
@@ -287,17 +287,6 @@ def _first_graph(text: str, parameters: dict[str, Any], *, sized: bool) -> tuple
     except NoBatchSizeError:
         # A callable without that parameter has one size, which counts as one sample.
         return _read_graph(text, **parameters), False
-
-
-def read_fields(entries: Sequence[str]) -> dict[str, str]:
-    """Values by field, from what ``--set`` was given."""
-    fields: dict[str, str] = {}
-    for entry in entries:
-        name, equals, value = entry.partition("=")
-        if not equals or not name:
-            raise InputError(f"--set {entry!r} is not of the form FIELD=VALUE")
-        fields[name] = value
-    return fields
 
 
 def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tracing: Any) -> Graph:

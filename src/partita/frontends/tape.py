@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from partita.errors import TraceError
+from partita.frontends.flops import FRESH
 from partita.frontends.records import Stored
 
 
@@ -162,6 +163,11 @@ class Tape:
         self, func: Any, args: Any, kwargs: Any, out: Any, call: int | None, *, mutated: Any = (), random: bool = False
     ) -> None:
         """Write down a call that was made."""
+        if func is torch.ops.aten.detach.default and self._just_made(args[0]):
+            # Autograd hands new arrays on like this; whoever writes into them may need gradients.
+            self._alive.append(out)
+            self._of[id(out)] = self._of[id(args[0])]
+            return
         reads: list[int] = []
 
         def ref(tensor: Any) -> Ref:
@@ -180,6 +186,14 @@ class Tape:
         writes = tuple(self.slot_of(tensor) for tensor in mutated)
         grad = torch.is_grad_enabled()
         self.entries.append(Entry(func, args, kwargs, single, outs, tuple(reads), writes, call, grad, random))
+
+
+    def _just_made(self, tensor: Any) -> bool:
+        """Whether the last call made a tensor out of nothing."""
+        if not self.entries or self.entries[-1].outs != (self._of.get(id(tensor)),):
+            return False
+        last = self.entries[-1]
+        return not last.reads or str(getattr(last.func, "_overloadpacket", "")) in FRESH
 
 
 def _place(tensor: Any) -> Any:

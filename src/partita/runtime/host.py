@@ -177,7 +177,7 @@ def _buffers_of(
 
 
 def _time_unsplit(job: Job, ready: Ready) -> list[float]:
-    """A batch of the whole model, timed; the first is not."""
+    """Batches of the whole model, timed but for the first; draws are not seeded one by one, which takes time."""
     training, module = job.split.training, ready.module
     data = [ready.inputs.of(number) for number in range(job.microbatches)]
     optimizer = optimizer_of(job)(list(module.parameters())) if training else None
@@ -187,7 +187,7 @@ def _time_unsplit(job: Job, ready: Ready) -> list[float]:
             start = time.perf_counter()
             with contextlib.nullcontext() if training else torch.inference_mode():
                 for place, tensors in enumerate(data):
-                    out = run_microbatch(module, ready.inputs, tensors, seeder(job.seed, place), ready.draws)
+                    out = run_microbatch(module, ready.inputs, tensors, seeder(job.seed, place), random_calls=False)
                     if training:
                         (loss_of(out)[0] / job.microbatches).backward()
             if optimizer is not None:
@@ -227,12 +227,16 @@ def _compare(job: Job, ready: Ready, folder: Path) -> Answer:
             for p in ready.orders.processes
         ],
         schedule=ready.orders.schedule,
-        outputs=_named(errors(outputs, {key: t for key, t in whole.outputs.items() if key[1] in made})),
+        outputs=_named(
+            "output {1} of microbatch {0}",
+            errors(outputs, {key: t for key, t in whole.outputs.items() if key[1] in made}),
+        ),
         gradients={**gradients, **missing},
         parameters=parameters,
         buffers=buffers,
-        losses=_named(errors(losses, known)),
+        losses=_named("microbatch {1} in step {0}", errors(losses, known)),
         unsplit_s=msgspec.json.decode((folder / "unsplit.json").read_bytes()),
+        edges=[(source, target) for target, piece in enumerate(ready.pieces) for source in sorted(piece.receives)],
         microbatches=job.microbatches,
         samples=ready.samples,
         notes=ready.notes,
@@ -249,8 +253,8 @@ def _worst(total: dict[str, float], found: dict[str, float]) -> None:
         total[name] = max(total.get(name, 0.0), error)
 
 
-def _named(found: dict[Any, float]) -> dict[str, float]:
-    return {".".join(map(str, key)): error for key, error in found.items()}
+def _named(what: str, found: dict[Any, float]) -> dict[str, float]:
+    return {what.format(*key): error for key, error in found.items()}
 
 
 if __name__ == "__main__":

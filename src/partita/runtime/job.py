@@ -41,7 +41,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     times: int = 1
     steps: int = 1
     optimizer: str = "sgd"
-    learning_rate: float = 0.01
+    learning_rate: float = 1e-3
     repeats: int = 3
     seed: int = 0
     threads: int = 1
@@ -89,6 +89,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         Relative errors by name.
     unsplit_s
         Wall time of every timed batch of the model that is not split.
+    edges
+        Pairs of stages of the run of which the first hands tensors to the second.
+    microbatches, samples
+        Of a batch, and of a microbatch.
     notes
         What a reader should know.
     """
@@ -101,6 +105,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     buffers: dict[str, float]
     losses: dict[str, float]
     unsplit_s: list[float]
+    edges: list[tuple[int, int]]
     microbatches: int
     samples: int
     notes: list[str] = []

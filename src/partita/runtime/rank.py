@@ -58,8 +58,10 @@ def optimizer_of(job: Job) -> Callable[[list[Any]], Any]:
         wanted = [p for p in parameters if p.requires_grad]
         if not wanted:
             return None
-        cls = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[job.optimizer]
-        return cls(wanted, lr=job.learning_rate)
+        if job.optimizer == "adam":
+            # With the usual 1e-8, what has no gradient but rounding errors would move by a whole learning rate.
+            return torch.optim.Adam(wanted, lr=job.learning_rate, eps=1e-5)
+        return torch.optim.SGD(wanted, lr=job.learning_rate)
 
     return make
 

@@ -1,0 +1,124 @@
+"""What goes wrong ends the whole run, is named, and leaves nothing behind."""
+
+# ruff: noqa: E402 -- the imports follow the check that torch is there
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the runner needs torch")
+
+from partita.errors import InputError, RankError
+from partita.runtime.job import Job
+from partita.runtime.launch import Host
+from runtime.plans import source, split
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find processes")
+
+
+def children(pid):
+    """Direct children, in the order in which they were made."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in listed.read_text().split()] if listed.exists() else []
+
+
+def running(pid):
+    """Whether a process is there and no corpse."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pids):
+    """Whether all processes end; those that were killed need a moment."""
+    for _ in range(200):
+        if not any(running(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def endless(**changes):
+    made = source("tied")
+    return Job(split=split(made, 2), source=made, microbatches=2, repeats=10**8, **changes)
+
+
+def started(job, host, error):
+    """Run a job beside; the thread, and its two ranks once they compute."""
+    def work():
+        try:
+            host.run(job)
+        except Exception as found:
+            error.append(found)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not error and (host.process is None or len(children(host.process.pid)) < 2):
+        time.sleep(0.05)
+    ranks = children(host.process.pid)
+    # They meet before they compute.
+    while not error and any(len(list(Path(f"/proc/{pid}/task").iterdir())) < 3 for pid in ranks):
+        time.sleep(0.05)
+    return thread, ranks
+
+
+def test_a_killed_rank_is_named_and_the_others_end(host):
+    error = []
+    thread, ranks = started(endless(), host, error)
+    os.kill(ranks[1], signal.SIGKILL)
+    thread.join()
+    assert isinstance(error[0], RankError)
+    assert "rank 1 (stage 1)" in str(error[0])
+    assert "SIGKILL" in str(error[0])
+    assert gone(ranks)
+
+
+def test_a_hanging_rank_is_named_and_the_others_end(host):
+    error = []
+    thread, ranks = started(endless(timeout_s=2.0), host, error)
+    os.kill(ranks[0], signal.SIGSTOP)
+    thread.join()
+    assert isinstance(error[0], RankError)
+    assert "rank 0 (stage 0) hangs" in str(error[0])
+    assert gone(ranks)
+
+
+def test_a_rank_that_raises_is_named_with_its_error(host):
+    made = source("beyond")
+    with pytest.raises(RankError, match=r"rank 0 \(stage 0\) failed: IndexError"):
+        host.run(Job(split=split(source("tied"), 2), source=made, microbatches=2, repeats=1))
+
+
+def test_nothing_outlives_the_one_who_asked():
+    error = []
+    with Host() as host:
+        thread, ranks = started(endless(), host, error)
+        first = host.process.pid
+        os.kill(first, signal.SIGKILL)
+        thread.join()
+    assert "SIGKILL" in str(error[0])
+    assert gone([first, *ranks])
+
+
+def test_a_port_in_use_is_named(host):
+    made = source("tied")
+    job = Job(split=split(made, 2), source=made, microbatches=2, repeats=1)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {port} cannot be used"):
+            host.run(Job(split=job.split, source=made, microbatches=2, repeats=1, port=port))
+    assert max(host.run(job).gradients.values()) < 1e-4
+
+
+def test_another_model_is_refused(host):
+    with pytest.raises(InputError, match="operators"):
+        host.run(Job(split=split(source("unet"), 2), source=source("tied"), operators=99, microbatches=2))
