@@ -145,7 +145,8 @@ def _update(module: Any, clock: Clock) -> float:
     optimizer.step()
     end = clock.mark()
     clock.finish()
-    return clock.between(start, end) / max(1, sum(p.numel() * p.element_size() for p in parameters))
+    size = sum(int(p.numel() * p.element_size()) for p in parameters)
+    return clock.between(start, end) / max(1, size)
 
 
 @contextmanager
