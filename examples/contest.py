@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--time-limit", type=float, default=10.0)
     parser.add_argument("--only", default="*", help="a pattern of their names")
     given = parser.parse_args(arguments)
-    files = [] if given.folder is None else sorted(given.folder.glob(f"*{given.only}.json"))
+    files = [] if given.folder is None else sorted(given.folder.glob(f"{given.only}.json"))
     if files:
         problems = [(path.stem, pt.read_problem(path, format="dnn-partitioning")) for path in files]
     else:

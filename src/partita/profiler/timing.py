@@ -185,11 +185,11 @@ def _peaks(events: list[Any], count: int) -> list[int | None]:
     return peaks
 
 
-def calibrated_clock(device: str) -> Clock:
+def calibrated_clock(device: str, threads: int = 1) -> Clock:
     """The clock of a device, which on a CPU knows what its own work takes."""
     if device != "cpu":
         return CudaClock()
-    clock = CpuClock()
+    clock = CpuClock(threads)
     small = torch.zeros(1)
     timed: list[float] = []
     plain: list[float] = []

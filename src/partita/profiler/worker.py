@@ -91,7 +91,7 @@ def work(job: Job, rank: int) -> Report:
     )
     inputs = Inputs(tape, model.args, model.kwargs, seed=0)
     step = Step(*_ready(model, inputs, job.device), training)
-    clock = calibrated_clock(job.device)
+    clock = calibrated_clock(job.device, job.threads)
     seen = observe(step, clock, warm_up=job.warm_up, repeats=job.repeats, together=together)
     rates = best_rates(job.device, together)
     transfers = time_messages(rank, _link_device(job)) if job.processes > 1 else []
