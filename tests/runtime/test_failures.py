@@ -1,6 +1,5 @@
 """What goes wrong ends the whole run, is named, and leaves nothing behind."""
 
-# ruff: noqa: E402 -- the imports follow the check that torch is there
 from __future__ import annotations
 
 import os
@@ -52,6 +51,7 @@ def endless(**changes):
 
 def started(job, host, error):
     """Run a job beside; the thread, and its two ranks once they compute."""
+
     def work():
         try:
             host.run(job)

@@ -97,7 +97,7 @@ def test_an_array_that_is_written_and_read_apart_is_refused():
             return (x * 2).sin() + self.count
 
     tape = Tape()
-    graph, capture, calls = trace_calls(Counter(), (torch.ones(4),), tape=tape)
+    _graph, capture, calls = trace_calls(Counter(), (torch.ones(4),), tape=tape)
     stage_of = {call: int(place > 1) for place, call in enumerate(calls) if call is not None}
     constant, modules = [c.constant for c in capture.calls], [c.module for c in capture.calls]
     with pytest.raises(InputError, match="count"):

@@ -1,6 +1,5 @@
 """Plans on processes agree with the model that is not split."""
 
-# ruff: noqa: E402 -- the imports follow the check that torch is there
 from __future__ import annotations
 
 import json
@@ -125,7 +124,9 @@ def test_what_the_runner_does_not_do_is_refused():
     with pytest.raises(InputError, match="forward is not for training"):
         make_orders(row, 1, 4, "forward")
     with pytest.raises(InputError, match="too few"):
-        make_orders(msgspec.structs.replace(row, stages=(msgspec.structs.replace(row.stages[0], replicas=2),)), 1, 1, None)
+        make_orders(
+            msgspec.structs.replace(row, stages=(msgspec.structs.replace(row.stages[0], replicas=2),)), 1, 1, None
+        )
 
 
 def test_the_command_runs_a_planned_model(partita, tmp_path):

@@ -71,7 +71,9 @@ def command() -> click.Command:
         settings = {name: value for name in names if (value := options.pop(name)) is not None}
         if set_fields:
             settings["set"] = read_fields(set_fields)
-        ran = run_plan(result, model=model, settings=settings, processes=processes, microbatches=microbatches, **options)
+        ran = run_plan(
+            result, model=model, settings=settings, processes=processes, microbatches=microbatches, **options
+        )
         if trace is not None:
             write_trace(trace, measured_timeline(ran))
         if as_json:

@@ -11,7 +11,8 @@ from typing import Any
 
 from partita.errors import InputError, TraceError
 from partita.frontends.hf_inputs import decoding_inputs, make_inputs
-from partita.frontends.options import Asked, Model, nearest, one_line, parse_dtype, parse_value
+from partita.frontends.model import Model
+from partita.frontends.options import Asked, nearest, one_line, parse_dtype, parse_value
 from partita.graph import Graph
 
 _EXPERTS_NOTE = (

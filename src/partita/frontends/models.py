@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 from partita.checks import check_at_least
 from partita.errors import InputError, require
-from partita.frontends.options import Asked, Model, asked_of
+from partita.frontends.model import Model
+from partita.frontends.options import Asked, asked_of
 from partita.graph import Graph, Source
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partita.errors import InputError
-from partita.graph import Graph, Source
+from partita.graph import Source
 
 _DTYPES = {
     "float64": "float64",
@@ -60,41 +60,6 @@ def asked_of(source: Source) -> Asked:
         )
     given = {name: settings.get(name) for name in _RECORDED}
     return Asked(fields={name: str(value) for name, value in fields.items()}, training=source.training, **given)
-
-
-@dataclass(frozen=True)
-class Model:
-    """A module with example arguments of one microbatch, made from what names it.
-
-    Attributes
-    ----------
-    name
-        The title of its graph.
-    module, args, kwargs
-        A ``torch.nn.Module`` and what it is called with.
-    asked
-        What it was made for, with what was settled in making it.
-    dtype
-        Number format that floating arrays are to be traced in; None for what each has.
-    notes
-        What a reader should know about how it was made.
-    """
-
-    name: str
-    module: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    asked: Asked
-    dtype: str | None = None
-    notes: tuple[str, ...] = ()
-
-    def trace(self) -> Graph:
-        """Its graph."""
-        from partita.frontends.torch import trace
-
-        training = self.asked.training
-        graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
-        return graph.replace(notes=(*graph.notes, *self.notes))
 
 
 def parse_dtype(text: str) -> Any:

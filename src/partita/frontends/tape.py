@@ -187,7 +187,6 @@ class Tape:
         grad = torch.is_grad_enabled()
         self.entries.append(Entry(func, args, kwargs, single, outs, tuple(reads), writes, call, grad, random))
 
-
     def _just_made(self, tensor: Any) -> bool:
         """Whether the last call made a tensor out of nothing."""
         if not self.entries or self.entries[-1].outs != (self._of.get(id(tensor)),):

@@ -12,7 +12,8 @@ from typing import Any
 
 from partita.errors import InputError, NoBatchSizeError, TraceError
 from partita.frontends.blame import reads_values, where
-from partita.frontends.options import Asked, Model, nearest, one_line, parse_value
+from partita.frontends.model import Model
+from partita.frontends.options import Asked, nearest, one_line, parse_value
 from partita.graph import Graph
 
 

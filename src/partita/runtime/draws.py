@@ -1,4 +1,4 @@
-"""Random draws that come out the same in a model and in its pieces: every draw is seeded by its number and microbatch."""
+"""Random draws that come out the same in a model and in its pieces: each is seeded by its number and microbatch."""
 
 from __future__ import annotations
 

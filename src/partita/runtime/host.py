@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def _run(job: Job, folder: Path) -> Answer | Failure:
     pids: dict[int, Process] = {}
     try:
         for process in processes:
-            pids[_fork(lambda p=process: rank_main(job, ready, p, folder, beats[p.number], os.getppid()))] = process
+            pids[_fork(partial(_rank, job, ready, process, folder, beats[process.number]))] = process
     except BaseException:
         end_all(pids)
         raise
@@ -89,6 +90,10 @@ def _run(job: Job, folder: Path) -> Answer | Failure:
         text = failure.message.replace(whole.label, "the model that is not split")
         return Failure(kind="rank", message=text, details=failure.details)
     return _compare(job, ready, folder)
+
+
+def _rank(job: Job, ready: Ready, process: Process, folder: Path, beat: Any) -> None:
+    rank_main(job, ready, process, folder, beat, os.getppid())
 
 
 def _shared() -> Any:
@@ -176,15 +181,15 @@ def _buffers_of(
     return {name: b.detach().clone() for name, b in ready.module.named_buffers()}
 
 
-def _time_unsplit(job: Job, ready: Ready) -> list[float]:
+def _time_unsplit(job: Job, ready: Ready) -> tuple[list[float], list[float]]:
     """Batches of the whole model, timed but for the first; draws are not seeded one by one, which takes time."""
     training, module = job.split.training, ready.module
     data = [ready.inputs.of(number) for number in range(job.microbatches)]
     optimizer = optimizer_of(job)(list(module.parameters())) if training else None
-    times = []
+    times, processor = [], []
     with settled(module, training):
         for number in range(job.repeats + 1):
-            start = time.perf_counter()
+            start, worked = time.perf_counter(), time.process_time()
             with contextlib.nullcontext() if training else torch.inference_mode():
                 for place, tensors in enumerate(data):
                     out = run_microbatch(module, ready.inputs, tensors, seeder(job.seed, place), random_calls=False)
@@ -195,7 +200,8 @@ def _time_unsplit(job: Job, ready: Ready) -> list[float]:
                 optimizer.zero_grad()
             if number:
                 times.append(time.perf_counter() - start)
-    return times
+                processor.append(time.process_time() - worked)
+    return times, processor
 
 
 # -- comparison -------------------------------------------------------------------------------------------------------
@@ -221,6 +227,7 @@ def _compare(job: Job, ready: Ready, folder: Path) -> Answer:
     missing = {name: float("inf") for name in whole.gradients if name not in gradients}
     known = {key: torch.tensor(value, dtype=torch.float64) for key, value in whole.losses.items()}
     made = {place for _, place in outputs}
+    times, processor = msgspec.json.decode((folder / "unsplit.json").read_bytes())
     return Answer(
         workers=[
             msgspec.json.decode((folder / f"worker{p.number}.json").read_bytes(), type=Worker)
@@ -235,7 +242,8 @@ def _compare(job: Job, ready: Ready, folder: Path) -> Answer:
         parameters=parameters,
         buffers=buffers,
         losses=_named("microbatch {1} in step {0}", errors(losses, known)),
-        unsplit_s=msgspec.json.decode((folder / "unsplit.json").read_bytes()),
+        unsplit_s=times,
+        unsplit_processor_s=processor,
         edges=[(source, target) for target, piece in enumerate(ready.pieces) for source in sorted(piece.receives)],
         microbatches=job.microbatches,
         samples=ready.samples,

@@ -57,8 +57,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     stage, replica, name
         The first of its stages, which replica of it, and both for people.
-    step_s
-        Wall time of every timed batch.
+    step_s, processor_s
+        Wall time of every timed batch, and processor time, which other programs on the machine do not lengthen.
     slices
         Of the last timed batch: (sort, start, end, stage, microbatch), seconds on one clock.
     peak_memory_bytes
@@ -71,6 +71,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     replica: int
     name: str
     step_s: list[float]
+    processor_s: list[float]
     slices: list[tuple[int, float, float, int, int]]
     peak_memory_bytes: int
     weight_bytes: int
@@ -87,8 +88,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         The schedule that ran.
     outputs, gradients, parameters, buffers, losses
         Relative errors by name.
-    unsplit_s
-        Wall time of every timed batch of the model that is not split.
+    unsplit_s, unsplit_processor_s
+        The same of the model that is not split.
     edges
         Pairs of stages of the run of which the first hands tensors to the second.
     microbatches, samples
@@ -105,6 +106,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     buffers: dict[str, float]
     losses: dict[str, float]
     unsplit_s: list[float]
+    unsplit_processor_s: list[float]
     edges: list[tuple[int, int]]
     microbatches: int
     samples: int

@@ -14,7 +14,7 @@ _FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks"
 class _Info(ctypes.Structure):
     """``struct mallinfo2`` of the GNU C library (mallinfo(3)): in use are ``uordblks`` and, mapped, ``hblkhd``."""
 
-    _fields_ = [(name, ctypes.c_size_t) for name in _FIELDS]  # noqa: RUF012
+    _fields_ = [(name, ctypes.c_size_t) for name in _FIELDS]
 
 
 def in_use() -> Callable[[], int]:

@@ -79,7 +79,10 @@ def prepare(job: Job) -> Ready:
             f"settings has {len(graph.operators)}; name the model that was planned with --model, and its settings"
         )
     stage_of = {
-        calls[v]: number for number, stage in enumerate(split.stages) for v in stage.operators if calls[v] is not None
+        call: number
+        for number, stage in enumerate(split.stages)
+        for v in stage.operators
+        if (call := calls[v]) is not None
     }
     constant, modules = [call.constant for call in capture.calls], [call.module for call in capture.calls]
     placed = place_calls(tape, constant, modules, stage_of, len(split.stages))

@@ -121,7 +121,7 @@ def make_orders(split: Split, rounds: int, microbatches: int, schedule: str | No
     else:
         rows = _in_a_row(found, groups, replicas, microbatches)
         name = found.name
-    processes = []
+    processes: list[Process] = []
     for group, count in enumerate(replicas):
         stages = tuple(number for number, stage in enumerate(split.stages) if stage.rank == group)
         for replica in range(count):

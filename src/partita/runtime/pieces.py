@@ -1,4 +1,4 @@
-"""What each piece of a split does for a microbatch: calls in order, what it gets from other pieces, and what it hands on.
+"""What each piece of a split does for a microbatch: its calls in order, what it gets from others, and what it hands on.
 
 Views are taken, and constants made, by whoever needs them; inputs and weights are there. Everything else comes from the
 piece that made it, straight from there. A tensor goes whole unless only smaller views of it are needed and nobody
@@ -126,10 +126,9 @@ class _Writer:
 
     def write(self) -> list[Piece]:
         """All programs."""
-        for number in range(len(self.tape.entries)):
-            piece = self.placed.place[number]
-            if piece >= 0:
-                self._call(piece, number)
+        for number, place in enumerate(self.placed.place):
+            if place >= 0:
+                self._call(place, number)
         self._results()
         for source, piece in enumerate(self.pieces):
             for tensor in piece.kept:
@@ -175,9 +174,9 @@ class _Writer:
         lines.append(Line("call", entry=number, constant=touched <= self.steady))
         for storage in {self.tape.slots[slot].storage for slot in entry.writes}:
             families[storage].version += 1
-        for slot in entry.outs:
-            if slot is not None:
-                families.setdefault(self.tape.slots[slot].storage, _Family(0)).slots.add(slot)
+        for out in entry.outs:
+            if out is not None:
+                families.setdefault(self.tape.slots[out].storage, _Family(0)).slots.add(out)
         for storage in touched:
             tensor = Tensor(self.base[storage], families[storage].version)
             if self._overwritten(tensor) and (piece, storage, tensor.version) in self.asked:
@@ -313,9 +312,9 @@ def _bases(tape: Tape) -> dict[int, int]:
     for slot in tape.origins:
         found.setdefault(tape.slots[slot].storage, slot)
     for entry in tape.entries:
-        for slot in entry.outs:
-            if slot is not None:
-                found.setdefault(tape.slots[slot].storage, slot)
+        for out in entry.outs:
+            if out is not None:
+                found.setdefault(tape.slots[out].storage, out)
     return found
 
 

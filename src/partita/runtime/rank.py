@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -30,10 +31,8 @@ _PR_SET_PDEATHSIG = 1
 
 def die_with_parent(parent: int) -> None:
     """End this process when its parent ends, whatever it is doing, where the system can do that."""
-    try:
+    with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
-        pass
     if os.getppid() != parent:
         os._exit(1)
 
@@ -140,6 +139,7 @@ def _run(job: Job, ready: Ready, process: Process, folder: Path, beat: Any) -> W
 def _time(job: Job, stages: Stages, optimizer: Any, process: Process) -> Worker:
     """Batches that are timed, and one whose memory is."""
     times: list[float] = []
+    processor: list[float] = []
     weights = [*stages.parameters.values(), *stages.buffers.values()]
     held = sum(array.numel() * array.element_size() for array in weights)
 
@@ -154,14 +154,16 @@ def _time(job: Job, stages: Stages, optimizer: Any, process: Process) -> Worker:
     for _ in range(job.repeats):
         stages.slices.clear()
         dist.barrier()
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), time.process_time()
         batch()
         times.append(time.perf_counter() - start)
+        processor.append(time.process_time() - worked)
     return Worker(
         stage=process.stages[0],
         replica=process.replica,
         name=process.label,
         step_s=times,
+        processor_s=processor,
         slices=[tuple(piece) for piece in stages.slices],  # type: ignore[misc]
         peak_memory_bytes=held + peak.most_bytes,
         weight_bytes=held,

@@ -43,7 +43,7 @@ def settled(module: Any, training: bool) -> Iterator[None]:
         if module.training != training:
             module.train(training)
     for child in module.modules():
-        configuration = getattr(child, "config", None)
+        configuration: Any = getattr(child, "config", None)
         if getattr(configuration, "use_cache", None) is True:
             configuration.use_cache = False
     yield

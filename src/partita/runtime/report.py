@@ -41,7 +41,8 @@ def verified(ran: Ran) -> bool:
 
 def measured_s(answer: Answer) -> float:
     """Time of a batch: the middle of those that were timed, each as long as its slowest process."""
-    return statistics.median(max(times) for times in zip(*(worker.step_s for worker in answer.workers), strict=True))
+    rows = [worker.step_s for worker in answer.workers]
+    return float(statistics.median(max(times) for times in zip(*rows, strict=True)))
 
 
 def run_document(ran: Ran) -> dict[str, Any]:
@@ -62,6 +63,10 @@ def run_document(ran: Ran) -> dict[str, Any]:
             "measured": measured_s(answer),
             "predicted": predicted_s(ran),
             "unsplit": statistics.median(answer.unsplit_s),
+        },
+        "processor_time_s": {
+            "largest": max(statistics.median(worker.processor_s) for worker in answer.workers),
+            "unsplit": statistics.median(answer.unsplit_processor_s),
         },
         "schedule": answer.schedule,
         "microbatches": answer.microbatches,
@@ -156,7 +161,9 @@ def measured_timeline(ran: Ran) -> Timeline:
 def run_tables(ran: Ran) -> Sequence[RenderableType]:
     """A run for people."""
     document, answer = run_document(ran), ran.answer
-    table = new_table("Processes", (), "process", ("works", "exposed communication", "waits", "peak memory", "simulated"))
+    table = new_table(
+        "Processes", (), "process", ("works", "exposed communication", "waits", "peak memory", "simulated")
+    )
     for entry in document["devices"]:
         predicted = entry["predicted"]
         table.add_row(
@@ -173,7 +180,9 @@ def run_tables(ran: Ran) -> Sequence[RenderableType]:
         if entry is not None:
             errors.add_row(name, str(len(values)), f"{entry[0]:.1e}", entry[1])
     times = document["step_time_s"]
-    simulated = "" if times["predicted"] is None else f"; simulated on the planned devices {format_time(times['predicted'])}"
+    simulated = (
+        "" if times["predicted"] is None else f"; simulated on the planned devices {format_time(times['predicted'])}"
+    )
     sentences = [
         f"{answer.microbatches} microbatches of {answer.samples} samples take {format_time(times['measured'])} under "
         f"schedule {answer.schedule}, {times['unsplit'] / times['measured']:.2f} times as fast as the model in one "

@@ -89,11 +89,13 @@ def run_plan(
     split = read_split(path)
     keys = document_keys(read_bytes(path), path)
     facts = msgspec.json.decode(bytes(keys["model"])) if "model" in keys else {}
+    times, batch = _numbers(split, processes, microbatches)
     job = Job(
         split=split,
         source=_source(path, split, model, settings or {}),
         operators=facts.get("operators"),
-        **_numbers(split, processes, microbatches),
+        times=times,
+        microbatches=batch,
         **options,
     )
     with Host() if host is None else nullcontext(host) as place:
@@ -110,19 +112,21 @@ def _source(path: str | Path, split: Split, model: str | None, settings: Mapping
     return Source(model=name, settings={**given, **settings}, training=split.training)
 
 
-def _numbers(split: Split, processes: int | None, microbatches: int | None) -> dict[str, int]:
+def _numbers(split: Split, processes: int | None, microbatches: int | None) -> tuple[int, int]:
     """How many copies of the plan, and microbatches."""
     ranks = {stage.rank: stage.replicas for stage in split.stages}
     own = sum(ranks.values())
     times = 1 if processes is None else processes // own
     if processes is not None and (times < 1 or processes % own):
-        raise InputError(f"the plan has {own} processes, and {processes} is no multiple of that; give --processes {own}")
+        raise InputError(
+            f"the plan has {own} processes, and {processes} is no multiple of that; give --processes {own}"
+        )
     if microbatches is None:
         planned = split.microbatches * times
         microbatches = planned if planned > 1 else 1 if split.sequential else PER_PROCESS * own * times
         most = max(ranks.values()) * times
         microbatches = -(-microbatches // most) * most
-    return {"times": times, "microbatches": microbatches}
+    return times, microbatches
 
 
 def _simulation(path: str | Path, job: Job) -> Simulation | None:
@@ -131,7 +135,7 @@ def _simulation(path: str | Path, job: Job) -> Simulation | None:
         problem, plan, _ = plan_with_problem(path)
         if problem.unit not in _SECONDS:
             return None
-        asked = {} if job.split.sequential else {"microbatches": job.microbatches // job.times}
+        asked: dict[str, Any] = {} if job.split.sequential else {"microbatches": job.microbatches // job.times}
         if job.schedule is not None:
             asked |= {"schedule": job.schedule}
         return simulate_plan(problem, plan, **asked).simulation

@@ -1,0 +1,43 @@
+"""A module with its arguments, made from what names it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from partita.frontends.options import Asked
+from partita.frontends.torch import trace
+from partita.graph import Graph
+
+
+@dataclass(frozen=True)
+class Model:
+    """A module with example arguments of one microbatch, made from what names it.
+
+    Attributes
+    ----------
+    name
+        The title of its graph.
+    module, args, kwargs
+        A ``torch.nn.Module`` and what it is called with.
+    asked
+        What it was made for, with what was settled in making it.
+    dtype
+        Number format that floating arrays are to be traced in; None for what each has.
+    notes
+        What a reader should know about how it was made.
+    """
+
+    name: str
+    module: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    asked: Asked
+    dtype: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def trace(self) -> Graph:
+        """Its graph."""
+        training = self.asked.training
+        graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
+        return graph.replace(notes=(*graph.notes, *self.notes))
