@@ -61,8 +61,19 @@ def profiled(name: str, processes: int = 2, repeats: int = 8) -> Subject:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A plan that ran: seconds of a batch simulated, measured (median and least), and without a split; the largest
-    relative difference of a result or gradient from those without a split.
+    """A plan that ran.
+
+    Attributes
+    ----------
+    simulated_s, measured_s, best_s
+        Seconds of a batch: simulated, and the median and the least of those that ran.
+    unsplit_s
+        The median without a split.
+    worst_error
+        Largest relative difference of a result or gradient from those without a split.
+    simulated_busy_s, processor_s
+        How long the busiest process works in a batch, and the median of its processor time, which other programs on the
+        machine do not lengthen.
     """
 
     simulated_s: float
@@ -70,10 +81,14 @@ class Outcome:
     best_s: float
     unsplit_s: float
     worst_error: float
+    simulated_busy_s: float
+    processor_s: float
 
 
-def predicted_s(subject: Subject, priced: Priced[Any], plan: Plan, microbatches: int, schedule: str) -> float:
-    """The simulated batch with the update of the largest stage behind it."""
+def predicted(
+    subject: Subject, priced: Priced[Any], plan: Plan, microbatches: int, schedule: str
+) -> tuple[float, float]:
+    """The simulated batch with the update of the largest stage behind it, and how long the busiest process works."""
     found = simulate_plan(priced.problem, plan, schedule=schedule, microbatches=microbatches)
     split = make_split(subject.graph, THROUGHPUT.model.parts(priced, plan))
     sizes = [0.0] * len(split.stages)
@@ -81,7 +96,9 @@ def predicted_s(subject: Subject, priced: Priced[Any], plan: Plan, microbatches:
     for weight in split.weights:
         for stage in weight.stages:
             sizes[stage] += by_name[weight.name].bytes if by_name[weight.name].trainable else 0
-    return found.simulation.step_time + max(sizes) * (subject.profile.update_s_per_byte or 0.0)
+    update = max(sizes) * (subject.profile.update_s_per_byte or 0.0)
+    busy = max(use.busy + use.communication_exposed for use in found.simulation.uses)
+    return found.simulation.step_time + update, busy + update
 
 
 def run(
@@ -98,10 +115,13 @@ def run(
     )
     answer: Answer = host.run(job)
     batches = [max(times) for times in zip(*(worker.step_s for worker in answer.workers), strict=True)]
+    simulated, busy = predicted(subject, priced, plan, microbatches, schedule)
     return Outcome(
-        predicted_s(subject, priced, plan, microbatches, schedule),
+        simulated,
         median(batches),
         min(batches),
         median(answer.unsplit_s),
         max([*answer.outputs.values(), *answer.gradients.values(), 0.0]),
+        busy,
+        max(median(worker.processor_s) for worker in answer.workers),
     )
