@@ -21,7 +21,7 @@ from partita.graph import Graph, Source
 from partita.profiler.steps import Observed
 
 if TYPE_CHECKING:
-    from partita.frontends.options import Model
+    from partita.frontends.model import Model
     from partita.runtime.inputs import Inputs
 
 
