@@ -25,7 +25,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     part
         Which of the three it is.
     modules
-        Outermost modules all of whose forward operators are in it.
+        Outermost modules all of whose forward operators are in it, without those that make constants only.
     stages
         The stages that run a part of it, ascending: one, unless the layer is cut.
     """
@@ -114,10 +114,13 @@ class SharedModule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Its qualified name; the empty string is the root.
     operators
         For each of its own forward operators, in execution order, what it computes (``aten.add.Tensor``) and its stage.
+    joins
+        How many of these read tensors that were made on different stages.
     """
 
     name: str
     operators: tuple[tuple[str, int], ...]
+    joins: int = 0
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -190,6 +193,11 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def ranks(self) -> int:
         """Groups of devices."""
         return 1 + max(stage.rank for stage in self.stages)
+
+    @property
+    def microbatches_of_replica(self) -> int:
+        """Microbatches of a batch that a replica of the first stage runs."""
+        return -(-self.microbatches // self.stages[0].replicas)
 
     @property
     def blocks(self) -> tuple[Layer, ...]:

@@ -12,8 +12,12 @@ from partita.errors import InputError
 Cuts = Literal["operator", "module", "layer"]
 
 #: What becomes of a weight that two stages read: the runtime does not keep copies alike; it has a copy in each stage,
-#: which is right as long as weights do not change; it has a copy in each and adds up their gradients.
-Tied = Literal["refused", "copied", "summed"]
+#: which is right as long as weights do not change; it has a copy in each and adds up their gradients; it does so
+#: between the first and the last stage only.
+Tied = Literal["refused", "copied", "summed", "ends"]
+
+#: Where stages on a CPU may be: anywhere, only first, or only if all are.
+Host = Literal["any", "first", "alone"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,20 +35,31 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         What comes before the first block is on the first stage, and what comes behind the last block on the last one.
     skips
         A tensor may pass over a stage. Constants (masks, positions) are no such tensors.
+    calls
+        Tensors move between devices only where a module is called: what a module computes by itself reads tensors of
+        one device.
     tied
         What becomes of a weight that two stages read.
+    one_list
+        The layers that it counts are the elements of one list of modules.
     empty_stages
         A stage may be without a block.
+    host, accelerators
+        Where stages on a CPU may be, and how many accelerators there may be at most.
     uniform
         All stages have the same numbers of replicas and of devices in each.
     data, tensor, chunks
         Stages may have replicas; replicas may have several devices; ranks may have several stages.
+    rounds
+        With several stages on a rank, each replica takes as many microbatches as there are ranks, or a multiple.
+    zero
+        The last stage of ZeRO that its pipelines go with.
     training, inference
         What the runtime is for.
     pipeline
         Microbatches are in flight at once; otherwise stages run one after the other.
     schedules
-        What schedules it has; empty for any.
+        What schedules of training it has; empty for any.
     """
 
     cuts: Cuts = "operator"
@@ -52,19 +67,25 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ordered: bool = False
     ends: bool = False
     skips: bool = True
+    calls: bool = False
     tied: Tied = "summed"
+    one_list: bool = False
     empty_stages: bool = True
+    host: Host = "any"
+    accelerators: int | None = None
     uniform: bool = True
     data: bool = True
     tensor: bool = True
     chunks: bool = True
+    rounds: bool = False
+    zero: int = 3
     training: bool = True
     inference: bool = True
     pipeline: bool = True
     schedules: tuple[str, ...] = ()
 
     def ties(self, training: bool) -> bool:
-        """Whether all that reads a weight has to be on one stage."""
+        """Whether all that reads a weight has to be on one stage; with ``ends`` only what else reads it than these."""
         return self.tied == "refused" or (self.tied == "copied" and training)
 
 
@@ -81,47 +102,58 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 #: Layers in a row, embedding on the first stage and head on the last: what frameworks for language models run.
-_ROW = Limits(cuts="layer", contiguous=True, ordered=True, ends=True, skips=False)
+_ROW = Limits(cuts="layer", contiguous=True, ordered=True, ends=True, skips=False, one_list=True, host="alone")
+
+#: Schedules that torch's pipelining has classes for; with a CSV file it runs any other that flushes, too.
+_TORCH_CLASSES = (
+    *("gpipe", "1f1b", "interleaved", "looped-bfs", "interleaved-zero-bubble", "zero-bubble-v"),
+    "dualpipe-v",
+)
+_TORCH_SCHEDULES = (*_TORCH_CLASSES, "zero-bubble")
 
 RUNTIMES: tuple[Runtime, ...] = (
     Runtime(
         name="accelerate",
         summary="accelerate: a device map, modules to devices",
         limits=Limits(
-            cuts="layer", tied="refused", data=False, tensor=False, chunks=False, training=False, pipeline=False
+            cuts="layer",
+            calls=True,
+            tied="refused",
+            host="alone",
+            data=False,
+            tensor=False,
+            chunks=False,
+            training=False,
+            pipeline=False,
         ),
         source="https://huggingface.co/docs/accelerate/concept_guides/big_model_inference",
     ),
     Runtime(
         name="torch",
         summary="torch.distributed.pipelining: a script for torchrun with cuts after any node, and a schedule in CSV",
-        limits=Limits(contiguous=True, tied="copied", tensor=False),
+        limits=Limits(contiguous=True, tied="copied", tensor=False, rounds=True, zero=0, schedules=_TORCH_SCHEDULES),
         source="https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
     ),
     Runtime(
         name="torchtitan",
         summary="torchtitan: module_fqns_per_model_part, a list of modules for every stage",
-        limits=msgspec.structs.replace(
-            _ROW,
-            tied="refused",
-            inference=False,
-            schedules=(
-                *("gpipe", "1f1b", "interleaved", "looped-bfs", "interleaved-zero-bubble", "zero-bubble-v"),
-                "dualpipe-v",
-            ),
-        ),
+        limits=msgspec.structs.replace(_ROW, tied="refused", rounds=True, inference=False, schedules=_TORCH_CLASSES),
         source="https://github.com/pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py",
     ),
     Runtime(
         name="megatron",
         summary="Megatron-LM: --pipeline-model-parallel-layout with the parallel sizes",
-        limits=msgspec.structs.replace(_ROW, inference=False, schedules=("1f1b", "interleaved")),
+        limits=msgspec.structs.replace(
+            _ROW, tied="ends", rounds=True, zero=1, inference=False, schedules=("1f1b", "interleaved")
+        ),
         source="https://github.com/NVIDIA/Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py",
     ),
     Runtime(
         name="deepspeed",
         summary="DeepSpeed: boundaries of a PipelineModule's layers",
-        limits=msgspec.structs.replace(_ROW, chunks=False, inference=False, schedules=("1f1b",)),
+        limits=msgspec.structs.replace(
+            _ROW, one_list=False, zero=1, chunks=False, inference=False, schedules=("1f1b",)
+        ),
         source="https://deepspeed.readthedocs.io/en/latest/pipeline.html",
     ),
     Runtime(
@@ -134,7 +166,14 @@ RUNTIMES: tuple[Runtime, ...] = (
         name="llama.cpp",
         summary="llama.cpp: --tensor-split in whole layers",
         limits=msgspec.structs.replace(
-            _ROW, tied="copied", empty_stages=False, data=False, tensor=False, chunks=False, training=False
+            _ROW,
+            tied="copied",
+            empty_stages=False,
+            host="first",
+            data=False,
+            tensor=False,
+            chunks=False,
+            training=False,
         ),
         source="https://github.com/ggml-org/llama.cpp, src/llama-model.cpp: load_tensors",
     ),
@@ -153,7 +192,15 @@ RUNTIMES: tuple[Runtime, ...] = (
     Runtime(
         name="onnxruntime",
         summary="ONNX Runtime: layer annotations, and the session option that assigns them to devices",
-        limits=Limits(tied="copied", data=False, tensor=False, chunks=False, training=False, pipeline=False),
+        limits=Limits(
+            tied="copied",
+            accelerators=1,
+            data=False,
+            tensor=False,
+            chunks=False,
+            training=False,
+            pipeline=False,
+        ),
         source="https://onnxruntime.ai/docs/, session.layer_assignment_settings",
     ),
     Runtime(

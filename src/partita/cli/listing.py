@@ -64,6 +64,13 @@ def _schedules() -> Listed:
     return _named(((found.name, found.summary) for found in DEFAULT_SCHEDULES), "name", "summary")
 
 
+def _exporters() -> Listed:
+    """The runtimes that plans are written for."""
+    from partita.exporters import EXPORTERS
+
+    return _named(((found.name, found.summary) for found in EXPORTERS), "name", "summary")
+
+
 def _catalogued(of: str, words: Callable[[Any], str]) -> Listed:
     """What the catalogue has, each in words and with its source."""
     from partita.catalogue.loader import load_catalogue
@@ -95,5 +102,6 @@ baselines = _components(
     "baselines", "List the baselines of every problem: what people do by hand.", lambda kind: kind.baselines
 )
 schedules = _listing("schedules", "List the schedules of pipelines.", _schedules)
+exporters = _listing("exporters", "List the runtimes that plans are exported to.", _exporters)
 devices = _listing("devices", "List the device catalogue.", lambda: _catalogued("devices", _device))
 links = _listing("links", "List the link catalogue.", lambda: _catalogued("links", _link))

@@ -59,6 +59,7 @@ def command() -> click.Command:
         from partita.conductor.parallel import Pool
         from partita.conductor.place import placement_document, stage_labels
         from partita.conductor.plan import plan_priced
+        from partita.conductor.runtimes import runtime_sentences
         from partita.conductor.solve import options_of
         from partita.documents.stated import write_graph, write_problem
         from partita.tables.results import comparison_table, summary_lines
@@ -76,6 +77,8 @@ def command() -> click.Command:
             write_graph(graph_output, found.graph)
         options = options_of(found.kind, search.seed, search.threads, found.options)
         report = found.kind.report
+        if search_replicas and found.pricing.get("runtime") is not None:
+            raise InputError("--search-replicas does not know what runtimes run; leave it out, or --runtime")
         workers = Pool(jobs, backend, address) if search_replicas else None
         if workers is None and (jobs > 1 or backend != "processes" or address is not None):
             raise InputError("--jobs, --backend and --address are for --search-replicas; add it, or leave them out")
@@ -113,6 +116,7 @@ def command() -> click.Command:
                 save_topology(placement_plot, placed.topology, stage_labels(placed))
         elif placement_plot is not None:
             warn(f"{placement_plot} was not drawn: nothing was placed")
+        output.show([paragraphs("Runtime", runtime_sentences(answer))])
         output.show([comparison_table(report, result, answer.baselines), paragraphs("Notes", document["notes"])])
         output.show(summary_lines(report, result), always=result.plan is None)
         return exit_code(result)

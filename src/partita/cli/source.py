@@ -246,7 +246,7 @@ def read_model(
 
     def chosen(training: bool) -> tuple[AnyKind, list[str], list[dict[str, Any]]]:
         """Which problem is planned, why, and the settings of its search, of its pricing, and changes."""
-        kind, notes = choose_problem(objective, machines, training)
+        kind, notes = choose_problem(objective, machines, training, given.get("--runtime"))
         declarations = {each.model.objective: each.declarations for each in kinds() if each.model is not None}
         assert kind.model is not None
         own = declarations.pop(kind.model.objective)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from partita.conductor.runtimes import runtime_document
 from partita.conductor.split import split_of
 from partita.costs.profile import Measured
 from partita.documents import result_file
@@ -46,6 +47,7 @@ def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str,
     if isinstance(source, Measured):
         measured, count = source.coverage(graph)
         document["costs"] = {"source": source.source, "measured": measured, "operators": count}
+    document["runtime"] = runtime_document(answer)
     document["split"] = split_of(answer)
     kind_of(result.problem).report.answer_document(answer, document)
     return document

@@ -13,6 +13,7 @@ from partita.costs.profile import Measured
 from partita.costs.table import cost_source
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
+from partita.problems.facets.limits import runtime_for
 from partita.problems.facets.model import Answer, Priced, Refinement
 from partita.problems.kind import AnyKind, AnyResult
 from partita.problems.settings import read_settings
@@ -26,14 +27,20 @@ if TYPE_CHECKING:
 
 #: Wall time for what is better than the answer beyond its objective, and for the answer without a limit.
 REFINE_S, UNLIMITED_S = 15.0, 5.0
+#: Wall time for the plan without a runtime's limits, where there is no time limit, and the least of it.
+FREE_S, LEAST_FREE_S = 60.0, 2.0
 
 
-def choose_problem(objective: str | None, cluster: Cluster, training: bool) -> tuple[AnyKind, list[str]]:
+def choose_problem(
+    objective: str | None, cluster: Cluster, training: bool, runtime: str | None = None
+) -> tuple[AnyKind, list[str]]:
     """Which problem a model is planned as, and what a reader should know about the choice.
 
     An objective (None to choose) that no problem has, that is about other models or does not know such clusters is
-    refused.
+    refused. For a runtime that runs stages one after the other it is that of one sample alone.
     """
+    known = runtime_for(runtime, training)
+    alone = known is not None and not known.limits.pipeline
     models = {kind.model.objective: (kind, kind.model) for kind in kinds() if kind.model is not None}
     if objective is not None:
         if objective not in models:
@@ -49,9 +56,12 @@ def choose_problem(objective: str | None, cluster: Cluster, training: bool) -> t
         return kind, []
     notes: list[str] = []
     suitable = [(kind, model) for kind, model in models.values() if model.suits(training)]
-    for kind, model in sorted(suitable, key=lambda pair: not pair[1].preferred(training)):
+    for kind, model in sorted(suitable, key=lambda pair: (pair[1].alone != alone, not pair[1].preferred(training))):
         refusal = model.refusal(cluster)
         if refusal is None:
+            if alone:
+                notes.append(f"{runtime} runs stages one after the other")
+                return kind, [f"Planned with objective {model.objective}: {'; '.join(notes)}."]
             return kind, [f"Planned with objective {model.objective}: the cluster {note}." for note in notes]
         notes.append(refusal)
     raise UnsupportedError(f"cluster {cluster.name} {notes[0] if notes else 'fits no problem'}")
@@ -116,7 +126,7 @@ def price(graph: Graph, cluster: Cluster, *, objective: str | None = None, **set
     if objective is None:
         kind = next(kind for kind in kinds() if kind.model is not None)
     else:
-        kind, _ = choose_problem(objective, cluster, graph.training)
+        kind, _ = choose_problem(objective, cluster, graph.training, settings.get("runtime"))
     options, pricing, changes = sort_settings(kind, settings)
     if options:
         raise InputError(f"{next(iter(options))} is an option of the search; give it to solve")
@@ -163,7 +173,7 @@ def plan(
     InputError
         As ``price`` and ``solve`` do.
     """
-    kind, _ = choose_problem(objective, cluster, graph.training)
+    kind, _ = choose_problem(objective, cluster, graph.training, settings.get("runtime"))
     options, pricing, changes = sort_settings(kind, settings)
     asked = options_of(kind, seed, threads, options)
     check_time_limit(time_limit_s)
@@ -190,9 +200,12 @@ def plan_priced(
         results = [judge_stated(priced.problem, plan, options) for priced, plan in zip(candidates, given, strict=True)]
         priced, result = candidates[0], results[0]
         return answer(priced, result, (), options, probe=False)
+    options = model.limited(candidates[0], options)
     tried: list[tuple[Priced[Any], AnyResult]] = []
     for place, priced in enumerate(candidates):
-        left = None if time_limit_s is None else max(0.1, clock.remaining_s / (len(candidates) - place))
+        # Half of the time is for the plan without a runtime's limits, if these limit anything.
+        parts = (len(candidates) - place) * (1 if priced.free in (None, priced.problem) else 2)
+        left = None if time_limit_s is None else max(0.1, clock.remaining_s / parts)
         found = run_solver(priced.problem, solver, options, Monitor(left, progress), explain=len(candidates) == 1)
         tried.append((priced, found))
         if found.stop_reason is StopReason.INTERRUPTED:
@@ -205,7 +218,20 @@ def plan_priced(
     rows: list[Row] = []
     if baselines:
         result, rows = beside_baselines(result, options)
-    return dataclasses.replace(answer(priced, result, rows, options), tried=tuple(tried))
+    free = solve_free(priced, result, options, FREE_S if time_limit_s is None else clock.remaining_s)
+    return dataclasses.replace(answer(priced, result, rows, options), tried=tuple(tried), free=free)
+
+
+def solve_free(priced: Priced[Any], result: AnyResult, options: Any, time_s: float) -> AnyResult | None:
+    """The answer without a runtime's limits; None where there are none, or nobody solves that."""
+    if priced.free is None or result.stop_reason is StopReason.INTERRUPTED:
+        return None
+    if priced.free == priced.problem:
+        return result
+    try:
+        return run_solver(priced.free, None, options, Monitor(max(LEAST_FREE_S, time_s)), explain=False)
+    except UnsupportedError:
+        return None
 
 
 def answer(

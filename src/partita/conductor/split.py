@@ -114,7 +114,8 @@ def _layers(view: GraphView, stage_of: dict[int, int], counted: Sequence[int]) -
         # A layer of constants alone is where these are.
         if not stages[place[v]]:
             stages[place[v]].add(stage_of[v])
-    modules = part_modules(((place[v], view.graph.operators[v].module) for v in counted), len(names))
+    worked = [v for v in counted if view.state[v]]
+    modules = part_modules(((place[v], view.graph.operators[v].module) for v in worked), len(names))
 
     def part(number: int) -> Part:
         ends: dict[str, Part] = {"input": "input", "output": "output"}
@@ -155,8 +156,20 @@ def _shared(view: GraphView, stage_of: dict[int, int], counted: Collection[int])
     for v in counted:
         for path in _paths(operators[v].module):
             holders.setdefault(path, set()).add(stage_of[v])
-    own: dict[str, list[tuple[str, int]]] = {}
+    own: dict[str, list[int]] = {}
     for v in counted:
         if len(holders[operators[v].module]) > 1:
-            own.setdefault(operators[v].module, []).append((operators[v].target, stage_of[v]))
-    return tuple(SharedModule(name=name, operators=tuple(calls)) for name, calls in own.items())
+            own.setdefault(operators[v].module, []).append(v)
+
+    def joins(v: int) -> bool:
+        makers = (view.maker(place) for place in view.inputs[v])
+        return len({stage_of[maker] for maker in makers if maker is not None}) > 1
+
+    return tuple(
+        SharedModule(
+            name=name,
+            operators=tuple((operators[v].target, stage_of[v]) for v in calls),
+            joins=sum(map(joins, calls)),
+        )
+        for name, calls in own.items()
+    )

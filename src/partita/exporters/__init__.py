@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 from partita.errors import InputError
+from partita.exporters.accelerate import Accelerate
+from partita.exporters.deepspeed import DeepSpeed
 from partita.exporters.exporter import Exporter
+from partita.exporters.llama_cpp import LlamaCpp
+from partita.exporters.megatron import Megatron
+from partita.exporters.onnx import OnnxStages
+from partita.exporters.onnx_annotated import OnnxAnnotated
+from partita.exporters.onnxruntime import OnnxRuntime
+from partita.exporters.openvino import OpenVino
+from partita.exporters.torch import TorchPipelining
+from partita.exporters.torchtitan import TorchTitan
+from partita.exporters.vllm import Vllm
 
-EXPORTERS: tuple[Exporter, ...] = ()
+EXPORTERS: tuple[Exporter, ...] = (
+    Accelerate(),
+    TorchPipelining(),
+    TorchTitan(),
+    Megatron(),
+    DeepSpeed(),
+    Vllm(),
+    LlamaCpp(),
+    OnnxStages(),
+    OnnxAnnotated(),
+    OnnxRuntime(),
+    OpenVino(),
+)
 
 
 def find_exporter(name: str) -> Exporter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from partita.catalogue.runtimes import Limits, Runtime, find_runtime
@@ -48,7 +48,7 @@ class Exporter(ABC):
         """Why the runtime cannot run a split, a sentence for each reason; empty if it can."""
         return [*refusals(split, self.name, self.limits), *self.reasons(split)]
 
-    def reasons(self, split: Split) -> Sequence[str]:
+    def reasons(self, split: Split) -> Iterable[str]:
         """What the runtime refuses beyond its limits."""
         return ()
 

@@ -5,22 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from partita.catalogue.runtimes import Limits
+from partita.exporters.rows import list_of
 from partita.split import Split
 
 
 def refusals(split: Split, name: str, limits: Limits) -> list[str]:
     """A sentence for every limit that a split does not keep."""
-    return [*_uses(split, name, limits), *_cuts(split, name, limits), *_order(split, name, limits)]
+    parts = (_uses, _devices, _cuts, _ties, _order)
+    return [reason for part in parts for reason in part(split, name, limits)]
 
 
 def _uses(split: Split, name: str, limits: Limits) -> Iterator[str]:
-    """What the split is for, and how its stages are spread."""
+    """What the split is for, and how it runs."""
     if split.training and not limits.training:
         yield f"{name} runs models and trains none, and this is a plan of training"
     if not split.training and not limits.inference:
         yield f"{name} trains models, and this is a plan of inference; plan with --training"
-    if limits.schedules and split.schedule not in limits.schedules:
+    if split.training and limits.schedules and split.schedule not in limits.schedules:
         yield f"{name} has no schedule {split.schedule}, only {', '.join(limits.schedules)}"
+    if split.zero > limits.zero and any(stage.replicas > 1 for stage in split.stages):
+        yield (
+            f"{name} runs pipelines with ZeRO-{limits.zero} at most, and this is ZeRO-{split.zero}; plan with "
+            f"--zero {limits.zero}"
+        )
+    looped = len(split.stages) > split.ranks
+    if not limits.chunks and looped:
+        yield f"{name} has one stage on a rank, and there are {len(split.stages)} stages on {split.ranks} ranks"
+    if looped and len(split.stages) % split.ranks:
+        yield f"{len(split.stages)} stages do not divide by {split.ranks} ranks, and all ranks have equally many"
+    if limits.rounds and looped and split.microbatches_of_replica % split.ranks:
+        yield (
+            f"each replica has {split.microbatches_of_replica} microbatches, and with several stages on a rank {name} "
+            f"takes multiples of the {split.ranks} ranks"
+        )
+
+
+def _devices(split: Split, name: str, limits: Limits) -> Iterator[str]:
+    """What the stages run on."""
     degrees = {(stage.replicas, stage.tensor) for stage in split.stages}
     if limits.uniform and len(degrees) > 1:
         shown = ", ".join(f"{replicas} × {tensor}" for replicas, tensor in sorted(degrees))
@@ -31,28 +52,46 @@ def _uses(split: Split, name: str, limits: Limits) -> Iterator[str]:
     most = max(stage.tensor for stage in split.stages)
     if not limits.tensor and most > 1:
         yield f"{name} has no tensor parallelism with such splits, and a stage has degree {most}"
-    if not limits.chunks and len(split.stages) > split.ranks:
-        yield f"{name} has one stage on a rank, and there are {len(split.stages)} stages on {split.ranks} ranks"
+    hosts = [number for number, stage in enumerate(split.stages) if not stage.accelerator]
+    if limits.host == "alone" and 0 < len(hosts) < len(split.stages):
+        yield f"stage {hosts[0]} is on a CPU beside accelerators, and {name} runs no stage there; plan without the CPU"
+    if limits.host == "first" and any(hosts) and len(hosts) < len(split.stages):
+        yield f"stage {hosts[-1]} is on a CPU, and {name} has only the first layers there, if any"
+    used = sum(stage.replicas * stage.tensor for stage in split.stages if stage.accelerator)
+    if limits.accelerators is not None and used > limits.accelerators:
+        yield f"{name} uses {limits.accelerators} accelerator in a session, and the plan has {used}"
 
 
 def _cuts(split: Split, name: str, limits: Limits) -> Iterator[str]:
-    """Where stages begin, and what they share."""
+    """What the stages are made of."""
+    if limits.one_list and list_of(split) is None:
+        parents = sorted({layer.name.rpartition(".")[0] or layer.name for layer in split.blocks})
+        yield (
+            f"{name} counts the layers of one list of modules, and the repeated parts of this model are "
+            f"{', '.join(parents[:3])}{', …' if len(parents) > 3 else ''}"
+        )
     if limits.cuts == "layer":
         cut = [layer for layer in split.layers if len(layer.stages) > 1 and not (layer.part != "block" and limits.ends)]
         if cut:
             shown = ", ".join(layer.name for layer in cut[:3]) + (", …" if len(cut) > 3 else "")
             yield f"{name} keeps layers whole, and {shown} is cut; plan with --cuts layer"
-    if limits.ties(split.training):
-        for weight in split.tied:
-            names = " = ".join((weight.name, *weight.aliases))
-            yield (
-                f"weight {names} is read on stages {_listed(weight.stages)}, and in {name} it would silently become "
-                f"{len(weight.stages)} copies; plan with --tied together"
-            )
     if not limits.empty_stages:
         for number in range(len(split.stages)):
-            if split.blocks and not any(number in layer.stages for layer in split.blocks):
+            if not any(number in layer.stages for layer in split.blocks):
                 yield f"stage {number} has no layer, and in {name} every stage has at least one"
+
+
+def _ties(split: Split, name: str, limits: Limits) -> Iterator[str]:
+    """Weights that several stages read."""
+    for weight in split.tied:
+        where = " = ".join((weight.name, *weight.aliases)) + f" is read on stages {_listed(weight.stages)}"
+        if limits.ties(split.training):
+            yield (
+                f"weight {where}, and in {name} it would silently become {len(weight.stages)} copies; plan with "
+                "--tied together"
+            )
+        elif limits.tied == "ends" and split.training and not set(weight.stages) <= {0, len(split.stages) - 1}:
+            yield f"weight {where}, and {name} adds up gradients of the first and the last stage only"
 
 
 def _order(split: Split, name: str, limits: Limits) -> Iterator[str]:
@@ -67,6 +106,12 @@ def _order(split: Split, name: str, limits: Limits) -> Iterator[str]:
             f"stage {send.source} sends {', '.join(send.tensors[:2])} past its neighbour to stage {send.target}, and "
             f"{name} has no skip connections between stages"
         )
+    for module in split.shared if limits.calls else ():
+        if module.joins:
+            yield (
+                f"{module.name or 'the model'} itself reads tensors of several stages at once, and {name} moves only "
+                "what modules are called with"
+            )
     if limits.ordered:
         firsts = [layer.stages[0] for layer in split.blocks]
         turned = next((place for place in range(1, len(firsts)) if firsts[place] < firsts[place - 1]), None)

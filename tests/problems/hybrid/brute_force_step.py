@@ -46,7 +46,16 @@ def _runs(mesh: Mesh, blocks: int) -> bool:
 
 
 def _rows(mesh: Mesh) -> Iterator[list[list[int]]]:
-    """Layers of every stage's parts, flat: part k of rank i is at k·p + i."""
+    """Layers of every stage's parts, flat: part k of rank i is at k·p + i; those that keep the limits of stages."""
+    for rows in _all_rows(mesh):
+        of = {v: number for number, row in enumerate(rows) for v in row}
+        limits = mesh.problem.training.limits
+        whole = all(len({of[v] for v in group}) == 1 for group in limits.together)
+        if whole and all(of[target] - of[source] < 2 for source, target in limits.handed):
+            yield rows
+
+
+def _all_rows(mesh: Mesh) -> Iterator[list[list[int]]]:
     problem = mesh.problem
     if mesh.chunks > 1:
         order = [problem.layers[place] for place in problem.order()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import random
 
 import msgspec
 import pytest
@@ -21,7 +23,7 @@ from partita.problems.hybrid.step.costs import exchanges_of
 from partita.problems.hybrid.step.layout import Layout, layout_plan, parse_layout
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.timeline import hybrid_program
-from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
+from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, StageLimits, Training
 from partita.run.monitor import Monitor
 from partita.simulator.simulate import Simulation, simulate
 from problems.hybrid.brute_force_step import shortest_step
@@ -32,7 +34,11 @@ EVERY = [("1f1b",), ("gpipe",), ("zero-bubble",), ("interleaved",), ("1f1b", "in
 
 def check(seed: int, schedules: tuple[str, ...]) -> None:
     """The solver's answer is that of looking at every plan, and proven."""
-    problem = random_step(seed, schedules)
+    check_best(random_step(seed, schedules))
+
+
+def check_best(problem: HybridProblem) -> None:
+    """As ``check``, of any problem."""
     best = shortest_step(problem)
     outcome = UniformMesh().solve(problem, Options(), Monitor(300.0))
     if outcome.plan is None:
@@ -43,6 +49,36 @@ def check(seed: int, schedules: tuple[str, ...]) -> None:
     assert found.objective == pytest.approx(best, rel=1e-6)
     assert outcome.bound == pytest.approx(best, rel=1e-6)
     assert outcome.bound <= best * (1 + 1e-12)
+
+
+def limited(problem: HybridProblem, seed: int) -> HybridProblem:
+    """A problem whose stages have something to keep, in two of three cases in a row."""
+    draw = random.Random(seed)
+    order = [problem.layers[place].id for place in problem.order()]
+    known = {(edge.source, edge.target) for edge in problem.edges}
+    row = [pair for pair in itertools.pairwise(order) if pair not in known] if draw.random() < 0.7 else []
+    pairs = list(itertools.combinations(order, 2))
+    some = draw.sample(pairs, min(len(pairs), draw.randint(0, 2)))
+    limits = StageLimits(
+        together=tuple(draw.sample(pairs, min(len(pairs), draw.randint(0, 1)))),
+        handed=tuple(some),
+    )
+    return problem.replace(
+        edges=(*problem.edges, *(Edge(source=a, target=b, bytes=0.0) for a, b in row)),
+        training=msgspec.structs.replace(problem.training, limits=limits),
+    )
+
+
+@pytest.mark.parametrize("schedules", EVERY, ids="+".join)
+def test_no_plan_within_the_limits_of_stages_is_shorter(schedules: tuple[str, ...]) -> None:
+    for seed in range(40):
+        check_best(limited(random_step(seed, schedules), seed))
+
+
+def test_limits_of_stages_name_layers_that_exist() -> None:
+    problem = random_step(1, ("1f1b",))
+    with pytest.raises(InputError, match="layer 77, which does not exist"):
+        problem.replace(training=msgspec.structs.replace(problem.training, limits=StageLimits(together=((0, 77),))))
 
 
 @pytest.mark.parametrize("schedules", EVERY, ids="+".join)

@@ -48,6 +48,8 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Where operator times come from: a cost source, or the path of a table of measured ones; the roofline if None.
     master_weights
         Whether a copy of the weights in ``optimizer_dtype`` is kept; None where the weights are narrower than it.
+    runtime
+        Name of the runtime that is to run the plan, which must keep its limits (``partita.catalogue.runtimes``).
     name
         The problem's; the model's and the cluster's unless stated.
     """
@@ -57,6 +59,9 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         "float32"
     )
     costs: Annotated[Any, setting("Measured times.", metavar="TABLE", group="model")] = None
+    runtime: Annotated[
+        str | None, setting("Plan what this runtime can run, exactly.", metavar="NAME", group="model")
+    ] = None
     master_weights: bool | None = None
     name: str | None = None
 
@@ -75,6 +80,8 @@ class Priced(Generic[P]):
         How: an instance of ``FromModel.pricing``.
     details
         What only the problem's own rooms understand.
+    free
+        The same problem without the limits of a runtime; None if there are none.
     """
 
     problem: P
@@ -82,6 +89,7 @@ class Priced(Generic[P]):
     cluster: Cluster
     settings: Any
     details: Any = None
+    free: P | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +168,8 @@ class Answer(Generic[P]):
         Another plan that a reader should know of, None for none.
     without_limit
         Objective reachable without the limit that is nearly reached (``Kind.unlimited``); None where none is.
+    free
+        What was found of the same problem without the limits of a runtime; None where nothing was looked for.
     """
 
     priced: Priced[P]
@@ -168,6 +178,7 @@ class Answer(Generic[P]):
     tried: tuple[tuple[Priced[P], Result[P, Any, Any]], ...] = ()
     other: Row | None = None
     without_limit: float | None = None
+    free: Result[P, Any, Any] | None = None
 
     @property
     def problem(self) -> P:
@@ -194,10 +205,13 @@ class FromModel(Facet, Generic[P]):
         What planning models so is called: the value of ``--objective``.
     pricing
         What the pricing may be asked for: a declaration of settings.
+    alone
+        Whether one sample runs alone, as in runtimes without pipelines.
     """
 
     objective: str
     pricing: type[Pricing]
+    alone: bool = False
 
     def refusal(self, cluster: Cluster) -> str | None:
         """What about a cluster the problem does not know, as the rest of a sentence; None if it knows all of it."""
@@ -238,6 +252,16 @@ class FromModel(Facet, Generic[P]):
     def choose(self, answers: Sequence[tuple[Priced[P], Result[P, Any, Any]]]) -> int:
         """Number of the best of several candidates."""
         return 0
+
+    def limited(self, priced: Priced[P], options: Any) -> Any:
+        """The options of a search for what the runtime runs, if the settings name one.
+
+        Raises
+        ------
+        InputError
+            If plans are asked for that it does not run.
+        """
+        return options
 
     def search_options(self, priced: Priced[P], options: Any) -> Any:
         """The options of a search with what the cluster says about those that were not given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.errors import InputError
+from partita.problems.facets.limits import runtime_of
 from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, Refinement, StagePart
-from partita.problems.hybrid.options import HybridPricing, Options
+from partita.problems.hybrid.limits import limited_settings, on_runtime
+from partita.problems.hybrid.options import HybridPricing, Options, ScheduleName
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from partita.graph import Graph
 
 #: Schedules that are looked at unless others are asked for.
-PLANNED = ("1f1b", "interleaved", "zero-bubble")
+PLANNED: tuple[ScheduleName, ...] = ("1f1b", "interleaved", "zero-bubble")
 #: Samples of a microbatch that are looked at.
 _SIZES = (1, 2, 4, 8, 16)
 
@@ -63,13 +66,34 @@ class HybridFromModel(FromModel[HybridProblem]):
         if settings.global_batch is None:
             if not settings.microbatches:
                 raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")
-            return self._price_each(graph, cluster, settings, change)
+            return self._price_limited(graph, cluster, settings, change)
         found: list[Priced[HybridProblem]] = []
         for samples in microbatch_sizes(settings):
             traced = graph if samples == settings.samples else settings.trace(samples)
             number = settings.global_batch // samples
             sized = msgspec.structs.replace(settings, samples=samples, microbatches=(number,))
-            found += self._price_each(traced, cluster, sized, change)
+            found += self._price_limited(traced, cluster, sized, change)
+        return found
+
+    def _price_limited(
+        self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None
+    ) -> list[Priced[HybridProblem]]:
+        """As ``_price_each``, and if a runtime is named what that runs, beside what it leaves out."""
+        runtime = runtime_of(settings.runtime, graph)
+        if runtime is None:
+            return self._price_each(graph, cluster, settings, change)
+        within = limited_settings(settings, runtime, PLANNED)
+        found = []
+        free = self._price_each(graph, cluster, settings, change)
+        same = within.tensor_parallel_degrees == settings.tensor_parallel_degrees
+        priced = free if same else self._price_each(graph, cluster, within, change)
+        for one, other in zip(priced, free, strict=True):
+            problem, training = one.problem, one.problem.training
+            if training is not None and settings.layout is None:
+                kept = msgspec.structs.replace(training, schedules=within.schedule, zero=tuple(sorted(within.zero)))
+                problem = problem.replace(training=kept)
+            problem = on_runtime(problem, graph, one.details, runtime)
+            found.append(dataclasses.replace(one, problem=problem, settings=settings, free=other.problem))
         return found
 
     def _price_each(

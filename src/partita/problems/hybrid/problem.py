@@ -15,7 +15,7 @@ import msgspec
 from partita.checks import check_at_least, check_fields, check_number, check_positive
 from partita.dags import check_acyclic, check_ends, topological_order
 from partita.errors import InputError
-from partita.problems.hybrid.training import LayerState, Training, check_training
+from partita.problems.hybrid.training import LayerState, Training, check_limits, check_training
 from partita.problems.kind import Stated
 from partita.units import leq
 
@@ -217,6 +217,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         check_acyclic(where, "layers", [layer.id for layer in self.layers], self.links())
         if self.training is not None:
             check_training(where, self.training)
+            check_limits(where, self.training.limits, before)
             for layer in self.layers:
                 _check_step(f"{where}: {layer.label}", layer)
 

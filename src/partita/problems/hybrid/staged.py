@@ -6,7 +6,8 @@ from partita.errors import InputError
 from partita.problems.facets.stages import Stages
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.problems.hybrid.step.evaluate import order_of_parts, stage_costs
+from partita.problems.hybrid.step.evaluate import stage_costs
+from partita.problems.hybrid.step.limits import order_of_parts
 from partita.problems.hybrid.step_time import update_time
 from partita.problems.hybrid.timeline import PlanPipeline
 from partita.problems.hybrid.worth import HybridEvaluation

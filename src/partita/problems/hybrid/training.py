@@ -7,6 +7,8 @@ Sources: ZeRO's stages are those of Rajbhandari et al., "ZeRO" (SC 2020), §5; s
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from partita.checks import check_number
@@ -44,6 +46,21 @@ class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     weight_gradient_time: float | None = None
 
 
+class StageLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What stages, or parts of stages under an interleaved schedule, have to keep; the defaults limit nothing.
+
+    Attributes
+    ----------
+    together
+        Ids of layers that share a stage, group by group.
+    handed
+        Pairs of layer ids: what the first hands to the second must not pass over a stage.
+    """
+
+    together: tuple[tuple[int, ...], ...] = ()
+    handed: tuple[tuple[int, int], ...] = ()
+
+
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one optimizer step may run.
 
@@ -63,6 +80,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Whether any two devices of a machine, and any two machines, reach each other directly.
     reserves
         By tensor-parallel degree, working memory of each device that no layer holds for itself.
+    limits
+        What stages have to keep beside that.
     """
 
     schedules: tuple[str, ...] = ("1f1b",)
@@ -72,6 +91,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hop_times: tuple[float, float] = (0.0, 0.0)
     switched: tuple[bool, bool] = (False, False)
     reserves: dict[int, float] = {}
+    limits: StageLimits = StageLimits()
 
 
 def check_training(owner: str, training: Training) -> None:
@@ -100,3 +120,16 @@ def check_training(owner: str, training: Training) -> None:
     ):
         for value in values:
             check_number(f"{owner}: a step", name, value)
+
+
+def check_limits(owner: str, limits: StageLimits, known: Container[int]) -> None:
+    """Refuse limits of stages about layers that are not among the ``known`` ids.
+
+    Raises
+    ------
+    InputError
+        If there are.
+    """
+    for identity in (v for group in (*limits.together, *limits.handed) for v in group):
+        if identity not in known:
+            raise InputError(f"{owner}: a limit of stages names layer {identity}, which does not exist")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from partita.catalogue.runtimes import Runtime
+from partita.errors import InputError
+from partita.problems.facets.limits import devices_for, runtime_of
 from partita.problems.facets.model import FromModel, Parts, Priced, StagePart
 from partita.problems.makespan.options import MakespanPricing
 from partita.problems.makespan.plan import Schedule
@@ -15,6 +18,7 @@ from partita.problems.makespan.problem import MakespanProblem
 if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
+    from partita.problems.makespan.pricing import Tied
 
 #: Transfer times are kept for every pair of devices and size of tensor.
 MOST_DEVICES = 64
@@ -32,11 +36,23 @@ def with_members(problem: MakespanProblem, groups: Sequence[Sequence[int]]) -> M
     return problem.replace(operators=tuple(operators))
 
 
+def only_on(problem: MakespanProblem, devices: Collection[int]) -> MakespanProblem:
+    """The problem whose operators run on some devices only."""
+    if len(devices) == len(problem.devices):
+        return problem
+    operators = tuple(
+        msgspec.structs.replace(op, times=tuple(t if d in devices else None for d, t in enumerate(op.times)))
+        for op in problem.operators
+    )
+    return problem.replace(operators=operators)
+
+
 class MakespanFromModel(FromModel[MakespanProblem]):
     """Inference on any devices, one sample (or batch) at a time."""
 
     objective = "latency"
     pricing = MakespanPricing
+    alone = True
 
     def refusal(self, cluster: Cluster) -> str | None:
         count = cluster.device_count
@@ -57,7 +73,10 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         from partita.costs.table import cost_source
         from partita.problems.makespan.pricing import price
 
+        runtime = runtime_of(settings.runtime, graph)
         fused = None
+        if runtime is not None:
+            return [self._limited(graph, cluster, settings, runtime, change)]
         if settings.fuse or settings.fusion_rules is not None:
             from partita.fusion.fuse import fuse
 
@@ -67,6 +86,38 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         if fused is not None:
             problem = with_members(problem, fused.groups)
         return [Priced(problem if change is None else change(problem), graph, cluster, settings, fused)]
+
+    def _limited(
+        self,
+        graph: Graph,
+        cluster: Cluster,
+        settings: MakespanPricing,
+        runtime: Runtime,
+        change: Callable[[MakespanProblem], MakespanProblem] | None,
+    ) -> Priced[MakespanProblem]:
+        """What a runtime can run that puts parts of a model on devices as it likes."""
+        from partita.costs.table import cost_source
+        from partita.problems.makespan.pricing import price
+
+        limits = runtime.limits
+        if limits.contiguous:
+            raise InputError(
+                f"{runtime.name} runs stages in a row, which the latency of one sample does not keep; plan it with "
+                "--objective throughput"
+            )
+        if settings.fuse or settings.fusion_rules is not None:
+            raise InputError(f"fused operators are not planned for {runtime.name}; leave --fuse and --fusion-rules out")
+
+        def priced(tied: Tied, **more: Any) -> MakespanProblem:
+            costs = cost_source(settings.costs)
+            found = price(graph, cluster, tied=tied, costs=costs, name=settings.name, **more)
+            return found if change is None else change(found)
+
+        tied: Tied = "together" if limits.ties(graph.training) else settings.tied
+        problem = priced(tied, cuts=limits.cuts, called=limits.calls, in_turn=not limits.pipeline)
+        accelerators = [cluster.devices[name].accelerator for name in cluster.device_names()]
+        problem = only_on(problem, devices_for(runtime, cluster.device_names(), accelerators))
+        return Priced(problem, graph, cluster, settings, free=priced(settings.tied))
 
     def parts(self, priced: Priced[MakespanProblem], plan: Schedule) -> Parts:
         """The devices that run something, the one that starts first first."""

@@ -5,14 +5,17 @@ docs/makespan.md, "From a model", says what every number means and what is left 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
+from partita.catalogue.runtimes import Cuts
 from partita.cluster import Cluster
 from partita.costs.live import live_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
+from partita.costs.units import called_together, cut_units
 from partita.dags import joined
 from partita.errors import InputError
 from partita.fusion.types import operator_type
@@ -31,6 +34,9 @@ def price(
     cluster: Cluster,
     *,
     tied: Tied = "copy",
+    cuts: Cuts = "operator",
+    called: bool = False,
+    in_turn: bool = False,
     costs: CostSource | None = None,
     name: str | None = None,
 ) -> MakespanProblem:
@@ -45,6 +51,13 @@ def price(
     tied
         A weight that several modules read: ``copy`` counts it for each of them, ``together`` puts all its readers on
         one device. Readers in one module share a device in any case.
+    cuts
+        What shares a device: nothing beyond that, the modules that layers are made of, or whole layers (``cut_units``).
+    called
+        Whether tensors move between devices only where modules are called (``costs.units.called_together``).
+    in_turn
+        Whether operators run one after the other in the model's order, whatever their devices: what programs do that
+        start the next operator when the one before it is done.
     costs
         Where operator times come from; the roofline unless stated.
     name
@@ -77,7 +90,9 @@ def price(
             f"{cluster.name} has; take a smaller batch or a shorter sequence"
         )
     times = _times(graph, cluster, source, homes, [room >= 0 for room in rooms])
-    classes = _classes(graph, homes, tied)
+    units = cut_units(graph, cuts)
+    whole = [*enumerate(units), *(called_together(graph, units) if called else ())]
+    classes = _classes(graph, homes, tied, whole)
     memory, shared = _memory(graph, classes)
     handing = hand_over(graph, homes, classes)
     sizes = Counter(classes[v] for v in kept)
@@ -115,7 +130,7 @@ def price(
         ),
         operators=tuple(operators),
         flows=flows,
-        precedence=handing.precedence,
+        precedence=(*handing.precedence, *(_in_turn(kept, handing) if in_turn else ())),
         unit="s",
         notes=tuple(notes),
     )
@@ -168,13 +183,27 @@ def _times(
     return times
 
 
-def _classes(graph: Graph, homes: list[int], tied: Tied) -> list[int]:
+def _in_turn(kept: Sequence[int], handing: Handing) -> list[tuple[int, int]]:
+    """Every operator after the one before it; what hands a tensor on comes just before the first reader."""
+    ahead: dict[int, list[int]] = {}
+    relays = {relay for relay, _ in handing.relays}
+    for source, target, _ in handing.flows:
+        if source in relays and target not in relays:
+            ahead.setdefault(target, []).append(source)
+            relays.discard(source)
+    row = [v for op in kept for v in (*ahead.get(op, ()), op)]
+    known = set(handing.precedence)
+    return [pair for pair in itertools.pairwise(row) if pair not in known]
+
+
+def _classes(graph: Graph, homes: list[int], tied: Tied, whole: Sequence[tuple[int, int]]) -> list[int]:
     """For every operator the first one of those that share its device.
 
-    These are what the graph says, readers of one weight in one module (or of one weight at all), and what depends on
-    weights alone with its reader, if it has one only.
+    These are those that are said to be ``whole``, what the graph says, readers of one weight in one module (or of one
+    weight at all), and what depends on weights alone with its reader, if it has one only.
     """
     pairs = [(v, home) for v, home in enumerate(homes) if home >= 0]
+    pairs += whole
     pairs += [(v, op.colocation) for v, op in enumerate(graph.operators) if op.colocation is not None]
     for parameter in graph.parameters:
         firsts: dict[str, int] = {}

@@ -18,6 +18,7 @@ from partita.problems.throughput.protocol import BoundMethod, Solver
 from partita.problems.throughput.solvers.dpl import Dpl
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.ideals import IdealsBound
+from partita.problems.throughput.solvers.row import RowCuts
 from partita.problems.throughput.solvers.slicing import Slicing
 
 #: The default first.
@@ -25,6 +26,7 @@ SOLVERS: tuple[Solver, ...] = (
     Exact(),
     Slicing(),
     Dpl(),
+    RowCuts(),
     PartitionAnnealing(),
     RandomOrders(),
     Evolution(),

@@ -42,7 +42,9 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     complete = lazy("partita.problems.throughput.working_memory:ordered_plan")
 
     def default_solver(self, problem: ThroughputProblem, options: Options) -> str:
-        return {"acyclic": "exact", "free": "free"}[options.contiguity]
+        if options.contiguity == "free":
+            return "free"
+        return "exact" if problem.row is None else "row"
 
     def keeps(self, problem: ThroughputProblem, evaluation: Evaluation, options: Options) -> str | None:
         if options.contiguity == "acyclic" and not evaluation.acyclic:

@@ -22,6 +22,7 @@ from partita.problems.throughput.devices import DeviceGroup, DeviceKind
 from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, Load, Memory, StageEvaluation, Transfers
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import Communication, ThroughputProblem
+from partita.problems.throughput.row import row_violations
 from partita.problems.throughput.working_memory import order_violation, peak_of_order
 from partita.units import format_bytes, leq
 
@@ -45,6 +46,10 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
     groups = _stage_groups(problem, plan)
     violations += _replica_violations(problem, plan)
     position, acyclic = _positions(problem, classes, stage_of, groups)
+    if problem.row is not None:
+        ids = [op.id for op in problem.operators]
+        hosts = {kind.name for kind in problem.kinds if not kind.accelerator}
+        violations += row_violations(problem.row, ids, plan, stage_of, position, hosts)
     if plan.contiguity == "acyclic" and not acyclic:
         violations.append("the stages depend on each other in a cycle, so the split is not contiguous")
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from partita.problems.facets.limits import coarsest, runtime_of
 from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, StagePart
-from partita.problems.throughput.options import ThroughputPricing
+from partita.problems.throughput.limits import check_limited, contiguity_for, on_devices, on_row
+from partita.problems.throughput.options import Options, ThroughputPricing
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -37,10 +39,30 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         from partita.costs.table import cost_source
         from partita.problems.throughput.pricing import price
 
+        runtime = runtime_of(settings.runtime, graph)
         arguments = msgspec.structs.asdict(settings)
+        del arguments["runtime"]
         arguments |= {"costs": cost_source(settings.costs), "microbatches": settings.microbatches or 1}
-        problem = price(graph, cluster, **arguments)
-        return [Priced(problem if change is None else change(problem), graph, cluster, settings)]
+
+        def priced(**more: Any) -> ThroughputProblem:
+            problem = price(graph, cluster, **(arguments | more))
+            return problem if change is None else change(problem)
+
+        if runtime is None:
+            return [Priced(priced(), graph, cluster, settings)]
+        tied = "together" if runtime.limits.ties(graph.training) else settings.tied
+        problem = priced(cuts=coarsest(settings.cuts, runtime), tied=tied, called=runtime.limits.calls)
+        problem = on_devices(problem, runtime)
+        if runtime.limits.ordered:
+            problem = on_row(problem, graph, runtime)
+        check_limited(problem, runtime)
+        return [Priced(problem, graph, cluster, settings, free=priced())]
+
+    def limited(self, priced: Priced[ThroughputProblem], options: Options) -> Options:
+        runtime = runtime_of(priced.settings.runtime, priced.graph)
+        if runtime is None:
+            return options
+        return msgspec.structs.replace(options, contiguity=contiguity_for(runtime, options.contiguity))
 
     def parts(self, priced: Priced[ThroughputProblem], plan: Plan) -> Parts:
         problem = priced.problem

@@ -15,7 +15,7 @@ from partita.costs.gradients import partial_gradients
 from partita.costs.optimizer import check_optimizer, optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
-from partita.costs.units import cut_units
+from partita.costs.units import called_together, cut_units
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
 from partita.dags import joined
 from partita.errors import InputError
@@ -47,6 +47,7 @@ def price(
     recompute: bool = False,
     tied: Literal["copy", "together"] = "copy",
     cuts: Cuts = "operator",
+    called: bool = False,
     costs: CostSource | None = None,
     name: str | None = None,
     hierarchy: bool = False,
@@ -79,6 +80,8 @@ def price(
     cuts
         Where stages may begin: between any two operators, between the modules that layers are made of (``module``), or
         between whole layers (``layer``).
+    called
+        Whether tensors move between devices only where modules are called (``costs.units.called_together``).
     costs
         Where operator times come from; the roofline unless stated.
     name
@@ -113,7 +116,10 @@ def price(
     paths = [cluster.slowest_path(group, inside=hierarchy) for group in groups]
     kinds = tuple(_kind(cluster, group, path) for group, path in zip(groups, paths, strict=True))
 
-    roots = _merged(colocation_roots(graph), cut_units(graph, cuts))
+    units = cut_units(graph, cuts)
+    roots = _merged(colocation_roots(graph), units)
+    if called:
+        roots = _joined(roots, [(roots[u], roots[v]) for u, v in called_together(graph, units)])
     if tied == "together":
         roots = _tie(graph, roots)
     saved = saved_readers(graph) if training else {}

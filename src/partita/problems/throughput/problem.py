@@ -18,6 +18,7 @@ from partita.dags import check_acyclic
 from partita.errors import InputError
 from partita.problems.kind import Stated
 from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
+from partita.problems.throughput.row import Row, check_row
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
 Communication = Literal["sum", "overlap", "duplex"]
@@ -192,6 +193,8 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
         What a stage needs while it runs, with ``streaming``. ``largest``: the largest workspace of its operators.
         ``peak``: the most that workspace and tensors take while its operators run in the plan's order; tensor sizes are
         bytes then (``partita.problems.throughput.working_memory``).
+    row
+        Units that stages are runs of, and the row they are in; None where stages may be any sets of operators.
 
     Raises
     ------
@@ -214,6 +217,7 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     groups: tuple[DeviceGroup, ...] = ()
     streaming: bool = False
     working_memory: WorkingMemory = "largest"
+    row: Row | None = None
 
     def __post_init__(self) -> None:
         validate(self)
@@ -357,6 +361,8 @@ def validate(problem: ThroughputProblem) -> None:
         _check_ids(owner, saved.users, index)
         check_fields(owner, saved, "bytes")
     check_acyclic(where, "operators", [op.id for op in problem.operators], edges)
+    if problem.row is not None:
+        check_row(where, problem.row, [op.id for op in problem.operators])
 
 
 def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:

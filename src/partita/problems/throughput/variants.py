@@ -14,7 +14,7 @@ from partita.problems.throughput.problem import ThroughputProblem
 #: Seconds per time unit.
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
-Variant = Literal["overlap", "duplex", "gpipe", "replicas", "groups", "streaming", "peak"]
+Variant = Literal["overlap", "duplex", "gpipe", "replicas", "groups", "streaming", "peak", "row"]
 
 #: What each variant is in words, and whether a problem uses it.
 _VARIANTS: dict[Variant, tuple[str, Callable[[ThroughputProblem], bool]]] = {
@@ -34,6 +34,7 @@ _VARIANTS: dict[Variant, tuple[str, Callable[[ThroughputProblem], bool]]] = {
         "memory that depends on the order in which operators run (working_memory=peak)",
         lambda problem: problem.working_memory == "peak",
     ),
+    "row": ("stages that are runs of a row of units", lambda problem: problem.row is not None),
 }
 
 
@@ -47,7 +48,12 @@ def refuse_variants(problem: ThroughputProblem, supported: Collection[Variant] =
     missing = [_VARIANTS[variant][0] for variant in variants_of(problem) if variant not in supported]
     if not missing:
         return None
-    return f"it does not know {', nor '.join(missing)}; use the solver 'exact' with acyclic splits"
+    return f"it does not know {', nor '.join(missing)}; use the solver {solver_of(problem)!r} with acyclic splits"
+
+
+def solver_of(problem: ThroughputProblem) -> str:
+    """The solver that knows all that an acyclic split of a problem may have to keep."""
+    return "exact" if problem.row is None else "row"
 
 
 def split_evenly(problem: ThroughputProblem, groups: int, bandwidth: float) -> ThroughputProblem:

@@ -30,6 +30,7 @@ from partita.problems.hybrid.instance import HybridInstance, build_arrays, build
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.layout import Layout, uniform_plan
+from partita.problems.hybrid.step.limits import passed_over
 from partita.problems.hybrid.step.mesh import Mesh
 
 #: The kernel's numbers of schedules.
@@ -77,6 +78,7 @@ class DegreeFamily:
         # Rounded down, for it bounds what is left.
         self.rest = np.maximum(0.0, arrays.time[0, -1] - arrays.time[0]) * (1 - 1e-9)
         self.sorts = self._sorts()
+        self.passed_over = passed_over(problem, self.model.order, self.sets)
         self.tables: OrderedDict[tuple[int, int], tuple[MeshStages, Knapsacks]] = OrderedDict()
 
     def best(self, mesh: Mesh, caps: Caps) -> FoundRow | None:
@@ -153,6 +155,7 @@ class DegreeFamily:
         size = len(self.sets)
         stages = MeshStages(*(np.full((size, size), math.inf) for _ in MeshStages._fields))
         fill_stages(self.work, self._replicas(mesh), stages)
+        stages.forward[self.passed_over] = math.inf
         stages.state[:] += mesh.reserve
         found = stages, self._knapsacks(stages)
         self.tables[key] = found

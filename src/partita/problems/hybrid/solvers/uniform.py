@@ -24,6 +24,7 @@ from partita.problems.hybrid.solvers.mesh_family import Caps, DegreeFamily
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.problems.hybrid.step.costs import Exchanges
 from partita.problems.hybrid.step.interleaved import interleaved_plan
+from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.pipeline import passing_time, refusal
 from partita.run.background import run_in_background
@@ -121,6 +122,7 @@ class _Search:
         proof = sets is not None
         if sets is None:
             sets = along_orders(some_orders(model.after, model.before, _ORDERS, self.options.seed))
+        sets = uncut(self.problem, model.order, sets)
         self.best.prove(candidates[0].bound, "division of work")
         for place, candidate in enumerate(candidates):
             if candidate.bound >= self.best.value * (1 - CLOSE):

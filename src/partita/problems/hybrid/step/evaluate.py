@@ -10,12 +10,11 @@ equal stages this is what happens under each schedule; with others what happens 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.interleaved import part_rows, slots
+from partita.problems.hybrid.step.limits import limit_violations, order_of_parts, parts_of
 from partita.problems.hybrid.step.mesh import Mesh, StageCost
 from partita.problems.hybrid.step.pipeline import pipeline_time, refusal
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, Training
@@ -29,11 +28,6 @@ def mesh_of(problem: HybridProblem, plan: HybridPlan) -> Mesh:
     return Mesh(
         problem, len(plan.stages), first.data_parallel, first.tensor_parallel, plan.schedule, plan.chunks, plan.zero
     )
-
-
-def parts_of(stage: HybridStage) -> tuple[tuple[int, ...], ...]:
-    """The parts of a stage that are passed one after the other."""
-    return stage.chunks or (stage.operators,)
 
 
 def stage_costs(
@@ -57,6 +51,7 @@ def evaluate_step(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
     for number, stage in enumerate(plan.stages):
         violations += choose(problem, number, stage, chosen)
     violations += _order_violations(problem, plan)
+    violations += limit_violations(problem, plan)
     mesh, costs = stage_costs(problem, plan, chosen)
     batch, d = problem.microbatches, mesh.data
     limit = problem.memory_bytes
@@ -154,8 +149,3 @@ def _order_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
         for edge in problem.edges
         if place[edge.source] > place[edge.target]
     ]
-
-
-def order_of_parts(plan: HybridPlan) -> Sequence[tuple[int, ...]]:
-    """All parts in the order in which a microbatch passes them."""
-    return [parts_of(stage)[number] for number in range(plan.chunks) for stage in plan.stages]

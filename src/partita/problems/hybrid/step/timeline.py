@@ -5,7 +5,8 @@ from __future__ import annotations
 from partita.errors import InputError
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.problems.hybrid.step.evaluate import order_of_parts, stage_costs
+from partita.problems.hybrid.step.evaluate import stage_costs
+from partita.problems.hybrid.step.limits import order_of_parts
 from partita.problems.hybrid.step.mesh import Mesh, StageCost, Work
 from partita.simulator.program import End, Message
 from partita.simulator.stages import Stage, StagePipeline, StageWork

@@ -40,6 +40,8 @@ def contiguous_only(name: str, options: Options, problem: ThroughputProblem | No
         return f"{name} searches acyclic splits; use the solver 'annealing' for free ones"
     if problem is None:
         return None
+    if problem.row is not None:
+        return f"{name} does not know stages that are runs of a row of units; use the solver 'row'"
     if len(problem.groups) > 2:
         return f"{name} splits over two groups of devices at most, and there are {len(problem.groups)}; merge some"
     most = problem.max_replicas * len(problem.operators)

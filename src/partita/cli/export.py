@@ -1,0 +1,49 @@
+"""partita export: a plan for a runtime that people use."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from partita.cli.common import check_writable, emit_json
+from partita.cli.flags import GroupedCommand, json_option, option, path_option
+
+
+def command() -> click.Command:
+    """The command."""
+
+    @click.command("export", cls=GroupedCommand)
+    @click.argument("result", type=click.Path(), metavar="R.json")
+    @option("output", "--to", "name", metavar="NAME", required=True, help="The runtime; see `partita exporters`.")
+    @path_option(
+        "--output", metavar="PATH", required=True, help="The file, or for several files a new folder; see `exporters`."
+    )
+    @option(
+        "model",
+        "--model",
+        metavar="MODEL",
+        help="The model, for runtimes that get it with the plan: MODEL.onnx, or what was planned if the file moved.",
+    )
+    @json_option
+    def export(result: str, name: str, output: str, model: str | None, as_json: bool) -> int:
+        """Write the plan of a result file R.json for a runtime.
+
+        What a runtime cannot run is refused with the reason; `partita plan --runtime NAME` plans within its limits.
+        """
+        from partita.documents.split_file import read_split
+        from partita.errors import InputError
+        from partita.exporters import find_exporter
+
+        exporter = find_exporter(name)
+        check_writable(output)
+        if model is not None and not exporter.needs_model:
+            raise InputError(f"{name} takes the plan alone; leave --model out")
+        written = exporter.export(read_split(result), output, model)
+        if as_json:
+            emit_json({"runtime": name, "written": written})
+        else:
+            sys.stdout.write("".join(f"{path}\n" for path in written))
+        return 0
+
+    return export

@@ -1,0 +1,74 @@
+"""What a runtime asks of a problem made from a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from partita.catalogue.runtimes import Cuts, Runtime, find_runtime
+from partita.errors import InputError
+
+if TYPE_CHECKING:
+    from partita.graph import Graph
+
+#: Where stages may begin, the fewest places last.
+_COARSER: tuple[Cuts, ...] = ("operator", "module", "layer")
+
+
+def runtime_for(name: str | None, training: bool) -> Runtime | None:
+    """The runtime of a name, None for none.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, or it is not for training, or for nothing else.
+    """
+    if name is None:
+        return None
+    runtime = find_runtime(name)
+    if training and not runtime.limits.training:
+        raise InputError(f"{name} runs models and trains none; leave --training out, or take another runtime")
+    if not training and not runtime.limits.inference:
+        raise InputError(f"{name} trains models and does nothing else; add --training, or take another runtime")
+    return runtime
+
+
+def runtime_of(name: str | None, graph: Graph) -> Runtime | None:
+    """``runtime_for`` a traced model."""
+    return runtime_for(name, graph.training)
+
+
+def coarsest(asked: Cuts, runtime: Runtime) -> Cuts:
+    """Where stages may begin that both a user and a runtime allow."""
+    return max(asked, runtime.limits.cuts, key=_COARSER.index)
+
+
+def devices_for(runtime: Runtime, names: Sequence[str], accelerators: Sequence[bool]) -> list[int]:
+    """Places of the devices that a runtime uses of a cluster's.
+
+    Parameters
+    ----------
+    runtime
+        The runtime.
+    names, accelerators
+        By place, the name of the device's kind, and whether it is an accelerator.
+
+    Raises
+    ------
+    InputError
+        If it uses fewer accelerators than there are, and these are not alike.
+    """
+    used = [place for place, accelerator in enumerate(accelerators) if accelerator]
+    hosts = [place for place, accelerator in enumerate(accelerators) if not accelerator]
+    if runtime.limits.host == "alone" and used:
+        hosts = []
+    most = runtime.limits.accelerators
+    if most is not None and len(used) > most:
+        kinds = sorted({names[place] for place in used})
+        if len(kinds) > 1:
+            raise InputError(
+                f"{runtime.name} uses {most} accelerator, and the cluster has several kinds ({', '.join(kinds)}); "
+                "give a cluster with one of them"
+            )
+        used = used[:most]
+    return sorted([*used, *hosts])

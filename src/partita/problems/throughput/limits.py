@@ -1,0 +1,84 @@
+"""What a runtime can run, as constraints of a throughput problem."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from partita.catalogue.runtimes import Runtime
+from partita.costs.rows import row_of
+from partita.errors import InputError
+from partita.graph import Graph
+from partita.problems.facets.limits import devices_for
+from partita.problems.throughput.plan import Contiguity
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.row import Row
+
+
+def on_row(problem: ThroughputProblem, graph: Graph, runtime: Runtime) -> ThroughputProblem:
+    """The problem of a graph with the row that a runtime's stages are runs of.
+
+    Raises
+    ------
+    UnsupportedError
+        If the model is no row of blocks.
+    """
+    found = row_of(graph, runtime)
+    units: list[list[int]] = [[] for _ in found.names]
+    for op, unit in zip(problem.operators, found.unit, strict=True):
+        units[unit].append(op.id)
+    row = Row(units=tuple(map(tuple, units)), handed=found.handed, hosts_first=runtime.limits.host == "first")
+    return problem.replace(row=row, notes=(*problem.notes, *found.notes))
+
+
+def on_devices(problem: ThroughputProblem, runtime: Runtime) -> ThroughputProblem:
+    """The problem with those of its devices that a runtime uses.
+
+    Raises
+    ------
+    InputError
+        If it uses fewer accelerators than there are, and these are not alike.
+    """
+    names = [kind for _, kind in problem.device_names()]
+    kept = devices_for(
+        runtime, [problem.kinds[kind].name for kind in names], [problem.kinds[kind].accelerator for kind in names]
+    )
+    counts = Counter(names[place] for place in kept)
+    kinds = tuple(msgspec.structs.replace(kind, count=counts[place]) for place, kind in enumerate(problem.kinds))
+    return problem if kinds == problem.kinds else problem.replace(kinds=kinds)
+
+
+def check_limited(problem: ThroughputProblem, runtime: Runtime) -> None:
+    """Refuse changes of a problem that a runtime does not run.
+
+    Raises
+    ------
+    InputError
+        If there are.
+    """
+    if problem.max_replicas > 1 and not runtime.limits.data:
+        raise InputError(f"{runtime.name} has no data-parallel replicas; leave --max-replicas out")
+    if problem.max_replicas > 1 and problem.row is None:
+        raise InputError(
+            f"{runtime.name} has one mesh for all stages, and stages that are no row are not planned with "
+            "equal replicas; leave --max-replicas out"
+        )
+    if problem.row is not None and (problem.groups or problem.streaming):
+        what = "--hierarchy and --groups" if problem.groups else "streaming"
+        raise InputError(f"rows of layers for {runtime.name} are not planned with {what} yet; leave them out")
+
+
+def contiguity_for(runtime: Runtime, asked: Contiguity) -> Contiguity:
+    """The splits that are searched: any where the runtime runs any.
+
+    Raises
+    ------
+    InputError
+        If free splits are asked for, and the runtime runs contiguous ones only.
+    """
+    if not runtime.limits.contiguous:
+        return "free"
+    if asked == "free":
+        raise InputError(f"{runtime.name} passes tensors forward only; leave --contiguity free out")
+    return asked

@@ -1,0 +1,57 @@
+"""Plans within the limits of runtimes: none is better, their exporters take them, and what the limits cost is said."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+import partita as pt
+from partita.errors import UnsupportedError
+from partita.run.result import Status
+from runtime_models import UNIT, accepts, better_split, random_model
+
+#: Runtimes with what they are for.
+RUNTIMES = {"torchtitan": True, "megatron": True, "deepspeed": True, "vllm": False, "accelerate": False, "torch": False}
+
+
+def check(runtime: str, seed: int) -> str:
+    """The plan is proven, taken by the exporter, and no split that this takes is better; what came out."""
+    graph = random_model(seed, training=RUNTIMES[runtime])
+    draw = random.Random(seed)
+    memory = draw.choice((math.inf, math.inf, draw.randint(30, 300) * float(UNIT)))
+    settings = {"microbatches": 1, "optimizer": "none"} if graph.training else {}
+    cluster = pt.Cluster.from_spec(f"{draw.randint(2, 3)}xA100-80GB")
+    try:
+        answer = pt.plan(
+            graph, cluster, objective="throughput", runtime=runtime, memory=memory, baselines=False, **settings
+        )
+    except UnsupportedError:
+        assert not any(op.module.startswith("layers.") for op in graph.operators)
+        return "refused"
+    assert answer.priced.free is not None
+    free, result = answer.priced.free, answer.result
+    if result.plan is None:
+        assert result.status is Status.INFEASIBLE
+        assert better_split(runtime, graph, free, math.inf) is None
+        return "infeasible"
+    assert result.status is Status.OPTIMAL
+    assert accepts(runtime, graph, result.problem, result.plan)
+    assert better_split(runtime, graph, free, result.objective) is None
+    return f"{len(result.plan.stages)} stages"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_no_split_that_a_runtime_takes_is_better(runtime: str) -> None:
+    # Free splits are proven by programs in processes of their own.
+    found = {check(runtime, seed) for seed in range(10 if runtime == "accelerate" else 25)}
+    assert "2 stages" in found
+    assert found & {"infeasible", "1 stages"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_no_split_that_a_runtime_takes_is_better_on_200_models(runtime: str) -> None:
+    for seed in range(25, 225):
+        check(runtime, seed)
