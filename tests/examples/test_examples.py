@@ -53,3 +53,10 @@ def test_a_contest_on_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_contest_without_files_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert example("contest", "--time-limit", 2) == 0
     assert "no published instances" in capsys.readouterr().out
+
+
+def test_resnet_through_onnx_runtime(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    small = ("depths=[1, 1]", "hidden_sizes=[16, 32]", "embedding_size=8", "layer_type=basic")
+    assert example("resnet_onnxruntime", *(word for entry in small for word in ("--set", entry))) == 0
+    assert "largest difference" in capfd.readouterr().out
