@@ -143,7 +143,12 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @classmethod
     def from_document(cls, data: Mapping[str, Any], *, where: str) -> Cluster:
-        """The cluster of a decoded file: a user's file, or what ``to_dict`` gives. Errors are those of ``read``."""
+        """The cluster of a decoded file: a user's file, what ``to_dict`` gives, or a profile's own machine.
+
+        Errors are those of ``read``.
+        """
+        if data.get("format") == "partita.profile" and isinstance(data.get("cluster"), Mapping):
+            data = data["cluster"]
         if data.get("format") == cls.format:
             return _from_dict(data, where)
         if "format" in data:

@@ -68,6 +68,10 @@ class SolverCrashError(PartitaError, RuntimeError):
         self.output = output
 
 
+class ProfileError(PartitaError, RuntimeError):
+    """A process that measures a model ended without an answer: killed, out of memory, or by an error of its own."""
+
+
 class RankError(PartitaError, RuntimeError):
     """A process of a run failed, was killed or hung; the message names its rank and stage."""
 

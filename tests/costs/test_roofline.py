@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from cost_graphs import make_graph
 from partita.catalogue.loader import load_catalogue
 from partita.catalogue.specs import DeviceSpec
 from partita.costs.products import shape_efficiency
@@ -98,7 +99,7 @@ def test_unaligned_products_run_at_their_own_rate() -> None:
 def test_tensorfloat_is_a_choice() -> None:
     operator = Operator(name="a", target="t", flops=1000)
     assert Roofline(allow_tf32=True).time_s(operator, DEVICE) == 10.0
-    assert "TensorFloat-32" in Roofline(allow_tf32=True).notes()[0]
+    assert "TensorFloat-32" in Roofline(allow_tf32=True).notes(make_graph())[0]
 
 
 def test_an_unknown_number_format_is_refused() -> None:

@@ -68,7 +68,7 @@ def test_files(name: str, tmp_path: Path) -> None:
     path.write_text(FILES[name], encoding="utf-8")
     table = read_cost_table(path)
     assert times(*table.rows) == [3, 7, None, 4, 40, 6]
-    assert f"3 rows of {name}" in table.notes()[0]
+    assert f"3 rows of {name}" in table.notes(make_graph())[0]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ COMMANDS = {
     "sweep": "sweep:command",
     "simulate": "simulate:command",
     "run": "run:command",
+    "profile": "profile:command",
     "export": "export:command",
     "generate": "generate:generate",
     "convert": "generate:convert",

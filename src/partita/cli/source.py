@@ -213,6 +213,17 @@ class ModelSource:
         return dataclasses.replace(found, problem=self.kind.sweep.at(found.problem, rest))
 
 
+def measured_machine(parameters: Mapping[str, Any]) -> str | None:
+    """The profile that ``--costs`` names, whose machine is a cluster; None for tables, and without it."""
+    costs = parameters.get(f"{PREFIX}costs")
+    if costs is None or not str(costs).lower().endswith(".json"):
+        return None
+    from partita.catalogue.files import read_document
+    from partita.costs.profile import Profile
+
+    return str(costs) if read_document(Path(costs)).get("format") == Profile.format else None
+
+
 def read_model(
     text: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
 ) -> ModelSource:
@@ -225,6 +236,9 @@ def read_model(
     from partita.conductor.solve import check_solver
     from partita.topology.read import read_cluster
 
+    if cluster is None:
+        # A profile of the model says what machine it was measured on.
+        cluster = measured_machine(parameters)
     if cluster is None:
         raise InputError(f"{text} is a model; say what to split it over with --cluster, for example 4xA100-80GB")
     machines = read_cluster(cluster)

@@ -7,6 +7,7 @@ from typing import Any
 
 from partita.conductor.runtimes import runtime_document
 from partita.conductor.split import split_of
+from partita.costs.profile import Measured
 from partita.documents import result_file
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer
@@ -42,6 +43,10 @@ def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str,
         "source": graph.source,
     }
     document["cluster"] = answer.cluster
+    source = answer.priced.settings.costs
+    if isinstance(source, Measured):
+        measured, count = source.coverage(graph)
+        document["costs"] = {"source": source.source, "measured": measured, "operators": count}
     document["runtime"] = runtime_document(answer)
     document["split"] = split_of(answer)
     kind_of(result.problem).report.answer_document(answer, document)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from partita.conductor.compare import beside_baselines
 from partita.conductor.judge import adopt, judge_stated
 from partita.conductor.solve import check_time_limit, find_solver, options_of, run_solver
+from partita.costs.profile import Measured
+from partita.costs.table import cost_source
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.facets.limits import runtime_for
@@ -91,6 +93,11 @@ def price_all(
     model = kind.model
     assert model is not None
     pricing = {**(model.usual(graph, cluster) if usual else {}), **pricing}
+    if pricing.get("costs") is not None:
+        source = cost_source(pricing["costs"])
+        if isinstance(source, Measured):
+            source.check(graph, list(cluster.devices))
+        pricing["costs"] = source
     settings = read_settings(model.pricing, pricing, f"{kind.name} pricing")
     if not changes:
         return model.price(graph, cluster, settings)

@@ -50,7 +50,7 @@ class Roofline:
     def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:
         return [self.time_s(operator, device) for operator in graph.operators]
 
-    def notes(self) -> list[str]:
+    def notes(self, graph: Graph) -> list[str]:
         note = (
             "Operator times are estimates: the largest of arithmetic (at the rate that a product's shape allows), "
             "memory traffic, and the time to issue an operator; caches, falling clocks and further fusion are not "

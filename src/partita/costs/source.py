@@ -21,5 +21,5 @@ class CostSource(Protocol):
             If the source cannot tell.
         """
 
-    def notes(self) -> Sequence[str]:
-        """What a reader should know about these times, one sentence each."""
+    def notes(self, graph: Graph) -> Sequence[str]:
+        """What a reader should know about the times of a graph, one sentence each."""

@@ -27,6 +27,7 @@ import msgspec
 from partita.catalogue.files import check_keys, converted, read_document
 from partita.catalogue.specs import DeviceSpec
 from partita.checks import check_fields
+from partita.costs.profile import Measured, Profile, read_profile
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.errors import FormatError, InputError
@@ -99,13 +100,20 @@ class CostTable:
                     break
         return times
 
-    def notes(self) -> list[str]:
-        return [f"Operator times are overridden by {len(self.rows)} rows of {self.source}.", *self.otherwise.notes()]
+    def notes(self, graph: Graph) -> list[str]:
+        return [
+            f"Operator times are overridden by {len(self.rows)} rows of {self.source}.",
+            *self.otherwise.notes(graph),
+        ]
 
 
 def cost_source(stated: CostSource | str | None) -> CostSource | None:
-    """A source as it is, or the table that a path names."""
-    return read_cost_table(stated) if isinstance(stated, str) else stated
+    """A source as it is, or the table or profile that a path names."""
+    if not isinstance(stated, str):
+        return stated
+    if Path(stated).suffix.lower() == ".json" and read_document(Path(stated)).get("format") == Profile.format:
+        return Measured(read_profile(stated), source=stated)
+    return read_cost_table(stated)
 
 
 def read_cost_table(path: str | Path, otherwise: CostSource | None = None) -> CostTable:

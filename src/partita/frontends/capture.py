@@ -31,12 +31,21 @@ from partita.frontends.flops import (
     product_shape,
 )
 from partita.frontends.geometry import make_geometry
-from partita.frontends.records import Call, Capture, Layout, Read, Stored, Value
+from partita.frontends.records import Call, Capture, Event, Layout, Read, Stored, Value
 from partita.frontends.tape import Tape
 
 MAX_KNOWN = 256
 _CPU = torch.device("cpu")
 _RANDOM = torch.Tag.nondeterministic_seeded
+
+
+#: What stands for a tensor made outside the run.
+_CONSTANT = "partita.constant.default"
+
+
+def event_of(target: str, arguments: Any) -> Event:
+    """What is written down of every dispatched operator."""
+    return Event(target, tuple((tuple(t.shape), dtype_name(t.dtype)) for t in _tensors(arguments)))
 
 
 def dtype_name(dtype: Any) -> str:
@@ -87,6 +96,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self.module = ""
         self.backward = False
         self.paused = False
+        self.keep_events = False
         self._targets: dict[Any, _Target] = {}
         self._latest: dict[int, Value] = {}
         # Storages are looked up by address, so none may be freed while recording.
@@ -116,13 +126,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         value = self._latest.get(tensor.untyped_storage()._cdata)
         if value is None:
             # A tensor made outside the run (a literal, a captured array): any device has it, like a constant.
-            value = self._write(tensor, self._new_call("partita.constant.default", [], ""))
+            value = self._write(tensor, self._new_call(_CONSTANT, [], ""))
         return Read(value, _layout(tensor))
 
     def _new_call(self, target: str, reads: list[Read], dtype: str, *, random: bool = False) -> Call:
         calls = self.capture.calls
         constant = not random and all(read.value.constant for read in reads)
         call = Call(len(calls), target, self.module, self.backward, reads, dtype, constant)
+        if self.keep_events and target != _CONSTANT:
+            call.event = len(self.capture.events) - 1
         if self.backward:
             node = _current_autograd_node()
             call.node = None if node is None else node._sequence_nr()
@@ -156,6 +168,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         out = func(*args, **kwargs)
         if self.paused:
             return out
+        if self.keep_events:
+            self.capture.events.append(event_of(target.name, (args, kwargs)))
         tensors = _tensors(out)
         if not tensors and not target.mutated:
             return out
@@ -268,6 +282,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         partner: Call | None = None,
     ) -> Call:
         """Write down a fused call whose outputs were allocated while paused."""
+        if self.keep_events:
+            self.capture.events.append(event_of(target, inputs))
         reads, traffic = self._reads(_FUSED, inputs, [], [])
         call = self._new_call(target, reads, _arithmetic_dtype(inputs, outputs))
         call.flops, call.bytes_read, call.partner, call.causal = flops, traffic, partner, causal

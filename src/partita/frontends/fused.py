@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode
 from partita.frontends.capture import Recorder
 from partita.frontends.flops import attention_flops
 
-_ATTENTION = "aten.scaled_dot_product_attention.default"
-_ATTENTION_BACKWARD = "aten.scaled_dot_product_attention_backward.default"
+ATTENTION = "aten.scaled_dot_product_attention.default"
+ATTENTION_BACKWARD = "aten.scaled_dot_product_attention_backward.default"
 
 
 class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
@@ -30,10 +30,14 @@ class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.recorder = recorder
 
+    def attention(self, *args: Any, **kwargs: Any) -> Any:
+        """What stands for a call of attention."""
+        return _attention(self.recorder, *args, **kwargs)
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is functional.scaled_dot_product_attention:
-            return _attention(self.recorder, *args, **kwargs)
+            return self.attention(*args, **kwargs)
         if getattr(func, "__name__", "") == "flex_attention" and isinstance(func, HigherOrderOperator):
             return _flexible_attention(self.recorder, *args, **kwargs)
         if func is functional.dropout or func is torch.dropout:
@@ -45,7 +49,7 @@ class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
     def _whole_layer(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a Python function that itself uses attention and dropout; this mode is off while it handles a call."""
         originals = functional.scaled_dot_product_attention, functional.dropout
-        functional.scaled_dot_product_attention = partial(_attention, self.recorder)
+        functional.scaled_dot_product_attention = self.attention
         functional.dropout = partial(_dropout, originals[1])
         try:
             return func(*args, **kwargs)
@@ -117,7 +121,7 @@ class _Attention(torch.autograd.Function):  # type: ignore[misc]
         recorder.paused = False
         inputs = [t for t in (query, key, value, mask) if t is not None]
         flops = sum(attention_flops(query.shape, key.shape, value.shape))
-        ctx.call = recorder.emit(_ATTENTION, inputs, [out, stats], flops, causal=causal)
+        ctx.call = recorder.emit(ATTENTION, inputs, [out, stats], flops, causal=causal)
         ctx.recorder, ctx.causal = recorder, causal
         ctx.save_for_backward(query, key, value, mask, out, stats)
         return out
@@ -139,5 +143,5 @@ class _Attention(torch.autograd.Function):  # type: ignore[misc]
         flops = values * (bool(needs[2]) + bool(needs[0] or needs[1] or needs[3])) + scores * (needs[0] + needs[1])
         inputs = [t for t in (grad, query, key, value, mask, out, stats) if t is not None]
         made = [g for g in grads if g is not None]
-        recorder.emit(_ATTENTION_BACKWARD, inputs, made, flops, causal=ctx.causal, partner=ctx.call)
+        recorder.emit(ATTENTION_BACKWARD, inputs, made, flops, causal=ctx.causal, partner=ctx.call)
         return (None, *grads, None)

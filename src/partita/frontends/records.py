@@ -21,6 +21,13 @@ class Layout(NamedTuple):
         return geometry_bytes(self.geometry)
 
 
+class Event(NamedTuple):
+    """One dispatched operator: its overload, and shape and number format of every tensor among its arguments."""
+
+    target: str
+    arguments: tuple[tuple[tuple[int, ...], str], ...]
+
+
 @dataclass(slots=True, eq=False)
 class Stored:
     """A parameter, buffer or model input: its name(s) and layout."""
@@ -96,6 +103,8 @@ class Call:
     """Which of them lie consecutively in memory."""
     causal: bool = False
     """Whether it is attention that skips what comes later."""
+    event: int | None = None
+    """Place among the capture's events; None where nothing was dispatched for it."""
 
 
 @dataclass(slots=True)
@@ -111,3 +120,5 @@ class Capture:
     """Autograd node number to the forward call that made it, or to the value it is a view of; and the number of calls
     written down when it was made."""
     notes: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    """Everything that was dispatched, in order, whether or not it became a call."""

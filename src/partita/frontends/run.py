@@ -47,13 +47,17 @@ def run_module(
     training: bool,
     dtype: Any = None,
     tape: Tape | None = None,
+    *,
+    keep_events: bool = False,
 ) -> Capture:
     """Run a module once on fake tensors, floating ones in the given ``torch.dtype`` if any; forward also onto a tape.
 
-    What cannot be run, or followed because it depends on data, is a ``TraceError``.
+    With ``keep_events`` everything that is dispatched is written down, too. What cannot be run, or followed because it
+    depends on data, is a ``TraceError``.
     """
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     recorder = Recorder(fake, tape)
+    recorder.keep_events = keep_events
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []

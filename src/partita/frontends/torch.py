@@ -73,10 +73,12 @@ def trace_calls(
     name: str | None = None,
     dtype: str | None = None,
     tape: Tape | None = None,
+    *,
+    keep_events: bool = False,
 ) -> tuple[Graph, Capture, list[int | None]]:
     """As ``trace``, with what was captured, and of every operator the number of its call there (None for a slice).
 
-    On a ``tape`` the forward calls can be made again.
+    On a ``tape`` the forward calls can be made again; with ``keep_events`` the capture has all that was dispatched.
     """
     require("torch", "torch")
     import torch
@@ -95,7 +97,7 @@ def trace_calls(
     number_format = None if dtype is None else parse_dtype(dtype)
     title = name or type(module).__name__
     try:
-        capture = run_module(module, args, kwargs or {}, training, number_format, tape)
+        capture = run_module(module, args, kwargs or {}, training, number_format, tape, keep_events=keep_events)
         graph, calls = assemble_calls(capture, title, training)
     except PartitaError:
         raise

@@ -216,7 +216,7 @@ def layer_menus(
         spreads=spreads,
         notes=(
             *graph.notes,
-            *source.notes(),
+            *source.notes(graph),
             *machines.notes,
             *_notes(menus, modes, reserve, sequence_parallel, zero1, training),
             *notes,

@@ -117,7 +117,7 @@ def price(
     )
     notes = [
         *graph.notes,
-        *source.notes(),
+        *source.notes(graph),
         *transfers.notes(),
         *_memory_notes(graph, held, shared, [n for n, room in zip(names, rooms, strict=True) if room < 0]),
         *_handing_notes(handing, len(homes) - len(kept)),

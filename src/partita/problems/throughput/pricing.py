@@ -127,7 +127,7 @@ def price(
     parameters, parameter_notes = _parameters(graph, training, optimizer, optimizer_dtype, master_weights)
     notes = [
         *graph.notes,
-        *source.notes(),
+        *source.notes(graph),
         *_link_notes(cluster, groups, paths, hierarchy),
         *_memory_notes(training, microbatches),
         *parameter_notes,

@@ -1,0 +1,86 @@
+"""Times of what a device does: a processor's own clock, or events in a GPU's queue."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+import torch
+
+#: Cycles that a GPU waits before a pass, so that the program is ahead of it from then on: about a second.
+_AHEAD_CYCLES = 1_500_000_000
+
+
+class Clock(Protocol):
+    """Marks in time, and the seconds between two of them."""
+
+    def begin(self) -> None:
+        """A pass begins."""
+
+    def mark(self) -> Any:
+        """The time now, in the device's order of things."""
+
+    def between(self, start: Any, end: Any) -> float:
+        """Seconds between two marks; only after ``finish``."""
+
+    def finish(self) -> None:
+        """Wait until all that was issued is done."""
+
+    @property
+    def own_s(self) -> float:
+        """What timing one operator adds to its time."""
+
+
+class CpuClock:
+    """Operators run where they are issued.
+
+    On one thread its processor time counts, which other programs on the machine do not lengthen; on several the wall
+    clock does.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        self._own_s = 0.0
+        self._now = time.thread_time_ns if threads == 1 else time.perf_counter_ns
+
+    def begin(self) -> None:
+        pass
+
+    def mark(self) -> int:
+        return self._now()
+
+    def between(self, start: int, end: int) -> float:
+        return (end - start) * 1e-9
+
+    def finish(self) -> None:
+        pass
+
+    @property
+    def own_s(self) -> float:
+        return self._own_s
+
+    def calibrate(self, timed: list[float], plain: list[float]) -> None:
+        """Learn ``own_s`` from one small operator, timed and called plainly."""
+        self._own_s = max(0.0, sorted(timed)[len(timed) // 2] - sorted(plain)[len(plain) // 2])
+
+
+class CudaClock:
+    """Events between kernels. The GPU begins late, so that it never waits for the program while a pass is timed."""
+
+    def begin(self) -> None:
+        torch.cuda.synchronize()
+        torch.cuda._sleep(_AHEAD_CYCLES)
+
+    def mark(self) -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, start: Any, end: Any) -> float:
+        return float(start.elapsed_time(end)) * 1e-3
+
+    def finish(self) -> None:
+        torch.cuda.synchronize()
+
+    @property
+    def own_s(self) -> float:
+        return 0.0

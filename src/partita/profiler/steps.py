@@ -1,0 +1,162 @@
+"""Passes over a module: plain ones for the time of the whole, instrumented ones for that of every operator."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from partita.errors import TraceError
+from partita.frontends.options import one_line
+from partita.frontends.records import Event
+from partita.frontends.run import loss_of
+from partita.profiler.clock import Clock
+from partita.profiler.timing import MemoryTimer, Timer, instruments
+
+
+@dataclass(frozen=True)
+class Step:
+    """A module with its arguments, forward only or forward and backward."""
+
+    module: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    training: bool
+
+
+@dataclass
+class Observed:
+    """What one process saw.
+
+    Attributes
+    ----------
+    events, keys
+        Every dispatched operator in order, and what makes it identical to others.
+    first_backward
+        Place of the first one of the backward pass.
+    times
+        For every pass the seconds of every operator.
+    forward_s, backward_s
+        Seconds of the plain passes.
+    update_s_per_byte
+        Seconds of plain SGD steps for each byte of parameters.
+    views
+        Which operators only make another view of what they read.
+    peaks
+        Most bytes that each operator held.
+    """
+
+    events: list[Event]
+    keys: list[str]
+    first_backward: int
+    views: set[str]
+    peaks: list[int | None]
+    times: list[list[float]] = field(default_factory=list)
+    forward_s: list[float] = field(default_factory=list)
+    backward_s: list[float] = field(default_factory=list)
+    update_s_per_byte: list[float] = field(default_factory=list)
+
+
+def observe(step: Step, clock: Clock, *, warm_up: int, repeats: int, together: Callable[[], None]) -> Observed:
+    """Run a step often, plainly and with every operator timed.
+
+    Parameters
+    ----------
+    step
+        What is run. Gradients are summed from pass to pass, as those of microbatches are.
+    clock
+        Of the device.
+    warm_up, repeats
+        Plain passes that are thrown away, and passes of each kind that count.
+    together
+        Waits for the other processes, before every pass: operators are timed beside others at work.
+
+    Raises
+    ------
+    TraceError
+        If the module cannot be run, or does not call the same operators every time.
+    """
+    module = step.module
+    if module.training != step.training:
+        module.train(step.training)
+    try:
+        with _undisturbed():
+            for _ in range(max(1, warm_up)):
+                together()
+                _run(step, clock)
+            together()
+            seen = MemoryTimer(clock)
+            with seen.watching():
+                marks = _run(step, clock, seen)
+            found = Observed(seen.events, seen.keys, marks[3], seen.views, seen.peaks)
+            for _ in range(repeats):
+                together()
+                start, middle, end, _ = _run(step, clock)
+                found.forward_s.append(clock.between(start, middle))
+                found.backward_s.append(clock.between(middle, end))
+                together()
+                timer = Timer(clock)
+                _run(step, clock, timer)
+                if timer.calls != seen.calls:
+                    raise TraceError("the model calls other operators from run to run; it cannot be profiled")
+                found.times.append(timer.seconds())
+                if step.training:
+                    together()
+                    found.update_s_per_byte.append(_update(module, clock))
+    except TraceError:
+        raise
+    except Exception as error:
+        raise TraceError(f"running the model fails: {one_line(error)}") from error
+    return found
+
+
+def _run(step: Step, clock: Clock, timer: Timer | None = None) -> tuple[Any, Any, Any, int]:
+    """One pass: marks before, between and behind forward and backward, and the number of operators forward."""
+    random.seed(0)
+    torch.manual_seed(0)
+    clock.begin()
+    with nullcontext() if timer is None else instruments(timer):
+        start = clock.mark()
+        with torch.set_grad_enabled(step.training):
+            out = step.module(*step.args, **step.kwargs)
+            loss = loss_of(out)[0] if step.training else None
+        middle = clock.mark()
+        forward = 0 if timer is None else len(timer.marks)
+        if loss is not None:
+            loss.backward()
+        # What a pass holds is let go within it, as it is in the next pass of a real run.
+        del out, loss
+        end = clock.mark()
+    clock.finish()
+    return start, middle, end, forward
+
+
+def _update(module: Any, clock: Clock) -> float:
+    """Seconds for each byte of parameters that a step of SGD takes; with a rate of 0, so that nothing changes."""
+    parameters = [p for p in module.parameters() if p.grad is not None]
+    optimizer = torch.optim.SGD(parameters, lr=0.0)
+    clock.begin()
+    start = clock.mark()
+    optimizer.step()
+    end = clock.mark()
+    clock.finish()
+    size = sum(int(p.numel() * p.element_size()) for p in parameters)
+    return clock.between(start, end) / max(1, size)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Within, garbage is collected by count alone."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

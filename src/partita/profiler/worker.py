@@ -1,0 +1,168 @@
+"""One of the processes that profile a model; the parent's side is ``partita.profiler.processes``.
+
+``main`` runs with the path of a pickled ``Job`` as its argument.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partita.costs.profile import Hardware, Transfer
+from partita.errors import InputError
+from partita.frontends.records import Event
+from partita.graph import Graph, Source
+from partita.profiler.steps import Observed
+
+if TYPE_CHECKING:
+    from partita.frontends.model import Model
+    from partita.runtime.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the processes do.
+
+    Attributes
+    ----------
+    source
+        How the model is made.
+    processes, threads, warm_up, repeats
+        As ``partita.costs.profile.Settings`` has them.
+    device
+        ``cpu`` or ``cuda``.
+    folder
+        Where the processes meet and leave what they saw.
+    """
+
+    source: Source
+    processes: int
+    threads: int
+    warm_up: int
+    repeats: int
+    device: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one process saw; the first one also says what the model and the machine are."""
+
+    observed: Observed
+    graph: Graph | None = None
+    places: list[int | None] | None = None
+    events: list[Event] | None = None
+    hardware: Hardware | None = None
+    memory_bytes: int = 0
+    device_name: str = ""
+    rates: tuple[float, float] = (0.0, 0.0)
+    transfers: tuple[Transfer, ...] = ()
+
+
+def work(job: Job, rank: int) -> Report:
+    """Profile beside the other processes."""
+    import torch
+
+    from partita.frontends.models import load_module
+    from partita.frontends.tape import Tape
+    from partita.frontends.torch import trace_calls
+    from partita.profiler.hardware import best_rates, describe, device_name, memory_bytes
+    from partita.profiler.links import time_messages
+    from partita.profiler.steps import Step, observe
+    from partita.profiler.timing import calibrated_clock
+    from partita.runtime.inputs import Inputs
+
+    torch.set_num_threads(job.threads)
+    torch.manual_seed(0)
+    if job.device != "cpu":
+        torch.cuda.set_device(rank % torch.cuda.device_count())
+    together = _meet(job, rank)
+    model = load_module(job.source, seed=0)
+    training = job.source.training
+    tape = Tape()
+    graph, capture, calls = trace_calls(
+        model.module, model.args, model.kwargs, training, model.name, model.dtype, tape, keep_events=True
+    )
+    inputs = Inputs(tape, model.args, model.kwargs, seed=0)
+    step = Step(*_ready(model, inputs, job.device), training)
+    clock = calibrated_clock(job.device, job.threads)
+    seen = observe(step, clock, warm_up=job.warm_up, repeats=job.repeats, together=together)
+    rates = best_rates(job.device, together)
+    transfers = time_messages(rank, _link_device(job)) if job.processes > 1 else []
+    if rank:
+        return Report(seen, rates=rates)
+    return Report(
+        seen,
+        graph,
+        [None if call is None else capture.calls[call].event for call in calls],
+        capture.events,
+        hardware=describe(),
+        memory_bytes=memory_bytes(job.device),
+        device_name=device_name(job.device, job.threads),
+        rates=rates,
+        transfers=tuple(transfers),
+    )
+
+
+def _ready(model: Model, inputs: Inputs, device: str) -> tuple[Any, Any, Any]:
+    """Module and arguments with data, on the device and in the number format that was asked for."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    from partita.frontends.options import parse_dtype
+
+    dtype = None if model.dtype is None else parse_dtype(model.dtype)
+    args, kwargs = inputs.arguments(inputs.of(0))
+
+    def ready(given: Any, like: Any) -> Any:
+        if not isinstance(given, torch.Tensor):
+            return given
+        return given.to(device, (dtype or like.dtype) if like.is_floating_point() else None)
+
+    arguments = tree_map(ready, (args, kwargs), (tuple(model.args), dict(model.kwargs)))
+    return model.module.to(device, dtype), *arguments
+
+
+def _meet(job: Job, rank: int) -> Callable[[], None]:
+    """Join the other processes; returns what waits for them all."""
+    if job.processes == 1:
+        return lambda: None
+    import torch.distributed as dist
+
+    dist.init_process_group(
+        "gloo" if _link_device(job) == "cpu" else "nccl",
+        store=dist.FileStore(str(Path(job.folder) / "store"), job.processes),
+        rank=rank,
+        world_size=job.processes,
+        timeout=datetime.timedelta(minutes=10),
+    )
+    return lambda: dist.barrier()
+
+
+def _link_device(job: Job) -> str:
+    """Where messages are: on the GPUs only if every process has one of its own."""
+    import torch
+
+    return job.device if job.device != "cpu" and torch.cuda.device_count() >= job.processes else "cpu"
+
+
+def main() -> None:
+    """Work, and leave a report, or what was wrong with the input."""
+    job: Job = pickle.loads(Path(sys.argv[1]).read_bytes())
+    rank = int(os.environ["RANK"])
+    found: Report | str
+    try:
+        found = work(job, rank)
+    except InputError as error:
+        found = str(error)
+    (Path(job.folder) / f"report{rank}").write_bytes(pickle.dumps(found))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads of the process group may wait for processes that ended before.
+    os._exit(0)
