@@ -211,10 +211,14 @@ def repeat_block(problem: HybridProblem, count: int) -> HybridProblem:
         raise ValueError(f"{count} blocks are fewer than the {len(starts)} of {problem.name}")
     kept = starts[1] + 1
     places = [*range(kept), *[starts[1]] * more, *range(kept, size)]
-    layers = tuple(_renumbered(problem.layers[place], number - place, number) for number, place in enumerate(places))
+
+    def grown(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+        return tuple(_renumbered(layers[place], number - place, number) for number, place in enumerate(places))
+
     (bytes_,) = sizes
-    edges = tuple(Edge(source=k, target=k + 1, bytes=bytes_) for k in range(len(layers) - 1))
-    return problem.replace(layers=layers, edges=edges)
+    edges = tuple(Edge(source=k, target=k + 1, bytes=bytes_) for k in range(len(places) - 1))
+    spreads = tuple(msgspec.structs.replace(spread, layers=grown(spread.layers)) for spread in problem.spreads)
+    return problem.replace(layers=grown(problem.layers), edges=edges, spreads=spreads)
 
 
 def _without_names(layer: Layer) -> Layer:

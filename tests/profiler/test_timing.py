@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +15,23 @@ torch = pytest.importorskip("torch")
 from partita.costs.profile import Transfer  # noqa: E402
 from partita.errors import TraceError  # noqa: E402
 from partita.frontends.torch import trace_calls  # noqa: E402
+from partita.graph import Source  # noqa: E402
 from partita.profiler.alignment import align  # noqa: E402
 from partita.profiler.clock import CpuClock  # noqa: E402
 from partita.profiler.links import fit_line  # noqa: E402
 from partita.profiler.steps import Observed, Step, observe  # noqa: E402
 from partita.profiler.timing import Timer, calibrated_clock, instruments  # noqa: E402
+from partita.profiler.worker import Job, _alone  # noqa: E402
 from profiler.tiny_models import attending, fickle  # noqa: E402
 
 FILE = Path(__file__).with_name("tiny_models.py")
 
 
-def seen(built: Any, *, training: bool, together: Any = lambda: None) -> Observed:
-    return observe(Step(*built, {}, training), CpuClock(), warm_up=1, repeats=2, together=together)
+SOURCE = Source(model="hf:gpt2")
+
+
+def seen(built: Any, *, training: bool, alone: Any = nullcontext) -> Observed:
+    return observe(Step(*built, {}, training), CpuClock(), warm_up=1, repeats=2, alone=alone)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -85,10 +93,28 @@ def test_gradients_are_summed_from_run_to_run() -> None:
     assert targets.count("aten.add_.Tensor") >= len(list(attending()[0].parameters()))
 
 
-def test_processes_wait_for_each_other_before_every_run() -> None:
-    waits: list[int] = []
-    seen(attending(), training=False, together=lambda: waits.append(1))
-    assert len(waits) == 1 + 1 + 2 * 2
+def test_every_run_that_counts_is_alone() -> None:
+    turns: list[str] = []
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        turns.append("begins")
+        yield
+        turns.append("ends")
+
+    seen(attending(), training=False, alone=alone)
+    assert turns == ["begins", "ends"] * (1 + 2 * 2), "one for memory, two of each kind"
+
+
+def test_processes_take_turns() -> None:
+    """Each run is between the same two meetings of the processes for its own rank only."""
+    runs: list[tuple[int, int]] = []
+    for rank in range(3):
+        meetings: list[int] = []
+        with _alone(Job(SOURCE, 3, 1, 1, 1, "cpu", ""), rank, partial(meetings.append, 1)):
+            runs.append((rank, len(meetings)))
+        assert len(meetings) == 3
+    assert runs == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_a_model_that_changes_from_run_to_run_is_refused() -> None:

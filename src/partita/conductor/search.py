@@ -178,7 +178,7 @@ def replicas_of(problem: Any) -> Replicas[Any, Any]:
     """How a problem is replicated; refuses one without stages to replicate."""
     facet = kind_of(problem).replicas
     if facet is None:
-        able = " and ".join(other.name for other in kinds() if other.replicas is not None)
+        able = " and ".join(sorted(other.name for other in kinds() if other.replicas is not None))
         raise UnsupportedError(
             f"numbers of stages and replicas are not searched for {problem.kind} problems; use {able}"
         )

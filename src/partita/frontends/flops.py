@@ -62,7 +62,7 @@ def product_shape(packet: str, args: Sequence[Any]) -> tuple[int, int, int, int]
 
 def consecutive_dimensions(packet: str, args: Sequence[Any]) -> str:
     """Which of a product's dimensions m, n and k lie consecutively in the memory of a factor or of the result."""
-    place = _FACTORS[packet]
+    place = _FACTORS.get(packet, 0)
     a, b = (args[place + number].stride() for number in (0, 1))
     columns_first = [strides[-2] == 1 != strides[-1] for strides in (a, b)]
     return "".join(sorted({"km"[columns_first[0]], "nk"[columns_first[1]], "n"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +62,9 @@ class Observed:
     update_s_per_byte: list[float] = field(default_factory=list)
 
 
-def observe(step: Step, clock: Clock, *, warm_up: int, repeats: int, together: Callable[[], None]) -> Observed:
+def observe(
+    step: Step, clock: Clock, *, warm_up: int, repeats: int, alone: Callable[[], AbstractContextManager[None]]
+) -> Observed:
     """Run a step often, plainly and with every operator timed.
 
     Parameters
@@ -73,8 +75,8 @@ def observe(step: Step, clock: Clock, *, warm_up: int, repeats: int, together: C
         Of the device.
     warm_up, repeats
         Plain passes that are thrown away, and passes of each kind that count.
-    together
-        Waits for the other processes, before every pass: operators are timed beside others at work.
+    alone
+        Makes the other processes wait for a pass: a stage works beside others, but not at the same operators.
 
     Raises
     ------
@@ -87,27 +89,25 @@ def observe(step: Step, clock: Clock, *, warm_up: int, repeats: int, together: C
     try:
         with _undisturbed():
             for _ in range(max(1, warm_up)):
-                together()
                 _run(step, clock)
-            together()
             seen = MemoryTimer(clock)
-            with seen.watching():
+            with alone(), seen.watching():
                 marks = _run(step, clock, seen)
             found = Observed(seen.events, seen.keys, marks[3], seen.views, seen.peaks)
             for _ in range(repeats):
-                together()
-                start, middle, end, _ = _run(step, clock)
+                with alone():
+                    start, middle, end, _ = _run(step, clock)
                 found.forward_s.append(clock.between(start, middle))
                 found.backward_s.append(clock.between(middle, end))
-                together()
                 timer = Timer(clock)
-                _run(step, clock, timer)
+                with alone():
+                    _run(step, clock, timer)
                 if timer.calls != seen.calls:
                     raise TraceError("the model calls other operators from run to run; it cannot be profiled")
                 found.times.append(timer.seconds())
                 if step.training:
-                    together()
-                    found.update_s_per_byte.append(_update(module, clock))
+                    with alone():
+                        found.update_s_per_byte.append(_update(module, clock))
     except TraceError:
         raise
     except Exception as error:

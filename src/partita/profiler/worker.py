@@ -9,8 +9,10 @@ import datetime
 import os
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +94,7 @@ def work(job: Job, rank: int) -> Report:
     inputs = Inputs(tape, model.args, model.kwargs, seed=0)
     step = Step(*_ready(model, inputs, job.device), training)
     clock = calibrated_clock(job.device, job.threads)
-    seen = observe(step, clock, warm_up=job.warm_up, repeats=job.repeats, together=together)
+    seen = observe(step, clock, warm_up=job.warm_up, repeats=job.repeats, alone=partial(_alone, job, rank, together))
     rates = best_rates(job.device, together)
     transfers = time_messages(rank, _link_device(job)) if job.processes > 1 else []
     if rank:
@@ -143,6 +145,16 @@ def _meet(job: Job, rank: int) -> Callable[[], None]:
         timeout=datetime.timedelta(minutes=10),
     )
     return lambda: dist.barrier()
+
+
+@contextmanager
+def _alone(job: Job, rank: int, together: Callable[[], None]) -> Iterator[None]:
+    """The processes take turns: each waits for those before it, and lets the others work afterwards."""
+    for _ in range(rank + 1):
+        together()
+    yield
+    for _ in range(job.processes - rank - 1):
+        together()
 
 
 def _link_device(job: Job) -> str:
