@@ -178,6 +178,10 @@ def renumbered(problem: Any, seed: int) -> tuple[Any, dict[int, int]]:
             for item in items
         )
 
+    row = problem.row
+    if row is not None:
+        units = tuple(shuffled(number[identity] for identity in unit) for unit in row.units)
+        row = msgspec.structs.replace(row, units=units)
     changed = problem.replace(
         operators=shuffled(
             msgspec.structs.replace(
@@ -191,6 +195,7 @@ def renumbered(problem: Any, seed: int) -> tuple[Any, dict[int, int]]:
         ),
         parameters=users(problem.parameters, "users"),
         saved=users(problem.saved, "users"),
+        row=row,
     )
     return changed, number
 

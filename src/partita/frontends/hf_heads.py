@@ -50,8 +50,8 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
 
     if task is not None and task not in TASKS:
         raise InputError(f"task {task!r} is not known{nearest(task, TASKS)}")
-    mappings = {name: getattr(transformers, auto)._model_mapping for name, auto in TASKS.items()}
-    listed = {name: cls for name, mapping in mappings.items() if (cls := _listed(config, mapping)) is not None}
+    heads_of = {name: getattr(transformers, auto)._model_mapping for name, auto in TASKS.items()}
+    listed = {name: cls for name, heads in heads_of.items() if (cls := _listed(config, heads)) is not None}
     if task is not None:
         if task not in listed:
             has = ", ".join(listed) or "none"
@@ -65,12 +65,12 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
             yield "base", cls
 
 
-def _listed(config: Any, mapping: Any) -> Any:
-    """The class that a mapping of transformers names, None if it has none; names without a class are left out."""
-    if type(config) not in mapping:
+def _listed(config: Any, heads: Any) -> Any:
+    """The class that a table of transformers names, None if it has none; names without a class are left out."""
+    if type(config) not in heads:
         return None
     try:
-        found = mapping[type(config)]
+        found = heads[type(config)]
     except (ValueError, AttributeError, ImportError):
         return None
     if isinstance(found, (list, tuple)):

@@ -9,6 +9,8 @@ from contracts.samples import Family, Samples
 from partita.problems.throughput.options import Options
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.row import Row
+from problems.throughput.every_row import best_of_all, rows
 from strategies import random_problem, throughput_problems
 
 __all__ = ["SAMPLES"]
@@ -47,6 +49,9 @@ GROUPED = CHAIN.replace(
     groups=tuple(DeviceGroup(name=name, counts=(2,), transfer_time_per_unit=2.0) for name in ("left", "right")),
 )
 
+#: Whose middle is one unit.
+ROW = CHAIN.replace(row=Row(units=((0,), (1, 2), (3,))))
+
 #: Nothing but identical devices and what operators cost: every component knows such problems.
 _PLAIN: dict[str, Any] = {
     "unsupported": False,
@@ -63,6 +68,8 @@ _SMALL: dict[str, Any] = {"max_operators": 5, "max_devices": 4}
 
 def optimum(problem: ThroughputProblem, options: Options) -> float | None:
     """By trying everything."""
+    if problem.row is not None:
+        return best_of_all(problem)
     return brute_force.best(problem, options.contiguity)
 
 
@@ -80,7 +87,25 @@ def _infeasible() -> tuple[ThroughputProblem, ...]:
     tight = (DeviceKind(name="gpu", count=2, memory_bytes=1.5),)
     nowhere = (*CHAIN.operators[:3], Operator(id=3, times=(None,)))
     large = (*CHAIN.operators[:3], Operator(id=3, times=(1.0,), memory_bytes=9.0))
-    return CHAIN.replace(kinds=tight), CHAIN.replace(operators=large), CHAIN.replace(operators=nowhere)
+    whole = Row(units=((0, 1, 2, 3),))
+    return (
+        CHAIN.replace(kinds=tight),
+        CHAIN.replace(operators=large),
+        CHAIN.replace(operators=nowhere),
+        CHAIN.replace(kinds=tight, row=whole),
+    )
+
+
+def _long_row() -> ThroughputProblem:
+    """Two hundred units one after the other."""
+    return ThroughputProblem(
+        name="long row",
+        kinds=(DeviceKind(name="gpu", count=12),),
+        operators=tuple(Operator(id=i, times=(1.0 + i * 7 % 11,)) for i in range(200)),
+        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(199)),
+        row=Row(units=tuple((i,) for i in range(200))),
+        max_replicas=3,
+    )
 
 
 SAMPLES = Samples(
@@ -92,6 +117,7 @@ SAMPLES = Samples(
         Family("overlap", throughput_problems(variants=("overlap",), **_SMALL), CHAIN.replace(communication="overlap")),
         Family("replicas", throughput_problems(variants=("replicas",), **_SMALL), CHAIN.replace(max_replicas=2)),
         Family("streaming", throughput_problems(variants=("streaming",), memory=True, **_SMALL), STREAMED),
+        Family("rows", rows(max_operators=5, variants=("replicas",)), ROW),
         Family("groups", throughput_problems(variants=("groups",), **_SMALL), GROUPED),
     ),
     optimum=optimum,
@@ -108,5 +134,10 @@ SAMPLES = Samples(
             11 / 3,
         ),
     ),
-    large=(random_problem(1), random_problem(2, training=True), random_problem(3, operators=40, devices=8)),
+    large=(
+        random_problem(1),
+        random_problem(2, training=True),
+        random_problem(3, operators=40, devices=8),
+        _long_row(),
+    ),
 )
