@@ -179,6 +179,10 @@ def _without_data(model: Any) -> Any:
     light.graph.node.extend(graph.node)
     light.graph.input.extend(graph.input)
     light.graph.output.extend(graph.output)
+    for each in (*light.graph.input, *light.graph.output):
+        if each.type.HasField("tensor_type"):
+            # The checker insists on a shape, though one that follows may be left out.
+            each.type.tensor_type.shape.SetInParent()
     stated = {each.name for each in graph.input}
     for tensor in graph.initializer:
         if tensor.name not in stated:

@@ -8,7 +8,7 @@ from typing import Any
 from onnx import helper
 
 from partita.errors import InputError
-from partita.frontends.onnx.arrays import Array, arithmetic_dtype, constant_array, new_array
+from partita.frontends.onnx.arrays import Array, arithmetic_dtype, array_bytes, constant_array, new_array
 from partita.frontends.onnx.dims import declared_shape
 from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.flops import Cost, cost_of
@@ -145,7 +145,7 @@ class Walk:
         )
         outputs = [new_array(shape, number, call=call) for shape, number in zip(shapes, types, strict=True)]
         call.dtype = arithmetic_dtype(present, outputs)
-        call.bytes_written = sum(value.layout.bytes for value in call.writes)
+        call.bytes_written = sum(value.layout.bytes for value in call.writes) + _gates(node.op_type, present)
         if node.op_type in _GATHERS and traffic:
             traffic[0] = min(traffic[0], call.bytes_written)
         call.bytes_read = sum(traffic)
@@ -162,6 +162,14 @@ class Walk:
             raise InputError(
                 f"{self.path}: {describe(node)} cannot be counted for inputs of shapes {shown}; check its attributes"
             ) from error
+
+
+def _gates(op: str, arrays: Sequence[Array]) -> int:
+    """Bytes of the gates of all steps that a GRU or plain recurrence writes beside its result, as for PyTorch."""
+    if op not in ("GRU", "RNN"):
+        return 0
+    x, weights = arrays[:2]
+    return array_bytes((*x.shape[:2], *weights.shape[:2]), x.type)
 
 
 def _reads(op: str, inputs: Sequence[Array | None]) -> tuple[list[Read], list[int]]:
