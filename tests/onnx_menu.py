@@ -130,9 +130,9 @@ HUB: dict[str, Callable[[], Built]] = {
     "gpt2": _hub("gpt2", n_embd=64, n_layer=2, n_head=4, vocab_size=300, n_positions=16),
     "bert": _hub("bert", vocab_size=300, **_SMALL),
     "llama": _hub("llama", vocab_size=300, num_key_value_heads=2, **_SMALL),
-    "t5-encoder": _hub("t5", "T5EncoderModel", d_model=64, d_ff=128, num_layers=2, num_heads=4, d_kv=16, vocab_size=300),
+    "t5-encoder": _hub("t5", "T5EncoderModel", d_model=64, d_ff=128, num_layers=2, num_heads=4, d_kv=16, vocab_size=99),
     "vit": _hub("vit", image_size=32, patch_size=8, **_SMALL),
-    "swin": _hub("swin", image_size=32, patch_size=4, embed_dim=32, depths=[2, 2], num_heads=[2, 4], window_size=4),
+    "swin": _hub("swin", image_size=32, patch_size=4, embed_dim=64, depths=[2, 2], num_heads=[2, 4], window_size=4),
     "resnet": _hub("resnet", embedding_size=16, hidden_sizes=[64, 128], depths=[2, 2]),
     "whisper-encoder": _hub(
         "whisper", "WhisperModel", d_model=64, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=128,

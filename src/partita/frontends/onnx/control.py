@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from onnx import helper
 from partita.errors import InputError
 from partita.frontends.onnx.arrays import Array, arithmetic_dtype, constant_array, new_array
 from partita.frontends.onnx.files import describe
-from partita.frontends.onnx.walk import Scope, Walk
+from partita.frontends.onnx.walk import Control, Scope, Walk
 from partita.frontends.records import Call, Read
 
 #: Trip counts from here on are "until the condition ends it".
@@ -160,7 +160,8 @@ def _one(
     return [array for array, name in zip(outputs, node.output, strict=False) if name]
 
 
-CONTROL: dict[str, Callable[[Walk, Any, list[Array | None], Scope], list[Array]]] = {
+#: What stands for an operator that has graphs inside.
+CONTROL: Control = {
     "If": _if,
     "Loop": _loop,
     "Scan": _scan,

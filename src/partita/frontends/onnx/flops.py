@@ -126,20 +126,20 @@ def _einsum(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost
     left, arrow, right = text.replace(" ", "").partition("->")
     terms = left.split(",")
     sizes: dict[str, int] = {}
-    letters = []
+    letters: list[set[str]] = []
     for term, shape in zip(terms, inputs, strict=True):
         named = _spelled(term, len(shape))
         letters.append(set(named))
         sizes.update(zip(named, shape, strict=True))
-    counts = Counter(letter for term in letters for letter in term)
+    counts = Counter(letter for found in letters for letter in found)
     if arrow:
         result = set(_spelled(right, len(outputs[0])))
     else:
         result = {letter for letter, count in counts.items() if count == 1}
     total = 0
     running = letters[0]
-    for place, term in enumerate(letters[1:], 1):
-        both = running | term
+    for place, found in enumerate(letters[1:], 1):
+        both = running | found
         total += 2 * math.prod(sizes[letter] for letter in both)
         running = both & (result | set().union(*letters[place + 1 :]))
     return Cost(total)

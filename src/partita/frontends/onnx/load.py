@@ -35,6 +35,7 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     require("onnx", "onnx")
     from partita.frontends.assemble import assemble
     from partita.frontends.onnx.arrays import check_type, new_array
+    from partita.frontends.onnx.control import CONTROL
     from partita.frontends.onnx.dims import declared_shape, input_shape, settle
     from partita.frontends.onnx.files import read_model
     from partita.frontends.onnx.modules import Modules
@@ -49,7 +50,7 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     inputs = [each for each in graph.input if each.name not in stored]
     sizes = settle(path, inputs, asked)
     name = Path(path).stem
-    walk = Walk(path, model, sizes, Store(path, _statistics(graph)), Modules(graph.name or name))
+    walk = Walk(path, model, sizes, Store(path, _statistics(graph)), Modules(graph.name or name), CONTROL)
     scope = Scope()
     given = []
     for each in inputs:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onnx import helper
@@ -27,6 +28,9 @@ _GATHERS = frozenset({"Gather", "GatherElements", "GatherND"})
 _DATA_NOTE = "Sizes that depend on data ({names}) are presumed to be the largest there can be."
 
 
+Control = Mapping[str, Callable[["Walk", Any, list[Array | None], "Scope"], list[Array]]]
+
+
 class Scope:
     """Names of one graph; an inner graph sees those around it."""
 
@@ -44,9 +48,12 @@ class Scope:
 
 
 class Walk:
-    """One walk over a model."""
+    """One walk over a model; ``control`` is what to do at operators that have graphs inside."""
 
-    def __init__(self, path: str, model: Any, sizes: dict[str, int], store: Store, modules: Modules) -> None:
+    def __init__(
+        self, path: str, model: Any, sizes: dict[str, int], store: Store, modules: Modules, control: Control
+    ) -> None:
+        self.control = control
         self.path = path
         self.model = model
         self.sizes = sizes
@@ -82,10 +89,8 @@ class Walk:
         )
 
     def _node(self, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
-        from partita.frontends.onnx.control import CONTROL
-
-        if node.op_type in CONTROL and node.domain in ("", "ai.onnx"):
-            return CONTROL[node.op_type](self, node, inputs, scope)
+        if node.op_type in self.control and node.domain in ("", "ai.onnx"):
+            return self.control[node.op_type](self, node, inputs, scope)
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         if node.op_type == "Constant" and "value" in attributes:
             return [self.store.array(attributes["value"], node.output[0])]
@@ -109,6 +114,12 @@ class Walk:
             return tuple(shape)
         stated = self.declared.get(name)
         if stated is not None and None not in stated:
+            source = inputs[0]
+            if node.op_type == "Reshape" and source is not None and math.prod(stated) != source.numel:
+                raise InputError(
+                    f"{self.path}: {describe(node)} cannot make {list(stated)} of {source.numel} elements; export the "
+                    "model again"
+                )
             return tuple(stated)
         most = presume(node.op_type, attributes, inputs, shape)
         if most is None:
