@@ -363,6 +363,13 @@ def test_arithmetic_of_operators(tmp_path: Path, node: Any, shapes: list[tuple[i
     assert (found.product is not None) == (op in ("Gemm", "MatMul"))
 
 
+def test_operators_defined_as_functions_have_shapes(tmp_path: Path) -> None:
+    nodes = [helper.make_node("GreaterOrEqual", ["x", "z"], ["c"]), helper.make_node("Where", ["c", "x", "z"], ["y"])]
+    made = model(nodes, [info("x", [4, 1]), info("z", [3])], [info("y", None)], opset_imports=[helper.make_opsetid("", 14)])
+    graph = load(tmp_path, made)
+    assert [(t.shape, t.dtype) for t in graph.tensors if t.producer is not None] == [((4, 3), "bool"), ((4, 3), "float32")]
+
+
 def test_modules_follow_from_names_of_nodes(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["h"], name="/layers.0/attn/Relu"),

@@ -89,9 +89,25 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
         found = onnx.shape_inference.infer_node_outputs(
             schema, node, types, data, opset_imports=list(model.opset_import), ir_version=model.ir_version
         )
+        if any(name and not _shaped(found.get(name)) for name in node.output):
+            found.update(_through_function(model, node, types, data))
     except Exception as error:
         raise InputError(f"{what} cannot take {shown}: {one_line(error)}") from error
     return [_output(what, name, found.get(name), shown) for name in node.output if name]
+
+
+def _shaped(kind: TypeProto | None) -> bool:
+    return kind is not None and kind.HasField("tensor_type") and kind.tensor_type.HasField("shape")
+
+
+def _through_function(model: Any, node: Any, types: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """Types of outputs by inference over a whole model, which also looks into operators defined as functions."""
+    inputs = [helper.make_value_info(name, kind) for name, kind in types.items()]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    graph = helper.make_graph([node], "one", inputs, outputs, list(data.values()))
+    one = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    inferred = onnx.shape_inference.infer_shapes(one, strict_mode=True, data_prop=True).graph
+    return {each.name: each.type for each in (*inferred.value_info, *inferred.output) if _shaped(each.type)}
 
 
 def _output(what: str, name: str, kind: TypeProto | None, shown: str) -> tuple[tuple[int | None, ...] | None, int]:
