@@ -271,6 +271,9 @@ def test_a_loop_is_one_operator(tmp_path: Path) -> None:
     unknown = load(tmp_path, model([_loop("n")], [info("x", [4, 8]), info("n", [1], INT)], outputs, stored[:1]))
     assert unknown.flops == 2 * 4 * 8 * 8
     assert any("is not known: one time is counted" in note for note in unknown.notes)
+    outputs[1] = info("rows", [7])
+    stated = load(tmp_path, model([_loop("n")], [info("x", [4, 8]), info("n", [1], INT)], outputs, stored[:1]))
+    assert stated.flops == 7 * 2 * 4 * 8 * 8
 
 
 def test_a_scan_is_one_operator(tmp_path: Path) -> None:
@@ -365,9 +368,14 @@ def test_arithmetic_of_operators(tmp_path: Path, node: Any, shapes: list[tuple[i
 
 def test_operators_defined_as_functions_have_shapes(tmp_path: Path) -> None:
     nodes = [helper.make_node("GreaterOrEqual", ["x", "z"], ["c"]), helper.make_node("Where", ["c", "x", "z"], ["y"])]
-    made = model(nodes, [info("x", [4, 1]), info("z", [3])], [info("y", None)], opset_imports=[helper.make_opsetid("", 14)])
+    made = model(
+        nodes, [info("x", [4, 1]), info("z", [3])], [info("y", None)], opset_imports=[helper.make_opsetid("", 14)]
+    )
     graph = load(tmp_path, made)
-    assert [(t.shape, t.dtype) for t in graph.tensors if t.producer is not None] == [((4, 3), "bool"), ((4, 3), "float32")]
+    assert [(t.shape, t.dtype) for t in graph.tensors if t.producer is not None] == [
+        ((4, 3), "bool"),
+        ((4, 3), "float32"),
+    ]
 
 
 def test_modules_follow_from_names_of_nodes(tmp_path: Path) -> None:

@@ -10,12 +10,15 @@ from onnx import helper
 
 from partita.errors import InputError
 from partita.frontends.onnx.arrays import Array, arithmetic_dtype, constant_array, new_array
-from partita.frontends.onnx.files import describe
+from partita.frontends.onnx.files import describe, opset_of
 from partita.frontends.onnx.walk import Control, Scope, Walk
 from partita.frontends.records import Call, Read
 
 #: Trip counts from here on are "until the condition ends it".
 _ENDLESS = 2**31 - 1
+
+#: The operator set whose scans have a dimension more.
+_FIRST_SCAN = 8
 
 
 def _if(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
@@ -34,9 +37,8 @@ def _if(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> list
         others, idle = _inside(walk, node, branches[other], Scope(scope))
         reads += _outer(idle)
         if [a.shape for a in others] != [a.shape for a in outputs]:
-            walk.notes[f"The branches of {describe(node)} make different shapes: those of the first are presumed."] = (
-                None
-            )
+            walk.guessed = True
+        walk.notes[f"The branches of {describe(node)} make different shapes: those of the first are presumed."] = None
     made = [(array.shape, array.type) for array in outputs]
     return _one(walk, node, inputs, reads + [a.read() for a in outputs if a.numel], inner, made, 1)
 
@@ -47,12 +49,15 @@ def _loop(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> li
     _check_count(walk, node, len(body.input), 2 + len(initial))
     trips = None if count is None or count.known is None else int(count.known.reshape(-1)[0])
     trips = None if trips is None or trips >= _ENDLESS else max(trips, 0)
+    if trips is None:
+        trips = _stated(walk, node.output[len(initial) :])
     inner_scope = Scope(scope)
     first = constant_array((), 7), condition or constant_array((), 9, np.array(True))
     for formal, array in zip(body.input, [*first, *(_unknown(a) for a in initial)], strict=True):
         inner_scope.names[formal.name] = array
     outputs, inner = _inside(walk, node, body, inner_scope)
     if trips is None:
+        walk.guessed = True
         walk.notes[f"How often {describe(node)} runs is not known: one time is counted."] = None
     elif outputs[0].known is None:
         walk.notes[f"Data may end {describe(node)} early: all {trips} times are counted."] = None
@@ -68,12 +73,28 @@ def _loop(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> li
         grown = tuple(a + times * (b - a) for a, b in zip(before.shape, after.shape, strict=True))
         made.append((grown, after.type))
     made += [((times, *array.shape), array.type) for array in stacked]
+    for place, name in enumerate(node.output):
+        # Slices by the number of the run have a size that the file states, if anything does.
+        stated = walk.declared.get(name)
+        if stated is not None and None not in stated:
+            made[place] = stated, made[place][1]
     return _one(walk, node, inputs, _outer(inner), inner, made, times)
+
+
+def _stated(walk: Walk, stacked: Sequence[str]) -> int | None:
+    """How often a loop runs, as the file says by the shapes of what its times are stacked to."""
+    shapes = [walk.declared.get(name) for name in stacked]
+    return next((shape[0] for shape in shapes if shape and shape[0] is not None), None)
 
 
 def _scan(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     body, count = attributes["body"], attributes["num_scan_inputs"]
+    if opset_of(walk.model, "") == _FIRST_SCAN:
+        raise InputError(
+            f"{walk.path}: {describe(node)} is that of operator set {_FIRST_SCAN}, which is not supported; convert the "
+            "model to a newer one"
+        )
     _check_count(walk, node, len(body.input), len(inputs))
     states, rows = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
     axes = attributes.get("scan_input_axes", [0] * count)

@@ -62,18 +62,21 @@ def load_onnx(path: str, asked: Asked) -> Graph:
         given.append(entry)
         scope.names[each.name] = array
     outputs = walk.run(graph, scope)
-    for each, array in zip(graph.output, outputs, strict=True):
-        stated = declared_shape(each, sizes)
-        if stated is not None and (
-            len(stated) != len(array.shape)
-            or any(a is not None and a != b for a, b in zip(stated, array.shape, strict=True))
-        ):
-            raise InputError(
-                f"{path}: output {each.name!r} is stated as {list(stated)}, but what makes it gives "
-                f"{list(array.shape)}; export the model again"
-            )
+    if not walk.guessed:
+        for each, array in zip(graph.output, outputs, strict=True):
+            _check_shape(f"{path}: output {each.name!r}", declared_shape(each, sizes), array.shape)
     walk.store.stored.extend(given)
     return assemble(walk.capture(outputs), name, False).replace(source=asked.source(path))
+
+
+def _check_shape(what: str, stated: tuple[int | None, ...] | None, made: tuple[int, ...]) -> None:
+    """Refuse a result of another shape than the file states."""
+    if stated is None:
+        return
+    if len(stated) != len(made) or any(a is not None and a != b for a, b in zip(stated, made, strict=True)):
+        raise InputError(
+            f"{what} is stated as {list(stated)}, but what makes it gives {list(made)}; export the model again"
+        )
 
 
 def _statistics(graph: Any) -> frozenset[str]:

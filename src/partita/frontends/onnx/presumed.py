@@ -31,9 +31,11 @@ def _most(
     if op == "NonZero":
         return (len(first.shape), first.numel)
     if op in ("Compress", "Unique"):
-        if "axis" in attributes and len(shape) == len(first.shape):
-            return first.shape
-        return [first.numel] * len(shape)
+        axis = attributes.get("axis")
+        if axis is None:
+            return [first.numel] * len(shape)
+        # Besides the rows that are kept there may be a list with an entry for each.
+        return first.shape if len(shape) == len(first.shape) > 1 else [first.shape[axis]] * len(shape)
     if op == "NonMaxSuppression" and len(inputs) > 1 and inputs[1] is not None:
         # Boxes of each sample and class, so many at most.
         batch, classes, boxes = inputs[1].shape

@@ -48,7 +48,10 @@ class Scope:
 
 
 class Walk:
-    """One walk over a model; ``control`` is what to do at operators that have graphs inside."""
+    """One walk over a model; ``control`` is what to do at operators that have graphs inside.
+
+    It has ``guessed`` if some shape depends on data, so that those that follow from it may differ from the file's.
+    """
 
     def __init__(
         self, path: str, model: Any, sizes: dict[str, int], store: Store, modules: Modules, control: Control
@@ -62,6 +65,7 @@ class Walk:
         self.calls: list[Call] = []
         self.notes: dict[str, None] = {}
         self.presumed: dict[str, None] = {}
+        self.guessed = False
         self.declared: dict[str, Any] = {}
 
     def run(self, graph: Any, scope: Scope, prefix: str = "") -> list[Array]:
@@ -127,6 +131,7 @@ class Walk:
                 f"{self.path}: the shape of {name!r}, which {describe(node)} makes, depends on data; state it in the "
                 "file, or set the sizes when exporting"
             )
+        self.guessed = True
         self.presumed[f"{node.op_type} {node.name or name!r}"] = None
         return most
 
