@@ -175,7 +175,7 @@ USAGE = [
     (("evaluate", "{chain}", "{chain}"), "partita.result"),
     (("plan", "hf:gpt2"), "--cluster"),
     (("plan", "hf:gpt2", "--cluster", "3xZ9000"), "Z9000"),
-    (("plan", "model.onnx", "--cluster", "2xL4"), "ONNX"),
+    (("plan", "model.onnx", "--cluster", "2xL4"), "there is no file 'model.onnx'"),
     (("plan", "{missing}", "--cluster", "2xL4"), "missing"),
     (("plan", "hf:gpt2", "--cluster", "8x8xL4"), "8x(8xL4)"),
     (("plan", "hf:openai/gpt2", "--cluster", "2xL4"), "download it first"),

@@ -85,7 +85,7 @@ model_options = together(
         "set_fields",
         multiple=True,
         metavar="FIELD=VALUE",
-        help="Change the configuration of an hf: model.",
+        help="Change the configuration of an hf: model, or give an open size of an ONNX file.",
     ),
     option("model", "--task", metavar="NAME", help="The head of an hf: model, for example causal-lm."),
     option(

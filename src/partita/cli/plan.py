@@ -50,9 +50,9 @@ def command() -> click.Command:
         """Split MODEL over CLUSTER.
 
         MODEL is path/to/file.py:callable, hf:TYPE_OR_FILE (a transformers model type or configuration file; no weights,
-        no network), or a graph file. Training on devices of one kind is planned with data, tensor and pipeline
-        parallelism at once unless another objective is asked for. On devices that are not all alike to each other, the
-        plan is placed: which device runs what.
+        no network), path/to/model.onnx, or a graph file. Training on devices of one kind is planned with data, tensor
+        and pipeline parallelism at once unless another objective is asked for. On devices that are not all alike to
+        each other, the plan is placed: which device runs what.
         """
         from partita.cli.placement import place_answer, placement_tables
         from partita.cli.search import search_document, search_model, search_tables

@@ -291,8 +291,6 @@ def _first_graph(text: str, parameters: dict[str, Any], *, sized: bool) -> tuple
 
 def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tracing: Any) -> Graph:
     """The graph of a model argument; the rest is what ``load_model`` takes."""
-    if text.endswith(".onnx"):
-        raise UnsupportedError(f"{text}: ONNX models are not read yet; give a PyTorch callable or a graph file")
     if not text.startswith("hf:") and text.endswith(".json"):
         from partita.documents.stated import read_graph
 

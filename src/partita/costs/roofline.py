@@ -66,7 +66,7 @@ class Roofline:
     def _arithmetic_s(self, operator: Operator, device: DeviceSpec) -> float:
         if not operator.flops:
             return 0.0
-        if "attention" in operator.target:
+        if "attention" in operator.target.lower():
             rate = self._peak(device, operator.dtype) * device.of_attention
             work = operator.flops * (_CAUSAL if operator.causal else 1.0)
             return work * (_ATTENTION_BACKWARD if operator.phase == "backward" else 1.0) / rate

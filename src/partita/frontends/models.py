@@ -29,9 +29,9 @@ def load_model(
     ----------
     spec
         ``hf:TYPE`` (a transformers model type with its default configuration, for example ``hf:llama``), ``hf:FILE`` (a
-        configuration in JSON), or ``path/to/file.py:callable`` where the callable returns ``(module, args)`` or
-        ``(module, args, kwargs)``. A callable that has parameters named ``batch_size``, ``sequence_length`` or
-        ``training`` is given them.
+        configuration in JSON), ``path/to/model.onnx``, or ``path/to/file.py:callable`` where the callable returns
+        ``(module, args)`` or ``(module, args, kwargs)``. A callable that has parameters named ``batch_size``,
+        ``sequence_length`` or ``training`` is given them.
     batch_size
         Samples in one microbatch; 1, or what the callable does by itself, unless stated.
     sequence_length
@@ -41,7 +41,7 @@ def load_model(
         says, otherwise ``bfloat16`` for ``hf:`` models, and what the callable built for files.
     set_fields
         Configuration fields to change (for ``hf:``; ``text_config.hidden_size`` reaches a nested one) or further
-        keyword arguments of the callable; values are JSON or else text.
+        keyword arguments of the callable; values are JSON or else text. For ONNX files, sizes of open dimensions.
     task
         The head of an ``hf:`` model, for example ``causal-lm``; by default one that suits the type.
     training
@@ -57,14 +57,19 @@ def load_model(
     Raises
     ------
     MissingExtraError
-        If torch, or for ``hf:`` transformers, is not installed.
+        If torch, for ``hf:`` transformers, or for ONNX files onnx, is not installed.
     InputError
         If the spec, a field, the task or another option is wrong.
     TraceError
         If the model cannot be built or traced.
     """
     asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode)
-    if _checked(spec, asked):
+    of_hub = _checked(spec, asked)
+    if not of_hub and spec.endswith(".onnx"):
+        from partita.frontends.onnx.load import load_onnx
+
+        return load_onnx(spec, asked)
+    if of_hub:
         from partita.frontends.hf import load_transformers
 
         return load_transformers(spec[3:], asked)
@@ -92,9 +97,11 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
     Raises
     ------
     MissingExtraError, InputError, TraceError
-        As ``load_model`` does.
+        As ``load_model`` does; for an ONNX file, which holds no module.
     """
     asked = asked_of(source)
+    if source.model.endswith(".onnx"):
+        raise InputError(f"{source.model} is an ONNX file; it cannot be made a PyTorch module again")
     of_hub = _checked(source.model, asked)
     with ExitStack() as after:
         if seed is not None:
@@ -119,17 +126,19 @@ def _checked(spec: str, asked: Asked) -> bool:
     """Whether a spec is of transformers; what is not right about it or what is asked for is an error."""
     check_at_least("batch size", 1 if asked.batch_size is None else asked.batch_size)
     check_at_least("sequence length", 1 if asked.sequence_length is None else asked.sequence_length)
-    forms = "'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'"
+    forms = "'hf:TYPE_OR_FILE', 'path/to/file.py:callable' or 'path/to/model.onnx'"
     of_hub = spec.startswith("hf:")
-    if not of_hub and ".py:" not in spec and not spec.endswith(".py"):
+    of_onnx = spec.endswith(".onnx") and not of_hub
+    if not of_hub and not of_onnx and ".py:" not in spec and not spec.endswith(".py"):
         raise InputError(f"model {spec!r} is not of a form that can be traced; write {forms}")
-    require("torch", "torch")
+    if not of_onnx:
+        require("torch", "torch")
     if asked.decode is not None:
         _check_decode(spec, asked)
     if of_hub:
         require("transformers", "torch")
     elif asked.task is not None:
-        raise InputError("a task picks the head of an hf: model; a Python file builds its own")
+        raise InputError("a task picks the head of an hf: model; a file has its own")
     return of_hub
 
 
@@ -137,7 +146,8 @@ def _check_decode(spec: str, asked: Asked) -> None:
     """Refuse what a step of decoding does not go with."""
     check_at_least("tokens before a step of decoding", asked.decode or 0)
     if not spec.startswith("hf:"):
-        raise InputError(f"decoding one token is for hf: models; let the callable of {spec} build that step")
+        remedy = "export that step" if spec.endswith(".onnx") else f"let the callable of {spec} build that step"
+        raise InputError(f"decoding one token is for hf: models; {remedy}")
     if asked.training:
         raise InputError("a model is trained on whole sequences, not on steps of decoding; leave one of both out")
     if asked.sequence_length is not None:

@@ -1,0 +1,1 @@
+"""ONNX frontend: a model file in, a Graph out."""

@@ -1,0 +1,152 @@
+"""What a name of an ONNX graph stands for: some bytes of a value, and how they are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from partita.errors import InputError
+from partita.frontends.geometry import make_geometry
+from partita.frontends.records import Call, Layout, Read, Stored, Value
+
+#: Number of ONNX's element type to the name that graphs use, and its bits.
+TYPES = {
+    1: ("float32", 32),
+    2: ("uint8", 8),
+    3: ("int8", 8),
+    4: ("uint16", 16),
+    5: ("int16", 16),
+    6: ("int32", 32),
+    7: ("int64", 64),
+    9: ("bool", 8),
+    10: ("float16", 16),
+    11: ("float64", 64),
+    12: ("uint32", 32),
+    13: ("uint64", 64),
+    14: ("complex64", 64),
+    15: ("complex128", 128),
+    16: ("bfloat16", 16),
+    17: ("float8_e4m3fn", 8),
+    18: ("float8_e4m3fnuz", 8),
+    19: ("float8_e5m2", 8),
+    20: ("float8_e5m2fnuz", 8),
+    21: ("uint4", 4),
+    22: ("int4", 4),
+    23: ("float4_e2m1fn", 4),
+    24: ("float8_e8m0fnu", 8),
+    25: ("uint2", 2),
+    26: ("int2", 2),
+}
+
+_STRING = 8
+
+
+def check_type(number: int, owner: str) -> None:
+    """Refuse an element type whose size is not known."""
+    if number == _STRING:
+        raise InputError(f"{owner} holds text, whose size no shape tells; leave text processing out of the model")
+    if number not in TYPES:
+        raise InputError(f"{owner} has element type {number}, which is not known; export it in another number format")
+
+
+def array_bytes(shape: Sequence[int], number: int) -> int:
+    """Size of an array of an element type; formats of less than a byte are packed."""
+    return -(-math.prod(shape) * TYPES[number][1] // 8)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of an array without gaps."""
+    strides: list[int] = []
+    step = 1
+    for extent in reversed(shape):
+        strides.insert(0, step)
+        step *= max(extent, 1)
+    return tuple(strides)
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """One array of the graph, all of a value or a view of it.
+
+    Attributes
+    ----------
+    value
+        Whose data it is.
+    shape, strides, offset
+        In elements.
+    type
+        ONNX's number of its element type.
+    known
+        Its content as a numpy array, where it is small and follows from the file alone.
+    """
+
+    value: Value
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    type: int
+    offset: int = 0
+    known: Any = None
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> str:
+        """Name of its number format."""
+        return TYPES[self.type][0]
+
+    @property
+    def floating(self) -> bool:
+        """Whether its numbers are floating or complex."""
+        return self.dtype.startswith(("float", "bfloat", "complex"))
+
+    @property
+    def constant(self) -> bool:
+        """Whether any device can make it without being sent anything."""
+        return self.value.constant
+
+    def read(self) -> Read:
+        """A read of it."""
+        return Read(self.value, _layout(self.shape, self.strides, self.offset, self.type))
+
+    def view(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0, known: Any = None) -> Array:
+        """Another view of the same data, so many elements further on."""
+        return Array(self.value, tuple(shape), tuple(strides), self.type, self.offset + offset, known)
+
+
+def _layout(shape: tuple[int, ...], strides: Sequence[int], offset: int, number: int) -> Layout:
+    name, bits = TYPES[number]
+    if bits < 8:
+        # Packed elements have no byte of their own; only whole arrays are viewed.
+        return Layout((0, ((array_bytes(shape, number), 1),)), shape, name)
+    return Layout(make_geometry(offset, shape, strides, bits // 8), shape, name)
+
+
+def new_array(
+    shape: Sequence[int], number: int, *, call: Call | None = None, stored: Stored | None = None, known: Any = None
+) -> Array:
+    """An array with a value of its own, made by a call or stored; with a call it becomes its next output."""
+    shape = tuple(shape)
+    strides = row_major(shape)
+    value = Value(call, stored, _layout(shape, strides, 0, number), 0 if call is None else len(call.writes))
+    if call is not None:
+        call.writes.append(value)
+    return Array(value, shape, strides, number, known=known)
+
+
+def constant_array(shape: Sequence[int], number: int, known: Any = None) -> Array:
+    """An array that every device makes for itself."""
+    return new_array(shape, number, call=Call(-1, "onnx.Constant", "", False, [], "", constant=True), known=known)
+
+
+def arithmetic_dtype(inputs: Sequence[Array], outputs: Sequence[Array]) -> str:
+    """The format of the first floating input, else of the first floating output, else of any; packed ones as int8."""
+    for array in (*inputs, *outputs):
+        if array.floating:
+            return array.dtype
+    any_of = (*outputs, *inputs)[0]
+    return "int8" if TYPES[any_of.type][1] < 8 else any_of.dtype

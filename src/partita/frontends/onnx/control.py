@@ -1,0 +1,189 @@
+"""Branches, loops and scans: one operator each, with what its graphs do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from partita.errors import InputError
+from partita.frontends.onnx.arrays import Array, arithmetic_dtype, constant_array, new_array
+from partita.frontends.onnx.files import describe, opset_of
+from partita.frontends.onnx.walk import Control, Scope, Walk
+from partita.frontends.records import Call, Read
+
+#: Trip counts from here on are "until the condition ends it".
+_ENDLESS = 2**31 - 1
+
+#: The operator set whose scans have a dimension more.
+_FIRST_SCAN = 8
+
+
+def _if(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
+    branches = {a.name: a.g for a in node.attribute}
+    condition = inputs[0]
+    taken = "then_branch"
+    if condition is not None and condition.known is not None:
+        taken = "then_branch" if bool(condition.known.reshape(-1)[0]) else "else_branch"
+    else:
+        walk.notes[f"Data decides {describe(node)}: its first branch is counted."] = None
+    outputs, inner = _inside(walk, node, branches[taken], Scope(scope))
+    reads = _outer(inner)
+    if condition is None or condition.known is None:
+        # Whoever runs it holds what the other branch reads, too.
+        other = "else_branch" if taken == "then_branch" else "then_branch"
+        others, idle = _inside(walk, node, branches[other], Scope(scope))
+        reads += _outer(idle)
+        if [a.shape for a in others] != [a.shape for a in outputs]:
+            walk.guessed = True
+        walk.notes[f"The branches of {describe(node)} make different shapes: those of the first are presumed."] = None
+    made = [(array.shape, array.type) for array in outputs]
+    return _one(walk, node, inputs, reads + [a.read() for a in outputs if a.numel], inner, made, 1)
+
+
+def _loop(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
+    body = helper.get_attribute_value(node.attribute[0])
+    count, condition, *initial = [*inputs, None, None][: max(len(inputs), 2)]
+    _check_count(walk, node, len(body.input), 2 + len(initial))
+    trips = None if count is None or count.known is None else int(count.known.reshape(-1)[0])
+    trips = None if trips is None or trips >= _ENDLESS else max(trips, 0)
+    if trips is None:
+        trips = _stated(walk, node.output[len(initial) :])
+    inner_scope = Scope(scope)
+    first = constant_array((), 7), condition or constant_array((), 9, np.array(True))
+    for formal, array in zip(body.input, [*first, *(_unknown(a) for a in initial)], strict=True):
+        inner_scope.names[formal.name] = array
+    outputs, inner = _inside(walk, node, body, inner_scope)
+    if trips is None:
+        walk.guessed = True
+        walk.notes[f"How often {describe(node)} runs is not known: one time is counted."] = None
+    elif outputs[0].known is None:
+        walk.notes[f"Data may end {describe(node)} early: all {trips} times are counted."] = None
+    times = 1 if trips is None else trips
+    carried, stacked = outputs[1 : 1 + len(initial)], outputs[1 + len(initial) :]
+    made = []
+    for before, after in zip(initial, carried, strict=True):
+        assert before is not None
+        if len(before.shape) != len(after.shape):
+            raise InputError(f"{walk.path}: {describe(node)} changes the number of dimensions of what it carries")
+        if before.shape != after.shape:
+            walk.notes[f"What {describe(node)} carries grows: its first time is counted for all."] = None
+        grown = tuple(a + times * (b - a) for a, b in zip(before.shape, after.shape, strict=True))
+        made.append((grown, after.type))
+    made += [((times, *array.shape), array.type) for array in stacked]
+    for place, name in enumerate(node.output):
+        # Slices by the number of the run have a size that the file states, if anything does.
+        stated = walk.declared.get(name)
+        if stated is not None and None not in stated:
+            made[place] = stated, made[place][1]
+    return _one(walk, node, inputs, _outer(inner), inner, made, times)
+
+
+def _stated(walk: Walk, stacked: Sequence[str]) -> int | None:
+    """How often a loop runs, as the file says by the shapes of what its times are stacked to."""
+    shapes = [walk.declared.get(name) for name in stacked]
+    return next((shape[0] for shape in shapes if shape and shape[0] is not None), None)
+
+
+def _scan(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    body, count = attributes["body"], attributes["num_scan_inputs"]
+    if opset_of(walk.model, "") == _FIRST_SCAN:
+        raise InputError(
+            f"{walk.path}: {describe(node)} is that of operator set {_FIRST_SCAN}, which is not supported; convert the "
+            "model to a newer one"
+        )
+    _check_count(walk, node, len(body.input), len(inputs))
+    states, rows = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
+    axes = attributes.get("scan_input_axes", [0] * count)
+    inner_scope = Scope(scope)
+    trips = set()
+    for formal, state in zip(body.input, states, strict=False):
+        inner_scope.names[formal.name] = _unknown(state)
+    for formal, row, axis in zip(list(body.input)[len(states) :], rows, axes, strict=True):
+        assert row is not None
+        place = axis % len(row.shape)
+        trips.add(row.shape[place])
+        shape, strides = list(row.shape), list(row.strides)
+        del shape[place], strides[place]
+        inner_scope.names[formal.name] = row.view(shape, strides)
+    if len(trips) != 1:
+        raise InputError(f"{walk.path}: {describe(node)} scans rows of different lengths {sorted(trips)}")
+    times = trips.pop()
+    outputs, inner = _inside(walk, node, body, inner_scope)
+    stacked = outputs[len(states) :]
+    out_axes = attributes.get("scan_output_axes", [0] * len(stacked))
+    made = [(array.shape, array.type) for array in outputs[: len(states)]]
+    for array, axis in zip(stacked, out_axes, strict=True):
+        place = axis % (len(array.shape) + 1)
+        made.append(((*array.shape[:place], times, *array.shape[place:]), array.type))
+    return _one(walk, node, inputs, _outer(inner), inner, made, times)
+
+
+def _check_count(walk: Walk, node: Any, takes: int, given: int) -> None:
+    if takes != given:
+        raise InputError(f"{walk.path}: the body of {describe(node)} takes {takes} inputs, but {given} are given")
+
+
+def _unknown(array: Array | None) -> Array:
+    """What is carried, without its value: the next time it is another."""
+    assert array is not None
+    return array.view(array.shape, array.strides)
+
+
+def _inside(walk: Walk, node: Any, graph: Any, scope: Scope) -> tuple[list[Array], list[Call]]:
+    """What a graph inside a node makes, and its calls, which are not written down by themselves."""
+    outside, walk.calls = walk.calls, []
+    try:
+        outputs = walk.run(graph, scope, f"{node.name or node.output[0]}.")
+        return outputs, walk.calls
+    finally:
+        walk.calls = outside
+
+
+def _outer(inner: Sequence[Call]) -> list[Read]:
+    """What calls read that none of them makes."""
+    made = {id(call) for call in inner}
+    return [read for call in inner for read in call.reads if id(read.value.call) not in made]
+
+
+def _one(
+    walk: Walk,
+    node: Any,
+    inputs: list[Array | None],
+    reads: list[Read],
+    inner: list[Call],
+    made: list[tuple[tuple[int, ...], int]],
+    times: int,
+) -> list[Array]:
+    """One operator in the place of calls that run so many times."""
+    within = {id(call) for call in inner}
+    given = [array.read() for array in inputs if array is not None and array.numel]
+    known = {id(read.value) for read in given}
+    taken: dict[Any, Read] = {}
+    for read in [*given, *(read for read in reads if id(read.value) not in known)]:
+        if not read.value.constant and id(read.value.call) not in within:
+            taken.setdefault((id(read.value), read.layout.geometry), read)
+    call = Call(len(walk.calls), f"onnx.{node.op_type}", walk.modules.of(node), False, list(taken.values()), "")
+    call.constant = not taken
+    outputs = [new_array(shape, number, call=call) for shape, number in made]
+    heaviest = max(inner, key=lambda each: each.flops, default=None)
+    arrays = [array for array in inputs if array is not None]
+    call.dtype = heaviest.dtype if heaviest is not None and heaviest.flops else arithmetic_dtype(arrays, outputs)
+    call.flops = times * sum(each.flops for each in inner)
+    call.bytes_read = times * sum(each.bytes_read for each in inner)
+    call.bytes_written = max(
+        times * sum(each.bytes_written for each in inner), sum(value.layout.bytes for value in call.writes)
+    )
+    walk.calls.append(call)
+    return [array for array, name in zip(outputs, node.output, strict=False) if name]
+
+
+#: What stands for an operator that has graphs inside.
+CONTROL: Control = {
+    "If": _if,
+    "Loop": _loop,
+    "Scan": _scan,
+}

@@ -1,0 +1,204 @@
+"""Reading and checking an ONNX file: its structure, never the data of large arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from partita.errors import FormatError, InputError
+from partita.frontends.onnx.arrays import array_bytes, check_type
+from partita.frontends.options import one_line
+
+#: Fields of a tensor that may hold its data.
+_DATA = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
+
+_STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview")
+
+
+def read_model(path: str) -> Any:
+    """The model of a file, checked, with its local functions inlined; external data is not read.
+
+    Raises
+    ------
+    FormatError
+        If the file holds no ONNX model.
+    InputError
+        If there is no such file, or its model is not valid.
+    """
+    import onnx
+
+    if not Path(path).is_file():
+        raise InputError(f"there is no file {path!r}; an ONNX model is given as path/to/model.onnx")
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except Exception as error:
+        raise FormatError(f"{path} is no ONNX model, or was cut off: {one_line(error)}; export it again") from error
+    if not model.HasField("graph") or not model.ir_version:
+        raise FormatError(f"{path} is no ONNX model: it states no graph or no version; export it again")
+    _check_opsets(path, model)
+    if model.functions:
+        from onnx import inliner
+
+        try:
+            model = inliner.inline_local_functions(model)
+        except Exception as error:
+            raise InputError(f"{path}: its local functions cannot be inlined: {one_line(error)}") from error
+    _check_graph(path, model, model.graph, ())
+    _check_standard(path, model)
+    return model
+
+
+def _check_opsets(path: str, model: Any) -> None:
+    from onnx import defs
+
+    if not model.opset_import:
+        raise InputError(f"{path} imports no operator set; export it again")
+    for opset in model.opset_import:
+        newest = defs.onnx_opset_version() if opset.domain in ("", "ai.onnx") else opset.version
+        if not 1 <= opset.version <= newest:
+            raise InputError(
+                f"{path} uses operator set {opset.version} of {opset.domain or 'ai.onnx'}; the installed onnx knows 1 "
+                f"to {newest}; upgrade onnx, or export with another opset"
+            )
+
+
+def _check_graph(path: str, model: Any, graph: Any, outer: tuple[set[str], ...]) -> None:
+    """What can be wrong with names, types and operators, said with the names that matter."""
+    if graph.sparse_initializer:
+        name = graph.sparse_initializer[0].values.name
+        raise InputError(f"{path}: initialiser {name!r} is sparse, which is not supported; store it dense")
+    if not graph.node and not outer:
+        raise InputError(f"{path} has no operators; there is nothing to split")
+    known: set[str] = set()
+    stored = [tensor.name for tensor in graph.initializer]
+    _check_distinct(path, "initialiser", stored)
+    _check_distinct(path, "input", [each.name for each in graph.input])
+    known.update(stored, (each.name for each in graph.input))
+    for tensor in graph.initializer:
+        check_tensor(f"{path}: initialiser {tensor.name!r}", tensor)
+    made = {name: node for node in graph.node for name in node.output if name}
+    for node in graph.node:
+        what = f"{path}: {describe(node)}"
+        _check_operator(what, model, node)
+        for name in node.input:
+            if not name or name in known or any(name in names for names in outer):
+                continue
+            if name in made:
+                raise InputError(
+                    f"{what} reads {name!r} before {describe(made[name])} makes it; nodes must be in an order of "
+                    "execution, without circles"
+                )
+            raise InputError(
+                f"{what} reads {name!r}, which is no input, no initialiser and no output of another node; export the "
+                "model again"
+            )
+        for name in filter(None, node.output):
+            if name in known:
+                raise InputError(f"{what} makes {name!r}, which exists already; every array needs its own name")
+            known.add(name)
+        for inner in graphs_of(node):
+            _check_graph(path, model, inner, (*outer, known))
+    for each in graph.output:
+        if each.name not in known and not any(each.name in names for names in outer):
+            raise InputError(f"{path}: output {each.name!r} is made by no node; export the model again")
+
+
+def _check_distinct(path: str, kind: str, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{path}: {kind} name {name!r} appears twice; every array needs its own name")
+        seen.add(name)
+
+
+def _check_operator(what: str, model: Any, node: Any) -> None:
+    from onnx import defs
+
+    version = opset_of(model, node.domain)
+    if version is None:
+        raise InputError(f"{what} is of operator set {node.domain!r}, which the file does not import; export it again")
+    if not defs.has(node.op_type, version, node.domain if node.domain != "ai.onnx" else ""):
+        cause = f"is not an operator of {node.domain or 'ai.onnx'} {version}"
+        remedy = (
+            "check its name and the opset"
+            if node.domain in _STANDARD
+            else "what it computes is not known: export without runtime-specific operators, or with a local function"
+        )
+        raise InputError(f"{what} {cause}; {remedy}")
+
+
+def opset_of(model: Any, domain: str) -> int | None:
+    """Version of an operator set that a model imports; None if it does not."""
+    names = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
+    return next((opset.version for opset in model.opset_import if opset.domain in names), None)
+
+
+def check_tensor(what: str, tensor: Any) -> None:
+    """Refuse a stored array of unknown type or size, or with less data than it states."""
+    from onnx import TensorProto
+
+    check_type(tensor.data_type, what)
+    if any(extent < 0 for extent in tensor.dims):
+        raise InputError(f"{what} has shape {list(tensor.dims)}; sizes cannot be negative")
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return
+    stated = array_bytes(tensor.dims, tensor.data_type)
+    if not any(len(getattr(tensor, name)) for name in _DATA) and stated:
+        raise InputError(f"{what} states shape {list(tensor.dims)} but holds no data; export the model again")
+    if tensor.raw_data and len(tensor.raw_data) != stated:
+        raise InputError(
+            f"{what} states shape {list(tensor.dims)}, which is {stated} bytes, but holds {len(tensor.raw_data)}; "
+            "export the model again"
+        )
+
+
+def _check_standard(path: str, model: Any) -> None:
+    """What onnx's own checker finds, asked of a copy in which stored arrays are inputs: it would read their data."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(_without_data(model))
+    except Exception as error:
+        raise InputError(f"{path} is not a valid ONNX model: {one_line(error)}") from error
+
+
+def _without_data(model: Any) -> Any:
+    import onnx
+
+    light = onnx.ModelProto()
+    for field, value in model.ListFields():
+        if field.name == "opset_import":
+            light.opset_import.extend(value)
+        elif field.name not in ("graph", "functions", "training_info", "metadata_props"):
+            setattr(light, field.name, value)
+    graph = model.graph
+    light.graph.name = graph.name or "graph"
+    light.graph.node.extend(graph.node)
+    light.graph.input.extend(graph.input)
+    light.graph.output.extend(graph.output)
+    for each in (*light.graph.input, *light.graph.output):
+        if each.type.HasField("tensor_type"):
+            # The checker insists on a shape, though one that follows may be left out.
+            each.type.tensor_type.shape.SetInParent()
+    stated = {each.name for each in graph.input}
+    for tensor in graph.initializer:
+        if tensor.name not in stated:
+            light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return light
+
+
+def graphs_of(node: Any) -> Iterator[Any]:
+    """The graphs among a node's attributes: branches and bodies."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def describe(node: Any) -> str:
+    """A node for a message."""
+    name = node.name or (node.output[0] if node.output else "")
+    return f"node {name!r} ({node.op_type})"

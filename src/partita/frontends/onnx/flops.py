@@ -1,0 +1,177 @@
+"""What one ONNX operator costs in arithmetic: products, convolutions, recurrences and attention, as for PyTorch.
+
+Source of the operators' meaning: the ONNX operator schemas. A multiply-add counts two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from partita.errors import InputError
+from partita.frontends.flops import attention_flops
+
+Shape = tuple[int, ...]
+Shapes = Sequence[Shape]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Arithmetic of one operator.
+
+    Attributes
+    ----------
+    flops
+        Floating-point operations.
+    product
+        Batch, rows, columns and inner dimension of a product of matrices.
+    causal
+        Whether it is attention that skips what comes later.
+    """
+
+    flops: int = 0
+    product: tuple[int, int, int, int] | None = None
+    causal: bool = False
+
+
+def cost_of(op: str, attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+    """The arithmetic of an operator by the shapes of its inputs (``()`` for one left out) and outputs."""
+    count = _COSTS.get(op)
+    return Cost() if count is None else count(attributes, inputs, outputs)
+
+
+def _matrix(batch: int, rows: int, columns: int, inner: int) -> Cost:
+    return Cost(2 * batch * rows * columns * inner, (batch, rows, columns, inner))
+
+
+def _matmul(a: Shape, b: Shape, out: Shape) -> Cost:
+    inner = a[-1]
+    columns = b[-1] if len(b) > 1 else 1
+    if len(b) <= 2:
+        return _matrix(1, math.prod(a[:-1]), columns, inner)
+    rows = a[-2] if len(a) > 1 else 1
+    return _matrix(math.prod(out) // max(rows * columns, 1), rows, columns, inner)
+
+
+def _product(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+    return _matmul(inputs[0], inputs[1], outputs[0])
+
+
+def _quantised_product(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+    return _matmul(inputs[0], inputs[3], outputs[0])
+
+
+def _gemm(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+    rows, columns = outputs[0]
+    return _matrix(1, rows, columns, inputs[0][0 if attributes.get("transA") else 1])
+
+
+def _convolution(x: Shape, weight: Shape, out: Shape, transposed: bool) -> Cost:
+    spatial = math.prod((x if transposed else out)[2:])
+    # A weight holds only the channels of its group.
+    return Cost(2 * x[0] * spatial * math.prod(weight))
+
+
+def _conv(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+    return _convolution(inputs[0], inputs[1], outputs[0], False)
+
+
+def _conv_transpose(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+    return _convolution(inputs[0], inputs[1], outputs[0], True)
+
+
+def _quantised_conv(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+    return _convolution(inputs[0], inputs[3], outputs[0], False)
+
+
+def _recurrent(_: dict[str, Any], inputs: Shapes, __: Shapes) -> Cost:
+    # One step of a sample multiplies by the weights of inputs and of states once, in each direction.
+    x, weights, states = inputs[:3]
+    return Cost(2 * x[0] * x[1] * (math.prod(weights) + math.prod(states)))
+
+
+def _attention(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+    query, key, value = inputs[:3]
+    if len(query) == 3:
+        query, key, value = (
+            _heads(shape, attributes[f"{name}_num_heads"]) for shape, name in ((query, "q"), (key, "kv"), (value, "kv"))
+        )
+    past = inputs[4] if len(inputs) > 4 else ()
+    if past:
+        key = (*key[:2], key[2] + past[2], key[3])
+    scores, values = attention_flops(query, key, value)
+    return Cost(scores + values, causal=bool(attributes.get("is_causal", 0)) and not past)
+
+
+def _heads(shape: Shape, heads: int) -> Shape:
+    batch, length, width = shape
+    return batch, heads, length, width // heads
+
+
+def _linear_attention(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+    # Every token adds keyᵀ·value to a state of each head and multiplies its query by that.
+    query, key, value = inputs[:3]
+    heads = attributes["kv_num_heads"]
+    state = heads * (key[-1] // heads) * (value[-1] // heads)
+    shared = attributes["q_num_heads"] / heads
+    return Cost(int(2 * math.prod(query[:-1]) * state * (1 + shared)))
+
+
+def _einsum(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+    equation = attributes["equation"]
+    text = equation.decode() if isinstance(equation, bytes) else str(equation)
+    left, arrow, right = text.replace(" ", "").partition("->")
+    terms = left.split(",")
+    sizes: dict[str, int] = {}
+    letters: list[set[str]] = []
+    for term, shape in zip(terms, inputs, strict=True):
+        named = _spelled(term, len(shape))
+        letters.append(set(named))
+        sizes.update(zip(named, shape, strict=True))
+    counts = Counter(letter for found in letters for letter in found)
+    if arrow:
+        result = set(_spelled(right, len(outputs[0])))
+    else:
+        result = {letter for letter, count in counts.items() if count == 1}
+    total = 0
+    running = letters[0]
+    for place, found in enumerate(letters[1:], 1):
+        both = running | found
+        total += 2 * math.prod(sizes[letter] for letter in both)
+        running = both & (result | set().union(*letters[place + 1 :]))
+    return Cost(total)
+
+
+def _spelled(term: str, rank: int) -> list[str]:
+    """One name for each dimension; those an ellipsis stands for are counted from the last one."""
+    if "..." not in term:
+        return list(term)
+    before, after = term.split("...")
+    hidden = rank - len(before) - len(after)
+    if hidden < 0:
+        raise InputError(f"the term {term!r} of an Einsum names more dimensions than its array of rank {rank} has")
+    return [*before, *(f".{hidden - place}" for place in range(hidden)), *after]
+
+
+_COSTS: dict[str, Callable[[dict[str, Any], Shapes, Shapes], Cost]] = {
+    "Attention": _attention,
+    "CausalConvWithState": _conv,
+    "Conv": _conv,
+    "ConvInteger": _conv,
+    "ConvTranspose": _conv_transpose,
+    "DeformConv": _conv,
+    "Einsum": _einsum,
+    "FlexAttention": _attention,
+    "GRU": _recurrent,
+    "Gemm": _gemm,
+    "LSTM": _recurrent,
+    "LinearAttention": _linear_attention,
+    "MatMul": _product,
+    "MatMulInteger": _product,
+    "QLinearConv": _quantised_conv,
+    "QLinearMatMul": _quantised_product,
+    "RNN": _recurrent,
+}

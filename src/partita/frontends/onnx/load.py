@@ -1,0 +1,102 @@
+"""The graph of an ONNX file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from partita.errors import InputError, require
+from partita.frontends.options import Asked
+from partita.graph import Graph
+
+
+def load_onnx(path: str, asked: Asked) -> Graph:
+    """Read a model file into a graph: shapes and stored sizes, no data.
+
+    Parameters
+    ----------
+    path
+        The model; files with external data need not be there.
+    asked
+        Sizes of open dimensions by name under ``fields``; ``batch_size`` is that of the first one.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    MissingExtraError
+        If onnx is not installed.
+    InputError
+        If the file or its model is damaged, a size is missing, or something is asked for that a file has settled.
+    """
+    _refuse(path, asked)
+    require("onnx", "onnx")
+    from partita.frontends.assemble import assemble
+    from partita.frontends.onnx.arrays import check_type, new_array
+    from partita.frontends.onnx.control import CONTROL
+    from partita.frontends.onnx.dims import declared_shape, input_shape, settle
+    from partita.frontends.onnx.files import read_model
+    from partita.frontends.onnx.modules import Modules
+    from partita.frontends.onnx.stored import Store
+    from partita.frontends.onnx.walk import Scope, Walk
+    from partita.frontends.records import Stored
+
+    model = read_model(path)
+    graph = model.graph
+    stored = {tensor.name for tensor in graph.initializer}
+    # Files of old versions list stored arrays among the inputs.
+    inputs = [each for each in graph.input if each.name not in stored]
+    sizes = settle(path, inputs, asked)
+    name = Path(path).stem
+    walk = Walk(path, model, sizes, Store(path, _statistics(graph)), Modules(graph.name or name), CONTROL)
+    scope = Scope()
+    given = []
+    for each in inputs:
+        shape = input_shape(path, each, sizes)
+        number = each.type.tensor_type.elem_type
+        check_type(number, f"{path}: input {each.name!r}")
+        array = new_array(shape, number, stored=(entry := Stored(each.name, shape, "", 0, "input")))
+        entry.dtype, entry.bytes = array.dtype, array.read().bytes
+        given.append(entry)
+        scope.names[each.name] = array
+    outputs = walk.run(graph, scope)
+    if not walk.guessed:
+        for each, array in zip(graph.output, outputs, strict=True):
+            _check_shape(f"{path}: output {each.name!r}", declared_shape(each, sizes), array.shape)
+    walk.store.stored.extend(given)
+    return assemble(walk.capture(outputs), name, False).replace(source=asked.source(path))
+
+
+def _check_shape(what: str, stated: tuple[int | None, ...] | None, made: tuple[int, ...]) -> None:
+    """Refuse a result of another shape than the file states."""
+    if stated is None:
+        return
+    if len(stated) != len(made) or any(a is not None and a != b for a, b in zip(stated, made, strict=True)):
+        raise InputError(
+            f"{what} is stated as {list(stated)}, but what makes it gives {list(made)}; export the model again"
+        )
+
+
+def _statistics(graph: Any) -> frozenset[str]:
+    """Names of running means and variances, which are no weights."""
+    normed = [node for node in graph.node if node.op_type == "BatchNormalization"]
+    found = {name for node in normed for name in node.input[3:5]}
+    return frozenset(found.difference(*(node.input[:3] for node in normed)))
+
+
+def _refuse(path: str, asked: Asked) -> None:
+    """What a file has settled."""
+    if asked.training:
+        raise InputError(
+            f"{path} is an ONNX file, which holds no backward pass and does not say what is trained; plan its "
+            "training from the PyTorch model (path/to/file.py:callable), or leave --training out"
+        )
+    if asked.dtype is not None:
+        raise InputError(f"{path} states its own number formats; leave --dtype out, or convert the file")
+    if asked.sequence_length is not None:
+        raise InputError(
+            f"{path} names its dimensions itself; give the length of a sequence as --set NAME=VALUE, and leave "
+            "--sequence-length out"
+        )

@@ -1,0 +1,121 @@
+"""Shapes and small values of one node's outputs, by onnx's own inference and reference implementation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TypeProto, helper, numpy_helper
+
+from partita.errors import InputError
+from partita.frontends.onnx.arrays import Array, check_type
+from partita.frontends.onnx.files import describe
+from partita.frontends.options import one_line
+
+#: Elements of an array whose values are followed.
+MOST_KNOWN = 4096
+
+_RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+
+#: Shape and element type by output; None for a size that depends on data, or for all of them.
+Outputs = list[tuple[tuple[int | None, ...] | None, int]]
+
+
+def known_outputs(
+    model: Any, node: Any, inputs: Sequence[Array | None], shapes: Sequence[tuple[int, ...]]
+) -> list[Any] | None:
+    """What a node computes, where all that it reads is known and its results are small."""
+    if node.op_type == "Shape":
+        source = inputs[0]
+        assert source is not None
+        attributes = {a.name: a.i for a in node.attribute}
+        return [np.array(source.shape[attributes.get("start", 0) : attributes.get("end")], np.int64)]
+    if node.op_type == "Size":
+        assert inputs[0] is not None
+        return [np.array(inputs[0].numel, np.int64)]
+    if is_random(node) or any(a is not None and (a.known is None or not a.constant) for a in inputs):
+        return None
+    if any(math.prod(shape) > MOST_KNOWN for shape in shapes):
+        return None
+    from onnx.reference import ReferenceEvaluator
+
+    feeds = {name: array.known for name, array in zip(node.input, inputs, strict=True) if array is not None}
+    types = {name: array.type for name, array in zip(node.input, inputs, strict=True) if array is not None}
+    values = [helper.make_tensor_value_info(name, kind, None) for name, kind in types.items()]
+    results = [helper.make_tensor_value_info(name, 0, None) for name in node.output if name]
+    graph = helper.make_graph([node], "one", values, results)
+    try:
+        one = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+        with np.errstate(all="ignore"):
+            found = ReferenceEvaluator(one).run(None, feeds)
+    except Exception:
+        # The value is only a help: shapes that need it are refused where they do.
+        return None
+    return [np.asarray(value) for value in found]
+
+
+def is_random(node: Any) -> bool:
+    """Whether each execution draws numbers."""
+    return node.op_type in _RANDOM
+
+
+def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> Outputs:
+    """Shape and element type of each named output of a node; None for a size that depends on data.
+
+    Raises
+    ------
+    InputError
+        If shapes or types contradict each other.
+    """
+    version = {opset.domain: opset.version for opset in model.opset_import}
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    what = f"{path}: {describe(node)}"
+    types: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    for name, array in zip(node.input, inputs, strict=True):
+        if array is None:
+            continue
+        types[name] = helper.make_tensor_type_proto(array.type, array.shape)
+        if array.known is not None:
+            data[name] = numpy_helper.from_array(np.asarray(array.known), name)
+    shown = ", ".join(f"{a.dtype}{list(a.shape)}" for a in inputs if a is not None)
+    try:
+        schema = onnx.defs.get_schema(node.op_type, version.get(domain, version.get("ai.onnx", 1)), domain)
+        found = onnx.shape_inference.infer_node_outputs(
+            schema, node, types, data, opset_imports=list(model.opset_import), ir_version=model.ir_version
+        )
+        if any(name and not _shaped(found.get(name)) for name in node.output):
+            found.update(_through_function(model, node, types, data))
+    except Exception as error:
+        raise InputError(f"{what} cannot take {shown}: {one_line(error)}") from error
+    return [_output(what, name, found.get(name), shown) for name in node.output if name]
+
+
+def _shaped(kind: TypeProto | None) -> bool:
+    return kind is not None and kind.HasField("tensor_type") and kind.tensor_type.HasField("shape")
+
+
+def _through_function(model: Any, node: Any, types: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """Types of outputs by inference over a whole model, which also looks into operators defined as functions."""
+    inputs = [helper.make_value_info(name, kind) for name, kind in types.items()]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    graph = helper.make_graph([node], "one", inputs, outputs, list(data.values()))
+    one = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    inferred = onnx.shape_inference.infer_shapes(one, strict_mode=True, data_prop=True).graph
+    return {each.name: each.type for each in (*inferred.value_info, *inferred.output) if _shaped(each.type)}
+
+
+def _output(what: str, name: str, kind: TypeProto | None, shown: str) -> tuple[tuple[int | None, ...] | None, int]:
+    if kind is None or kind.WhichOneof("value") != "tensor_type":
+        made = "nothing known" if kind is None else f"a {str(kind.WhichOneof('value')).removesuffix('_type')}"
+        raise InputError(f"{what} makes {made} of {shown}, not an array; export the model with arrays alone")
+    check_type(kind.tensor_type.elem_type, f"output {name!r} of {what}")
+    if not kind.tensor_type.HasField("shape"):
+        return None, kind.tensor_type.elem_type
+    shape = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in kind.tensor_type.shape.dim)
+    return shape, kind.tensor_type.elem_type

@@ -1,0 +1,206 @@
+"""Going through an ONNX graph node by node: shapes, views, what is read and written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from onnx import helper
+
+from partita.errors import InputError
+from partita.frontends.onnx.arrays import Array, arithmetic_dtype, array_bytes, constant_array, new_array
+from partita.frontends.onnx.dims import declared_shape
+from partita.frontends.onnx.files import describe
+from partita.frontends.onnx.flops import Cost, cost_of
+from partita.frontends.onnx.modules import Modules
+from partita.frontends.onnx.presumed import presume
+from partita.frontends.onnx.shapes import infer, is_random, known_outputs
+from partita.frontends.onnx.stored import Store
+from partita.frontends.onnx.views import view_of
+from partita.frontends.records import Call, Capture, Read
+
+#: Operators that take these inputs for their shape or type alone.
+_SHAPE_ONLY = {"CastLike": 1, "EyeLike": 0, "RandomNormalLike": 0, "RandomUniformLike": 0}
+
+_GATHERS = frozenset({"Gather", "GatherElements", "GatherND"})
+
+_DATA_NOTE = "Sizes that depend on data ({names}) are presumed to be the largest there can be."
+
+
+Control = Mapping[str, Callable[["Walk", Any, list[Array | None], "Scope"], list[Array]]]
+
+
+class Scope:
+    """Names of one graph; an inner graph sees those around it."""
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        self.names: dict[str, Array] = {}
+        self.outer = outer
+
+    def find(self, name: str) -> Array:
+        """What a name stands for."""
+        found = self.names.get(name)
+        if found is None:
+            assert self.outer is not None, name
+            return self.outer.find(name)
+        return found
+
+
+class Walk:
+    """One walk over a model; ``control`` is what to do at operators that have graphs inside.
+
+    It has ``guessed`` if some shape depends on data, so that those that follow from it may differ from the file's.
+    """
+
+    def __init__(
+        self, path: str, model: Any, sizes: dict[str, int], store: Store, modules: Modules, control: Control
+    ) -> None:
+        self.control = control
+        self.path = path
+        self.model = model
+        self.sizes = sizes
+        self.store = store
+        self.modules = modules
+        self.calls: list[Call] = []
+        self.notes: dict[str, None] = {}
+        self.presumed: dict[str, None] = {}
+        self.guessed = False
+        self.declared: dict[str, Any] = {}
+
+    def run(self, graph: Any, scope: Scope, prefix: str = "") -> list[Array]:
+        """Write down what a graph does, its inputs being in the scope already; its outputs."""
+        for each in (*graph.value_info, *graph.output):
+            self.declared[each.name] = declared_shape(each, self.sizes)
+        for tensor in graph.initializer:
+            scope.names[tensor.name] = self.store.array(tensor, prefix + tensor.name)
+        for node in graph.node:
+            inputs = [scope.find(name) if name else None for name in node.input]
+            outputs = self._node(node, inputs, scope)
+            scope.names.update(zip(filter(None, node.output), outputs, strict=True))
+        return [scope.find(each.name) for each in graph.output]
+
+    def capture(self, outputs: Sequence[Array]) -> Capture:
+        """What was written down, with the model's results."""
+        if self.presumed:
+            self.notes[_DATA_NOTE.format(names=", ".join(self.presumed))] = None
+        return Capture(
+            calls=self.calls,
+            stored=self.store.stored,
+            modules=self.modules.classes,
+            outputs=[array.read() for array in outputs],
+            notes=list(self.notes),
+        )
+
+    def _node(self, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
+        if node.op_type in self.control and node.domain in ("", "ai.onnx"):
+            return self.control[node.op_type](self, node, inputs, scope)
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        if node.op_type == "Constant" and "value" in attributes:
+            return [self.store.array(attributes["value"], node.output[0])]
+        found = infer(self.path, self.model, node, inputs)
+        names = [name for name in node.output if name]
+        shapes = [self._sizes_of(node, attributes, inputs, name, found[i][0]) for i, name in enumerate(names)]
+        types = [number for _, number in found]
+        known = known_outputs(self.model, node, inputs, shapes)
+        if known is not None:
+            return [constant_array(value.shape, number, value) for value, number in zip(known, types, strict=True)]
+        views = view_of(node.op_type, attributes, inputs, shapes)
+        if views is not None:
+            return views
+        return self._emit(node, attributes, inputs, shapes, types)
+
+    def _sizes_of(
+        self, node: Any, attributes: dict[str, Any], inputs: list[Array | None], name: str, shape: Any
+    ) -> tuple[int, ...]:
+        """The shape of an output: as inferred, else as the file states it, else what is presumed."""
+        if shape is not None and None not in shape:
+            return tuple(shape)
+        stated = self.declared.get(name)
+        if stated is not None and None not in stated:
+            source = inputs[0]
+            if node.op_type == "Reshape" and source is not None and math.prod(stated) != source.numel:
+                raise InputError(
+                    f"{self.path}: {describe(node)} cannot make {list(stated)} of {source.numel} elements; export the "
+                    "model again"
+                )
+            return tuple(stated)
+        most = presume(node.op_type, attributes, inputs, shape)
+        if most is None:
+            raise InputError(
+                f"{self.path}: the shape of {name!r}, which {describe(node)} makes, depends on data; state it in the "
+                "file, or set the sizes when exporting"
+            )
+        self.guessed = True
+        self.presumed[f"{node.op_type} {node.name or name!r}"] = None
+        return most
+
+    def _emit(
+        self,
+        node: Any,
+        attributes: dict[str, Any],
+        inputs: list[Array | None],
+        shapes: list[tuple[int, ...]],
+        types: list[int],
+    ) -> list[Array]:
+        cost = self._cost(node, attributes, inputs, shapes)
+        reads, traffic = _reads(node.op_type, inputs)
+        domain = "onnx" if node.domain in ("", "ai.onnx") else node.domain.replace(".", "_")
+        present = [array for array in inputs if array is not None]
+        call = Call(
+            len(self.calls),
+            f"{domain}.{node.op_type}",
+            self.modules.of(node),
+            False,
+            reads,
+            "",
+            constant=all(read.value.constant for read in reads) and not is_random(node),
+            flops=cost.flops,
+            product=cost.product,
+            causal=cost.causal,
+        )
+        outputs = [new_array(shape, number, call=call) for shape, number in zip(shapes, types, strict=True)]
+        call.dtype = arithmetic_dtype(present, outputs)
+        call.bytes_written = sum(value.layout.bytes for value in call.writes) + _gates(node.op_type, present)
+        if node.op_type in _GATHERS and traffic:
+            traffic[0] = min(traffic[0], call.bytes_written)
+        call.bytes_read = sum(traffic)
+        self.calls.append(call)
+        return outputs
+
+    def _cost(
+        self, node: Any, attributes: dict[str, Any], inputs: list[Array | None], shapes: list[tuple[int, ...]]
+    ) -> Cost:
+        try:
+            return cost_of(node.op_type, attributes, [() if a is None else a.shape for a in inputs], shapes)
+        except (ArithmeticError, IndexError, KeyError, ValueError) as error:
+            shown = ", ".join(str(list(a.shape)) for a in inputs if a is not None)
+            raise InputError(
+                f"{self.path}: {describe(node)} cannot be counted for inputs of shapes {shown}; check its attributes"
+            ) from error
+
+
+def _gates(op: str, arrays: Sequence[Array]) -> int:
+    """Bytes of the gates of all steps that a GRU or plain recurrence writes beside its result, as for PyTorch."""
+    if op not in ("GRU", "RNN"):
+        return 0
+    x, weights = arrays[:2]
+    return array_bytes((*x.shape[:2], *weights.shape[:2]), x.type)
+
+
+def _reads(op: str, inputs: Sequence[Array | None]) -> tuple[list[Read], list[int]]:
+    """What an operator reads, each region once, and how much of it."""
+    reads: list[Read] = []
+    seen: set[Any] = set()
+    for place, array in enumerate(inputs):
+        # Small constants are part of the program.
+        if array is None or not array.numel or _SHAPE_ONLY.get(op) == place:
+            continue
+        if array.constant and array.known is not None:
+            continue
+        read = array.read()
+        key = (id(read.value), read.layout.geometry)
+        if key not in seen:
+            seen.add(key)
+            reads.append(read)
+    return reads, [read.bytes for read in reads]
