@@ -38,7 +38,8 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
 
     def default_solver(self, problem: HybridProblem, options: Options) -> str:
         """By the objective."""
-        return "exact" if problem.training is None else "uniform"
+        training = problem.training
+        return "exact" if training is None else "uniform" if training.mesh == "uniform" else "free"
 
     def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, HybridPlan, Options]]:
         """Those for the problem's objective."""

@@ -7,6 +7,7 @@ from partita.problems.facets.stages import Stages
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.evaluate import order_of_parts, stage_costs
+from partita.problems.hybrid.step.timeline import stage_devices
 from partita.problems.hybrid.step_time import update_time
 from partita.problems.hybrid.timeline import PlanPipeline
 from partita.problems.hybrid.worth import HybridEvaluation
@@ -65,14 +66,15 @@ def _name(layers: list[str]) -> str:
 
 
 def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
-    """A plan of a step on a uniform mesh: each device of a group hands over its share of a tensor.
+    """A plan of a step: each device of a group hands over its share of a tensor.
 
     What replicas exchange for every microbatch (ZeRO's stages 2 and 3) is part of the work, at the problem's
     bandwidths; what they exchange once is an all-reduce, or the half of one that only gathers weights.
     """
     layers = {layer.id: layer for layer in problem.layers}
     chosen = {v: _choice(problem, stage, v) for stage in plan.stages for v in stage.operators}
-    mesh, costs = stage_costs(problem, plan, chosen)
+    meshes, costs = stage_costs(problem, plan, chosen)
+    devices = stage_devices(meshes)
     parts = order_of_parts(plan)
     part_of = {identity: number for number, part in enumerate(parts) for identity in part}
     moved: dict[tuple[int, int], float] = {}
@@ -81,17 +83,16 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
         ends = part_of[edge.source], part_of[edge.target]
         if ends[0] == ends[1]:
             continue
-        source, target = ends[0] % mesh.stages, ends[1] % mesh.stages
-        inside[source] += chosen[edge.source].sync_out_bytes.get(edge.target, 0.0) / mesh.network.inside
-        inside[target] += chosen[edge.target].sync_in_bytes.get(edge.source, 0.0) / mesh.network.inside
+        source, target = ends[0] % len(meshes), ends[1] % len(meshes)
+        inside[source] += chosen[edge.source].sync_out_bytes.get(edge.target, 0.0) / meshes[source].network.inside
+        inside[target] += chosen[edge.target].sync_in_bytes.get(edge.source, 0.0) / meshes[target].network.inside
         if source != target:
-            moved[source, target] = moved.get((source, target), 0.0) + edge.bytes / mesh.tensor
+            moved[source, target] = moved.get((source, target), 0.0) + edge.bytes / meshes[source].tensor
     stages = []
-    for number, (stage, cost) in enumerate(zip(plan.stages, costs, strict=True)):
+    for number, (stage, mesh, cost) in enumerate(zip(plan.stages, meshes, costs, strict=True)):
         states = [layers[v].states.get(mesh.tensor) for v in stage.operators]
         gradients = sum(state.gradient_bytes for state in states if state is not None)
         weights = sum(state.parameter_bytes for state in states if state is not None)
-        first = number * mesh.data * mesh.tensor
         stages.append(
             StageDemand(
                 name=_name([layers[v].name or f"layer {v}" for v in stage.operators]),
@@ -106,9 +107,7 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
                 kind="",
                 parameter_bytes=(gradients, gradients, weights / 2, 0.0)[plan.zero],
                 update_s=cost.update,
-                own=tuple(
-                    tuple(range(first + r * mesh.tensor, first + (r + 1) * mesh.tensor)) for r in range(mesh.data)
-                ),
+                own=tuple(tuple(int(name.partition(":")[2]) for name in replica) for replica in devices[number]),
             )
         )
     handovers = []

@@ -15,7 +15,7 @@ from partita.problems.facets.timeline import Request, TimeLine
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.costs import forward_time
-from partita.problems.hybrid.step.evaluate import mesh_of
+from partita.problems.hybrid.step.evaluate import meshes_of
 from partita.problems.hybrid.step.timeline import step_pipeline
 from partita.problems.hybrid.step_time import step_time, update_time
 from partita.problems.hybrid.worth import HybridEvaluation
@@ -56,7 +56,7 @@ class HybridTimeLine(TimeLine[HybridProblem, HybridPlan, HybridEvaluation]):
             choice = _configuration(problem, layer.configurations, place, stage, identity)
             name = layer.name or f"layer {identity}"
             if problem.training is not None:
-                mesh = mesh_of(problem, plan)
+                mesh = meshes_of(problem, plan)[place]
                 held = mesh.exchanges.held([mesh.place[identity]]) + choice.memory_bytes
                 found += [(f"{name}: state", held, False)]
                 found += [(f"{name}: activations", choice.memory_per_microbatch_bytes, True)]

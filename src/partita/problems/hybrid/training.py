@@ -19,6 +19,10 @@ SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "gpipe")
 ZERO_STAGES = (0, 1, 2, 3)
 
 
+#: Whether all stages have the same degrees, or each its own.
+MESHES = ("uniform", "free")
+
+
 class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What each device of a tensor-parallel group holds of a layer's weights, and what replicas do with it.
 
@@ -53,6 +57,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Schedules that a plan may have.
     zero
         Stages of ZeRO that a plan may have.
+    mesh
+        Whether all stages have the same degrees (``uniform``), or each its own (``free``).
     overlap
         Whether replicas exchange gradients behind the backward part of the last microbatch, and gather weights behind
         the forward part of the first one; otherwise both come after the last backward part.
@@ -67,6 +73,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     schedules: tuple[str, ...] = ("1f1b",)
     zero: tuple[int, ...] = (0,)
+    mesh: str = "uniform"
     overlap: bool = True
     call_times: tuple[float, float] = (0.0, 0.0)
     hop_times: tuple[float, float] = (0.0, 0.0)
@@ -80,7 +87,8 @@ def check_training(owner: str, training: Training) -> None:
     Raises
     ------
     InputError
-        If a schedule or stage of ZeRO is unknown or repeats, none is allowed, or a time is negative.
+        If a schedule, stage of ZeRO or mesh is unknown, one of the first two repeats, none is allowed, or a time is
+        negative.
     """
     for what, given, known in (
         ("schedule", training.schedules, SCHEDULES),
@@ -93,6 +101,8 @@ def check_training(owner: str, training: Training) -> None:
                 raise InputError(f"{owner}: {what} {entry!r} is unknown; known are {', '.join(map(str, known))}")
         if len(set(given)) < len(given):
             raise InputError(f"{owner}: a {what} appears twice")
+    if training.mesh not in MESHES:
+        raise InputError(f"{owner}: a step's mesh is {training.mesh!r}; it must be one of {', '.join(MESHES)}")
     for name, values in (
         ("call time", training.call_times),
         ("hop time", training.hop_times),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from partita.errors import DisagreementError
@@ -79,7 +79,7 @@ class UniformMesh(Solver):
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         if problem.training is not None:
-            return None
+            return None if problem.training.mesh == "uniform" else "it plans uniform meshes; use free"
         return "it plans steps, and the problem is about the time per sample; use exact"
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
@@ -88,7 +88,7 @@ class UniformMesh(Solver):
 
         if not is_compiled(best_row):
             monitor.report(note="compiling the kernels of uniform meshes, once on this machine: half a minute or so")
-        search = _Search(problem, options, self.most_data)
+        search = MeshSearch(problem, options, self.most_data)
         run_in_background(search.best, monitor, search.run)
         value, plan, bound = search.best.snapshot()
         infeasible = search.best.infeasible
@@ -96,49 +96,73 @@ class UniformMesh(Solver):
         return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible)
 
 
-class _Search:
-    """What one run works on; ``run`` is called in a worker thread."""
+class MeshSearch:
+    """What one run works on; ``run`` is called in a worker thread.
 
-    def __init__(self, problem: HybridProblem, options: Options, most_data: int | None) -> None:
+    Parameters
+    ----------
+    problem, options, most_data
+        As for the solver.
+    best
+        Where plans go, if others have some as well; ``run`` says there what is proven, ``sweep`` does not.
+    """
+
+    def __init__(
+        self,
+        problem: HybridProblem,
+        options: Options,
+        most_data: int | None = None,
+        best: Incumbent[HybridPlan] | None = None,
+    ) -> None:
         self.problem, self.options, self.most_data = problem, options, most_data
-        self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE)
+        self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE) if best is None else best
         self.order = [problem.layers[place] for place in problem.order()]
         self.blocks = find_blocks(self.order)
         self.families: dict[int, DegreeFamily] = {}
+        self.best.counters |= {"meshes": 0, "rows": 0}
+        self.candidates = sorted(
+            one for one in candidates_of(problem, self.blocks.starts) if most_data is None or one.data <= most_data
+        )
+        model = build_instance(problem.replace(training=None, microbatches=1))
+        sets = all_suffix_sets(model.after, model.before, MOST_SETS)
+        self.proof = sets is not None
+        self.sets = along_orders(some_orders(model.after, model.before, _ORDERS, options.seed)) if sets is None else sets
+        self.close = CLOSE
 
     def run(self) -> None:
-        self.best.counters |= {"meshes": 0, "rows": 0}
-        candidates = sorted(
-            one
-            for one in candidates_of(self.problem, self.blocks.starts)
-            if self.most_data is None or one.data <= self.most_data
-        )
-        if not candidates:
+        if not self.candidates:
             self.best.refute("the meshes there are")
             return
-        model = build_instance(self.problem.replace(training=None, microbatches=1))
-        sets = all_suffix_sets(model.after, model.before, MOST_SETS)
-        proof = sets is not None
-        if sets is None:
-            sets = along_orders(some_orders(model.after, model.before, _ORDERS, self.options.seed))
-        self.best.prove(candidates[0].bound, "division of work")
-        for place, candidate in enumerate(candidates):
-            if candidate.bound >= self.best.value * (1 - CLOSE):
-                break
-            if self.best.stop[0] != 0:
-                return
-            ahead = candidates[place + 1].bound if place + 1 < len(candidates) else math.inf
-            self.best.counters["meshes"] += 1
-            self._close(candidate, sets)
-            if proof and self.best.stop[0] == 0:
-                proven = min(ahead, self.best.value)
-                self.best.prove(0.0 if math.isinf(proven) else proven, "meshes")
-        if self.best.stop[0] != 0 or not proof:
+        self.best.prove(self.candidates[0].bound, "division of work")
+        self.sweep(CLOSE, lambda bound: self.best.prove(bound, "meshes"))
+        if self.best.stop[0] != 0 or not self.proof:
             return
         if self.best.answer is None:
             self.best.refute("all meshes")
         else:
             self.best.prove(self.best.value, "meshes")
+
+    def sweep(self, close: float, proven: Callable[[float], object]) -> float:
+        """Look at every mesh that may be better than the best plan by that share; ``proven`` hears of every bound.
+
+        Returns a bound on the steps of all meshes, infinite if none can run.
+        """
+        self.close = close
+        for place, candidate in enumerate(self.candidates):
+            if candidate.bound >= self.best.value * (1 - close):
+                return candidate.bound
+            if self.best.stop[0] != 0:
+                return candidate.bound
+            ahead = self.candidates[place + 1].bound if place + 1 < len(self.candidates) else math.inf
+            self.best.counters["meshes"] += 1
+            self._close(candidate, self.sets)
+            if self.proof and self.best.stop[0] == 0:
+                bound = min(ahead, self.best.value * (1 - close) if close > CLOSE else self.best.value)
+                proven(0.0 if math.isinf(bound) else bound)
+        stopped = self.best.stop[0] != 0 or not self.proof
+        if self.candidates and stopped:
+            return self.candidates[0].bound
+        return self.best.value * (1 - close) if self.candidates else math.inf
 
     def _close(self, candidate: Candidate, sets: set[int]) -> None:
         mesh = candidate.mesh(self.problem)
@@ -155,7 +179,7 @@ class _Search:
         boxes = [(candidate.bound, next(counter), candidate.holding, math.inf, candidate.once, math.inf)]
         while boxes and best.stop[0] == 0:
             bound, _, low, high, least, most = heapq.heappop(boxes)
-            if bound >= best.value * (1 - CLOSE):
+            if bound >= best.value * (1 - self.close):
                 break
             value = best.value
             high = min(high, value - candidate.passing - least)
@@ -178,7 +202,7 @@ class _Search:
             if least < lower:
                 parts.append((max(low, row.holding * (1 - _BELOW)), high, least, lower))
             for a, b, c, d in parts:
-                if a <= b and c <= d and bound + a + c < best.value * (1 - CLOSE):
+                if a <= b and c <= d and bound + a + c < best.value * (1 - self.close):
                     heapq.heappush(boxes, (bound + a + c, next(counter), a, b, c, d))
 
     def _offer(self, plan: HybridPlan, promised: float | None) -> None:

@@ -123,7 +123,7 @@ class Mesh:
         layers = [self.place[identity] for row in rows for identity, _ in row]
         choices = [choice for row in rows for _, choice in row]
         fixed = self.reserve + self.exchanges.held(layers) + sum(choice.memory_bytes for choice in choices)
-        flying = held(self.schedule, self.stages, self.chunks, self.microbatches, rank)
+        flying = self.flying(rank)
         active = max(
             sum(count * work.activation_bytes for count, work in zip(counts, works, strict=True)) for counts in flying
         )
@@ -191,6 +191,10 @@ class Mesh:
         before, entering = self.network.handover((rank - 1) % self.stages, self.stages)
         after, leaving = self.network.handover(rank, self.stages)
         return 0.5 / (self.tensor * before), 0.5 / (self.tensor * after), 0.5 * entering, 0.5 * leaving
+
+    def flying(self, rank: int) -> tuple[tuple[int, ...], ...]:
+        """The most that a stage holds: numbers of microbatches in flight in each of its parts."""
+        return held(self.schedule, self.stages, self.chunks, self.microbatches, rank)
 
     @property
     def reserve(self) -> float:

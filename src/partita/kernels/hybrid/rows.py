@@ -1,0 +1,352 @@
+"""Rows of stages with degrees of their own: the least sum of passing times within two caps and the devices there are.
+
+Labels (devices used, replicas, sum of passing times) of every suffix set are extended stage by stage, as in resource
+constrained shortest paths (Irnich and Desaulniers, in "Column Generation", 2005, §2). A first pass that takes memory
+for what it is at least gives bounds on what is left, which prune labels.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.kernels.compiled import compiled
+from partita.kernels.hybrid.arrays import HybridWork, Stage
+from partita.kernels.hybrid.knapsack import cheapest, fill_items
+from partita.kernels.hybrid.mesh import ALL_FORWARD, IN_TURN, delay
+from partita.kernels.throughput.arrays import Floats, Ints, Longs
+
+#: What ``extend_rows`` returns if there are more labels than room for them.
+FULL = -2.0
+
+
+class StageOptions(NamedTuple):
+    """Ways to run a stage, O of them, over Z suffix sets.
+
+    Attributes
+    ----------
+    width, replicas, microbatches, degree, group
+        (O,) devices, replicas, microbatches of each replica, row of the arrays' degrees, and group of devices.
+    price
+        (O, G + 1, 2) what a byte costs that is handed over, and a call: to a stage in the same machine, and to others
+        on devices of each group.
+    forward, backward, gradients, once
+        (O, Z, Z) as in ``mesh.MeshStages``, the group's traffic at both ends included; forward is infinite where there
+        is no stage.
+    sack
+        (O, Z, Z) entry in ``Sacks``.
+    enter, leave
+        (Z, Z) bytes handed over.
+    devices, machine
+        (G,) devices of each group, and of one of its machines.
+    """
+
+    width: Longs
+    replicas: Longs
+    microbatches: Longs
+    degree: Longs
+    group: Longs
+    price: Floats
+    forward: Floats
+    backward: Floats
+    gradients: Floats
+    once: Floats
+    sack: Ints
+    enter: Floats
+    leave: Floats
+    devices: Longs
+    machine: Longs
+
+
+class Sacks(NamedTuple):
+    """Time that memory costs stages: (S,) an example of each, and ``extra`` (S, columns) by microbatches in flight."""
+
+    inner: Ints
+    outer: Ints
+    degree: Longs
+    state: Floats
+    extra: Floats
+
+
+class RowTask(NamedTuple):
+    """What is asked: a schedule, caps on κ and on what happens once, a sum of passing times that is of no use.
+
+    All stages together have ``least`` to ``most`` replicas.
+    """
+
+    schedule: int
+    holding: float
+    once: float
+    limit: float
+    least: int
+    most: int
+
+
+class Entries(NamedTuple):
+    """Stages worth a look: of inner set and outer set, the option and its least passing time."""
+
+    ptr: Longs
+    option: Ints
+    passing: Floats
+
+
+class Left(NamedTuple):
+    """Bounds: fewest devices and replicas of each set's stages, (Z,), and the least sum of passing times of all others.
+
+    The last is (Z, V) by the devices that are left for them; V is 1 where groups of devices differ.
+    """
+
+    needed: Longs
+    fewest: Longs
+    rest: Floats
+
+
+class Labels(NamedTuple):
+    """Beginnings of rows, from the last stage: (C, G) devices used, and (C,) what else is known of each.
+
+    ``joint`` is what the next stage must be: 0 in the same machine, g + 1 in another one, of group g. ``narrow`` says
+    whether the label's first stage fits into a machine.
+    """
+
+    used: Longs
+    replicas: Longs
+    passing: Floats
+    joint: Longs
+    group: Longs
+    narrow: Longs
+    parent: Longs
+    option: Ints
+    place: Ints
+    following: Longs
+
+
+@compiled
+def in_flight_of(schedule: int, behind: int, replicas: int, microbatches: int) -> int:
+    """Microbatches that each replica holds, given those of the stage and all behind it (of all, if split)."""
+    if schedule == ALL_FORWARD:
+        return microbatches
+    return min(-(-behind // replicas), microbatches)
+
+
+@compiled
+def lost_time(w: HybridWork, s: Sacks, number: int, in_flight: int) -> float:
+    """Time that a stage loses to fit into memory."""
+    if in_flight < s.extra.shape[1] and not np.isnan(s.extra[number, in_flight]):
+        return float(s.extra[number, in_flight])
+    inner, outer, r = s.inner[number], s.outer[number], s.degree[number]
+    count, _, missing = fill_items(w.arrays, w.scratch, Stage(inner, outer, r), 1, in_flight, 0.0)
+    found = cheapest(
+        w.scratch, w.arrays.kind[r], count, missing + s.state[number], np.inf, False, w.stop
+    )
+    if in_flight < s.extra.shape[1] and w.stop[0] == 0:
+        s.extra[number, in_flight] = found
+    return float(found)
+
+
+@compiled
+def passing_of(
+    w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, o: int, inner: int, outer: int, moved: float, in_flight: int
+) -> float:
+    """φ of a stage, ``moved`` being each direction's time for what it hands over; infinite if it is beyond a cap."""
+    forward = p.forward[o, inner, outer]
+    if forward == np.inf or p.once[o, inner, outer] > task.once * (1.0 + 1e-12):
+        return np.inf
+    forward += moved
+    backward, gradients = p.backward[o, inner, outer] + moved, p.gradients[o, inner, outer]
+    most = task.holding * (1.0 + 1e-12)
+    passing = delay(task.schedule, forward, backward, gradients)
+    if p.microbatches[o] * (forward + backward) - passing > most:
+        return np.inf
+    lost = lost_time(w, s, p.sack[o, inner, outer], in_flight)
+    if lost == 0.0 or lost == np.inf:
+        return passing if lost == 0.0 else lost
+    backward += lost
+    passing = delay(task.schedule, forward, backward, gradients)
+    return passing if p.microbatches[o] * (forward + backward) - passing <= most else np.inf
+
+
+@compiled
+def handed(p: StageOptions, o: int, inner: int, outer: int, entering: int, leaving: int) -> float:
+    """Time of what a stage hands over in each direction; the joints say where its neighbours are."""
+    enter, leave = p.enter[inner, outer], p.leave[inner, outer]
+    moved = p.price[o, entering, 0] * enter + p.price[o, leaving, 0] * leave
+    moved += p.price[o, entering, 1] if enter > 0.0 else 0.0
+    return moved + (p.price[o, leaving, 1] if leave > 0.0 else 0.0)
+
+
+@compiled
+def bound_rows(
+    w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, cheap: Floats, e: Entries, left: Left
+) -> int:
+    """Fill entries and bounds; the number of entries, negative if there is no room for them or the search has to stop.
+
+    ``cheap`` (O, 2) is the least price of what an option hands over, a byte and a call.
+    """
+    sets, options, groups = p.enter.shape[0], p.width.shape[0], p.devices.shape[0]
+    alone = groups == 1
+    room = p.devices.sum()
+    left.needed[:] = room + 1
+    left.fewest[:] = task.most + 1
+    left.needed[0] = 0
+    left.fewest[0] = 0
+    count = 0
+    for inner in range(sets):
+        for outer in range(sets):
+            e.ptr[inner * sets + outer] = count
+            if outer <= inner or left.needed[inner] > room or left.fewest[inner] > task.most:
+                continue
+            if w.stop[0] != 0:
+                return -1
+            enter, leave = p.enter[inner, outer], p.leave[inner, outer]
+            for o in range(options):
+                needed, behind = left.needed[inner] + p.width[o], left.fewest[inner] + p.replicas[o]
+                if p.forward[o, inner, outer] == np.inf or needed > room or behind > task.most:
+                    continue
+                moved = cheap[o, 0] * (enter + leave)
+                moved += (cheap[o, 1] if enter > 0.0 else 0.0) + (cheap[o, 1] if leave > 0.0 else 0.0)
+                held = behind if task.schedule == IN_TURN else max(behind, task.least)
+                flying = in_flight_of(task.schedule, held, p.replicas[o], p.microbatches[o])
+                passing = passing_of(w, p, s, task, o, inner, outer, moved, flying)
+                if passing > task.limit:
+                    continue
+                if count == e.option.shape[0]:
+                    return -1
+                e.option[count], e.passing[count] = o, passing * (1.0 - 1e-13)
+                count += 1
+                left.needed[outer] = min(left.needed[outer], needed)
+                left.fewest[outer] = min(left.fewest[outer], behind)
+    e.ptr[sets * sets] = count
+    left.rest[:] = np.inf
+    left.rest[sets - 1, :] = 0.0
+    top = left.rest.shape[1] - 1
+    for inner in range(sets - 2, -1, -1):
+        if left.needed[inner] > room:
+            continue
+        most = top - left.needed[inner] if alone else 0
+        for outer in range(inner + 1, sets):
+            begin, end = e.ptr[inner * sets + outer], e.ptr[inner * sets + outer + 1]
+            for k in range(begin, end):
+                width = p.width[e.option[k]] if alone else 0
+                passing = e.passing[k]
+                beaten = False
+                for other in range(begin, end):
+                    if other != k and p.width[e.option[other]] <= width and e.passing[other] <= passing:
+                        beaten = beaten or e.passing[other] < passing or p.width[e.option[other]] < width or other < k
+                if beaten:
+                    continue
+                for free in range(width, most + 1):
+                    reached = passing + left.rest[outer, free - width]
+                    if reached < left.rest[inner, free]:
+                        left.rest[inner, free] = reached
+    return count
+
+
+@compiled
+def rules(p: StageOptions, n: Labels, a: int, b: int) -> bool:
+    """Whether whatever label b can become, label a can become as well, and no later."""
+    if n.joint[a] != n.joint[b] or n.group[a] != n.group[b] or n.narrow[a] != n.narrow[b]:
+        return False
+    if n.replicas[a] > n.replicas[b] or n.passing[a] > n.passing[b]:
+        return False
+    for g in range(p.devices.shape[0]):
+        more = n.used[b, g] - n.used[a, g]
+        if more < 0 or more % p.machine[g] != 0:
+            return False
+    return True
+
+
+@compiled
+def extend_rows(
+    w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, e: Entries, left: Left, n: Labels, head: Longs
+) -> tuple[float, int]:
+    """The least sum of passing times of a row for the whole model, and its label; infinite if none is below the limit.
+
+    ``head`` (Z,) becomes the first label of every set. ``FULL`` if there is no room for more labels.
+    """
+    sets, groups = p.enter.shape[0], p.devices.shape[0]
+    alone, room = groups == 1, left.rest.shape[1] - 1
+    best, found = task.limit, -1
+    head[:] = -1
+    n.used[0, :] = 0
+    n.replicas[0], n.passing[0], n.joint[0], n.group[0], n.narrow[0] = 0, 0.0, -1, -1, 0
+    n.parent[0], n.option[0], n.place[0], n.following[0] = -1, -1, 0, -1
+    head[0] = 0
+    count = 1
+    for inner in range(sets - 1):
+        label = head[inner]
+        while label >= 0:
+            if w.stop[0] != 0:
+                return np.inf, -1
+            spare = room - n.used[label, 0] if alone else 0
+            if n.passing[label] + left.rest[inner, max(spare, 0)] > best:
+                label = n.following[label]
+                continue
+            for outer in range(inner + 1, sets):
+                for k in range(e.ptr[inner * sets + outer], e.ptr[inner * sets + outer + 1]):
+                    o = e.option[k]
+                    width, g = p.width[o], p.group[o]
+                    size = p.machine[g]
+                    used = n.used[label, g]
+                    idle = -used % size
+                    fits = idle == 0 or width <= idle
+                    start = used if fits else used + idle
+                    if start + width > p.devices[g]:
+                        continue
+                    joint = n.joint[label]
+                    if joint >= 0:
+                        inside = idle > 0 and fits and n.group[label] == g and n.narrow[label] == 1
+                        if (joint == 0) != inside or (joint > 0 and joint != g + 1):
+                            continue
+                    free = room - start - width if alone else 0
+                    ahead = n.passing[label] + left.rest[outer, max(free, 0)]
+                    if ahead + e.passing[k] > best:
+                        continue
+                    behind = n.replicas[label] + p.replicas[o]
+                    if behind > task.most:
+                        continue
+                    held = behind if task.schedule == IN_TURN else max(behind, task.least)
+                    flying = in_flight_of(task.schedule, held, p.replicas[o], p.microbatches[o])
+                    end = outer == sets - 1
+                    narrow = width <= size
+                    for entering in range(1 if end else 0, 2 if end else groups + 1):
+                        if entering == 0 and not (narrow and (start + width) % size != 0):
+                            continue
+                        moved = handed(p, o, inner, outer, entering, max(joint, 0))
+                        passing = passing_of(w, p, s, task, o, inner, outer, moved, flying)
+                        if ahead + passing > best:
+                            continue
+                        if count == n.passing.shape[0]:
+                            return FULL, -1
+                        for other in range(groups):
+                            n.used[count, other] = n.used[label, other]
+                        n.used[count, g] = start + width
+                        n.replicas[count], n.passing[count] = behind, n.passing[label] + passing
+                        n.joint[count], n.group[count], n.narrow[count] = entering, g, 1 if narrow else 0
+                        n.parent[count], n.option[count], n.place[count] = label, o, outer
+                        if end:
+                            if behind >= task.least and n.passing[count] < best:
+                                best, found = n.passing[count], count
+                                count += 1
+                            continue
+                        beaten = False
+                        before, other_label = -1, head[outer]
+                        while other_label >= 0:
+                            after = n.following[other_label]
+                            if rules(p, n, other_label, count):
+                                beaten = True
+                                break
+                            if rules(p, n, count, other_label):
+                                if before < 0:
+                                    head[outer] = after
+                                else:
+                                    n.following[before] = after
+                            else:
+                                before = other_label
+                            other_label = after
+                        if not beaten:
+                            n.following[count] = head[outer]
+                            head[outer] = count
+                            count += 1
+            label = n.following[label]
+    return (best if found >= 0 else np.inf), found

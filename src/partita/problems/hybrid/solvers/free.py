@@ -1,0 +1,306 @@
+"""Steps of stages with degrees of their own: branch and bound over caps, with bounds from rows that need less memory.
+
+For one schedule and one of ZeRO's stages, a row with κ from K₁ and single costs from S₁ on, within K₂ and S₂, takes
+F(K₂, S₂) + K₁ + S₁ or more, F being the least sum of passing times. A first pass bounds F, labels find it. Uniform
+meshes have a search of their own. Both first look for what is better by a share, then for what is better at all.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+from partita.errors import DisagreementError
+from partita.problems.hybrid.downsets import all_suffix_sets
+from partita.problems.hybrid.evaluate import evaluate
+from partita.problems.hybrid.instance import build_instance
+from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
+from partita.problems.hybrid.solvers.row_family import (
+    FEW_LABELS,
+    MOST_LABELS,
+    MOST_STAGES,
+    Choice,
+    FoundStages,
+    LabelsFull,
+    RowFamily,
+    Within,
+)
+from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch, divisors
+from partita.problems.hybrid.step.evaluate import stage_costs
+from partita.problems.hybrid.step.rows import is_uniform
+from partita.problems.hybrid.training import Training
+from partita.run.background import run_in_background
+from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
+from partita.units import leq
+
+#: Relative distances of plan and bound at which a pass is done; gaps of plans are at most the first one soon.
+PASSES = (4e-3, CLOSE)
+#: Rounding of sums: bounds are this much lower.
+_ROUNDING = 1e-11
+#: A cap this much below a value excludes it.
+_BELOW = 1e-10
+#: Boxes narrower than this share of the step are not split for want of labels.
+_NARROW = 2.5e-4
+
+
+@dataclass(frozen=True)
+class Box:
+    """Rows of a schedule and one of ZeRO's stages, with bounds on the largest κ and single cost, and on all replicas."""
+
+    schedule: str
+    zero: int
+    low: float
+    high: float
+    least: float
+    most: float
+    fewest: int = 0
+    replicas: int = 1 << 40
+
+
+class FreeMesh(Solver):
+    """Steps of stages with degrees of their own, with bounds; proven for models of some hundred suffix sets."""
+
+    name = "free"
+    summary = "steps of stages with degrees of their own, with proof: labels under caps, and uniform meshes"
+
+    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+        if problem.training is not None and problem.training.mesh == "free":
+            return None
+        return "it plans steps of stages with degrees of their own; give the step's training the mesh free"
+
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+        from partita.kernels.compiled import is_compiled
+        from partita.kernels.hybrid.rows import extend_rows
+
+        if not is_compiled(extend_rows):
+            monitor.report(note="compiling the kernels of free meshes, once on this machine: a minute or so")
+        search = FreeSearch(problem, options)
+        run_in_background(search.best, monitor, search.run)
+        value, plan, bound = search.best.snapshot()
+        infeasible = search.best.infeasible
+        known = not infeasible and (bound > 0 or value == 0)
+        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible)
+
+
+class FreeSearch:
+    """What one run works on; ``run`` is called in a worker thread.
+
+    Parameters
+    ----------
+    problem, options
+        As for the solver.
+    known
+        A plan to begin with.
+    passes
+        Relative distances of plan and bound, falling, at which to go on with the next one.
+    """
+
+    def __init__(
+        self,
+        problem: HybridProblem,
+        options: Options,
+        known: HybridPlan | None = None,
+        passes: tuple[float, ...] = PASSES,
+    ) -> None:
+        assert problem.training is not None
+        self.problem, self.passes = problem, passes
+        self.training: Training = problem.training
+        self.best: Incumbent[HybridPlan] = Incumbent(closeness=passes[-1])
+        if known is not None:
+            self._offer(known)
+        self.uniform = MeshSearch(problem, options, best=self.best)
+        self.counter = itertools.count()
+        self.families: dict[int, RowFamily] = {}
+        self.sets: set[int] | None = None
+        self.boxes: list[tuple[float, int, Box]] = []
+        #: What is proven of rows where labels did not suffice, and of uniform meshes and rows so far.
+        self.stuck = math.inf
+        self.of_meshes = self.of_rows = 0.0
+
+    def run(self) -> None:
+        self.best.counters |= {"boxes": 0, "labelled": 0}
+        self.of_meshes = self.of_rows = self._work()
+        self._prove()
+        self._begin()
+        for close in self.passes:
+            found = self.uniform.sweep(close, self._meshes)
+            self._meshes(found)
+            self._rows(close)
+            if self.best.done:
+                return
+        if self.best.stop[0] == 0 and math.isinf(self.of_rows) and math.isinf(self.of_meshes):
+            self.best.refute("all rows")
+
+    def _work(self) -> float:
+        """All devices together work on every layer, at the degree that takes least device time."""
+        allowed = set(self.problem.degrees())
+        times = [
+            [t * min(c.time for c in row) for t, row in layer.configurations.items() if row and t in allowed]
+            for layer in self.problem.layers
+        ]
+        work = sum(min(row, default=math.inf) for row in times)
+        return self.problem.microbatches * work / self.problem.devices * (1 - _ROUNDING)
+
+    def _begin(self) -> None:
+        model = build_instance(self.problem.replace(training=None, microbatches=1))
+        self.sets = None if model.homeless else all_suffix_sets(model.after, model.before, MOST_SETS)
+        self.choices = [
+            Choice(t, d)
+            for t in self.problem.degrees()
+            for d in divisors(self.problem.microbatches)
+            if d * t <= self.problem.devices
+        ]
+        if self.sets is None or len(self.choices) * len(self.sets) ** 2 > MOST_STAGES:
+            self.stuck = math.inf if model.homeless else self.of_rows
+            return
+        for zero in self.training.zero:
+            for schedule in self.training.schedules:
+                if schedule != "interleaved":
+                    self._push(self.of_rows, Box(schedule, zero, 0.0, math.inf, 0.0, math.inf))
+
+    # -- bounds ------------------------------------------------------------------------------------------------------
+
+    def _meshes(self, bound: float) -> None:
+        self.of_meshes = max(self.of_meshes, bound)
+        self._prove()
+
+    def _prove(self) -> None:
+        bound = min(self.of_meshes, self.of_rows)
+        if 0 < bound < math.inf:
+            self.best.prove(bound, "rows of stages")
+
+    def _push(self, bound: float, box: Box) -> None:
+        if bound < self.best.value * (1 - CLOSE) and box.low <= box.high and box.least <= box.most:
+            heapq.heappush(self.boxes, (bound, next(self.counter), box))
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _rows(self, close: float) -> None:
+        """Search rows until none can be better than the best plan by this share."""
+        while self.best.stop[0] == 0:
+            ahead = min(self.stuck, self.boxes[0][0] if self.boxes else math.inf)
+            kept = self.best.value * (1 - CLOSE)
+            self.of_rows = max(self.of_rows, min(ahead, kept))
+            self._prove()
+            if not self.boxes or self.boxes[0][0] >= self.best.value * (1 - close):
+                return
+            bound, _, box = heapq.heappop(self.boxes)
+            self.best.counters["boxes"] += 1
+            self._close(bound, box, close)
+
+    def _close(self, bound: float, box: Box, close: float) -> None:
+        """Raise the bound of a box, or split it."""
+        family, value = self._family(box.zero), self.best.value
+        target = value * (1 - close)
+        within = Within(box.high, box.most, box.fewest, box.replicas)
+        least = family.least(box.schedule, within, target - box.low - box.least)
+        if least is None:
+            self.stuck = min(self.stuck, bound)
+            return
+        reached = max(bound, (least + box.low + box.least) * (1 - _ROUNDING))
+        if reached >= target:
+            self._push(max(bound, target), box)
+            return
+        high = min(box.high, (target - least - box.least) * (1 + _ROUNDING))
+        most = min(box.most, (target - least - box.low) * (1 + _ROUNDING))
+        if high < box.low or most < box.least:
+            self._push(max(bound, target), box)
+            return
+        # Rows beyond the caps take at least the target; they are found again if that falls.
+        if high < box.high:
+            self._push(max(bound, target), replace(box, low=high))
+        if most < box.most:
+            self._push(max(bound, target), replace(box, high=high, least=most))
+        box = replace(box, high=high, most=most)
+        wide = max(high - box.low, most - box.least) > _NARROW * value
+        if self._label(bound, box, target, FEW_LABELS if wide else MOST_LABELS):
+            return
+        if not wide:
+            self.stuck = min(self.stuck, bound)
+            return
+        if most - box.least > high - box.low:
+            middle = (box.least + most) / 2
+            halves = replace(box, most=middle), replace(box, least=middle)
+        else:
+            middle = (box.low + high) / 2
+            halves = replace(box, high=middle), replace(box, low=middle)
+        for half in halves:
+            self._push(max(bound, (least + half.low + half.least) * (1 - _ROUNDING)), half)
+
+    def _label(self, bound: float, box: Box, target: float, room: int) -> bool:
+        """Find the best row of a box, and split what is left by it; False if that takes more labels than allowed."""
+        family = self._family(box.zero)
+        within = Within(box.high, box.most, box.fewest, box.replicas)
+        limit = target - box.low - box.least
+        self.best.counters["labelled"] += 1
+        try:
+            stopped = family.least(box.schedule, within, limit) is None
+            found = None if stopped else family.best(box.schedule, within, limit, room)
+        except LabelsFull:
+            return False
+        if self.best.stop[0] != 0:
+            self.stuck = min(self.stuck, bound)
+            return True
+        if found is None:
+            self._push(max(bound, target), box)
+            return True
+        holding, once, exact = self._take(found)
+        if not exact and found.replicas > box.fewest:
+            # The schedule holds what all stages have as replicas, and fewer were counted.
+            self._push(bound, replace(box, replicas=min(box.replicas, found.replicas - 1)))
+            self._push(bound, replace(box, fewest=found.replicas))
+            return True
+        passing = found.passing * (1 - _ROUNDING)
+        below, lower = holding * (1 - _BELOW), once * (1 - _BELOW)
+        parts = []
+        if box.low < below:
+            middle = (box.low + min(below, box.high)) / 2
+            parts += [(box.low, middle, box.least, box.most)]
+            parts += [(middle, min(below, box.high), box.least, box.most)]
+        if box.least < lower:
+            parts.append((max(box.low, below), box.high, box.least, min(lower, box.most)))
+        for low, high, least, most in parts:
+            part = replace(box, low=low, high=high, least=least, most=most)
+            self._push(max(bound, passing + low + least), part)
+        return True
+
+    def _take(self, found: FoundStages) -> tuple[float, float, bool]:
+        """Offer a row; its largest κ and single cost, and whether it takes and holds what was promised."""
+        chosen = {
+            layer.id: choice
+            for stage in found.plan.stages
+            for layer in self.problem.layers
+            if layer.id in stage.configurations
+            for choice in layer.configurations[stage.tensor_parallel]
+            if choice.id == stage.configurations[layer.id]
+        }
+        costs = stage_costs(self.problem, found.plan, chosen)[1]
+        holding, once = max(cost.holding for cost in costs), max(cost.sync + cost.update for cost in costs)
+        evaluation = self._offer(found.plan)
+        exact = evaluation.feasible and leq(evaluation.objective, found.passing + holding + once)
+        if not exact and not is_uniform(found.plan) and found.plan.schedule != "zero-bubble":
+            raise DisagreementError(
+                f"a row of stages takes {evaluation.objective!r}, and promised {found.passing + holding + once!r}: "
+                f"{', '.join(evaluation.violations)}"
+            )
+        return holding, once, exact or found.plan.schedule != "zero-bubble"
+
+    def _offer(self, plan: HybridPlan):  # type: ignore[no-untyped-def]
+        evaluation = evaluate(self.problem, plan)
+        if evaluation.feasible:
+            self.best.offer(evaluation.objective, plan, "free")
+        return evaluation
+
+    def _family(self, zero: int) -> RowFamily:
+        if zero not in self.families:
+            assert self.sets is not None
+            size = 36 * len(self.choices) * len(self.sets) ** 2
+            while self.families and size * (len(self.families) + 1) > 1 << 30:
+                del self.families[next(iter(self.families))]
+            self.families[zero] = RowFamily(self.problem, self.choices, zero, self.sets, self.best.stop)
+        return self.families[zero]

@@ -1,0 +1,321 @@
+"""Rows of stages with degrees of their own over suffix sets: what the kernels work on, and plans from their answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from partita.kernels.hybrid.arrays import HybridKnown, HybridWork
+from partita.kernels.hybrid.mesh import MeshStages, Replicas, fill_stages
+from partita.kernels.hybrid.rows import (
+    FULL,
+    Entries,
+    Labels,
+    Left,
+    RowTask,
+    Sacks,
+    StageOptions,
+    bound_rows,
+    extend_rows,
+    in_flight_of,
+    lost_time,
+)
+from partita.kernels.throughput.arrays import as_arrays
+from partita.problems.hybrid.downsets import as_bits
+from partita.problems.hybrid.instance import build_arrays, build_instance, new_scratch
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.solvers.mesh_family import NUMBERS
+from partita.problems.hybrid.step.mesh import Mesh
+from partita.problems.hybrid.step.rows import handover_rates
+
+#: Most elements of a table of stages by option, and labels of a search of a wide box, and of any.
+MOST_STAGES = 12_000_000
+FEW_LABELS = 1 << 15
+MOST_LABELS = 1 << 21
+#: Microbatches in flight whose loss is remembered.
+_COLUMNS = 256
+
+Floats = npt.NDArray[np.float64]
+
+
+class LabelsFull(Exception):
+    """There are more labels than room for them."""
+
+
+@dataclass(frozen=True, order=True)
+class Choice:
+    """Degrees of a stage."""
+
+    tensor: int
+    data: int
+
+    @property
+    def width(self) -> int:
+        """Devices."""
+        return self.tensor * self.data
+
+
+@dataclass(frozen=True)
+class Within:
+    """Caps on κ and on single costs, and replicas of all stages together."""
+
+    holding: float
+    once: float
+    least: int = 0
+    most: int = 1 << 40
+
+
+@dataclass(frozen=True)
+class FoundStages:
+    """A row: the plan, the sum of its passing times, and its replicas."""
+
+    plan: HybridPlan
+    passing: float
+    replicas: int
+
+
+class RowFamily:
+    """Rows of stages of a problem with one of ZeRO's stages."""
+
+    def __init__(
+        self,
+        problem: HybridProblem,
+        choices: Sequence[Choice],
+        zero: int,
+        sets: Iterable[int],
+        stop: npt.NDArray[np.int64],
+    ) -> None:
+        self.problem, self.choices, self.zero = problem, list(choices), zero
+        self.degrees = sorted({choice.tensor for choice in choices})
+        self.model = build_instance(_by_number(problem, self.degrees))
+        arrays, self.sets = build_arrays(self.model, sets)
+        nothing = np.zeros(1, dtype=np.int32)
+        known = HybridKnown(nothing, nothing, nothing, nothing, np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
+        self.work = HybridWork(arrays, new_scratch(self.model), known, stop)
+        self.options, self.sacks = self._tables()
+        self.cheap = np.ascontiguousarray(self.options.price.min(axis=1))
+        pairs = np.isfinite(self.options.forward).sum()
+        size = len(self.sets)
+        self.entries = Entries(
+            np.zeros(size * size + 1, dtype=np.int64), np.zeros(pairs + 1, dtype=np.int32), np.zeros(pairs + 1)
+        )
+        room = problem.devices + 1
+        self.left = Left(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64), np.zeros((size, room)))
+        self.head = np.zeros(size, dtype=np.int64)
+        self.labels = _labels(FEW_LABELS, 1)
+
+    def least(self, schedule: str, within: Within, limit: float = math.inf) -> float | None:
+        """No row within the caps has a smaller sum of passing times; None if stopped. What is left is kept."""
+        found = bound_rows(
+            self.work, self.options, self.sacks, self._task(schedule, within, limit), self.cheap, self.entries, self.left
+        )
+        return None if found < 0 else float(self.left.rest[0, -1])
+
+    def best(self, schedule: str, within: Within, limit: float, room: int) -> FoundStages | None:
+        """The row with the least sum of passing times below the limit, after ``least`` with the same arguments.
+
+        Raises
+        ------
+        LabelsFull
+            If it takes more labels than ``room``.
+        """
+        task = self._task(schedule, within, limit)
+        while True:
+            passing, label = extend_rows(
+                self.work, self.options, self.sacks, task, self.entries, self.left, self.labels, self.head
+            )
+            if passing != FULL:
+                break
+            if len(self.labels.passing) >= room:
+                raise LabelsFull
+            self.labels = _labels(len(self.labels.passing) * 4, 1)
+        if label < 0 or self.work.stop[0] != 0:
+            return None
+        return self._plan(schedule, within, float(passing), int(label))
+
+    def _task(self, schedule: str, within: Within, limit: float) -> RowTask:
+        return RowTask(NUMBERS[schedule], within.holding, within.once, limit, within.least, within.most)
+
+    def _plan(self, schedule: str, within: Within, passing: float, label: int) -> FoundStages | None:
+        order = [self.problem.layers[place] for place in self.model.order]
+        place = {layer.id: number for number, layer in enumerate(self.problem.layers)}
+        replicas = int(self.labels.replicas[label])
+        stages = []
+        while label > 0:
+            o, outer = int(self.labels.option[label]), int(self.labels.place[label])
+            behind, parent = int(self.labels.replicas[label]), int(self.labels.parent[label])
+            inner = int(self.labels.place[parent])
+            number = NUMBERS[schedule]
+            held = behind if schedule == "1f1b" else max(behind, within.least)
+            flying = in_flight_of(number, held, int(self.options.replicas[o]), int(self.options.microbatches[o]))
+            sack = int(self.options.sack[o, inner, outer])
+            # Remembered losses have no options with them.
+            fresh = self.sacks._replace(
+                inner=np.array([inner], dtype=np.int32),
+                outer=np.array([outer], dtype=np.int32),
+                degree=self.sacks.degree[sack : sack + 1].copy(),
+                state=self.sacks.state[sack : sack + 1].copy(),
+                extra=np.full((1, 1), math.nan),
+            )
+            if lost_time(self.work, fresh, 0, flying) == math.inf or self.work.stop[0] != 0:
+                return None
+            r, members = int(self.options.degree[o]), self.sets[outer] & ~self.sets[inner]
+            part = [v for v in range(len(order)) if members >> v & 1]
+            configurations = {}
+            for v in part:
+                option = int(self.work.scratch.best[v]) - int(self.work.arrays.option_ptr[r, v])
+                configurations[order[v].id] = self.model.options[r][v][option].id
+            operators = tuple(sorted(configurations, key=place.__getitem__))
+            choice = self.choices[o]
+            stages.append(
+                HybridStage(
+                    operators=operators,
+                    data_parallel=choice.data,
+                    tensor_parallel=choice.tensor,
+                    configurations={identity: configurations[identity] for identity in operators},
+                )
+            )
+            label = parent
+        return FoundStages(HybridPlan(stages=tuple(stages), schedule=schedule, zero=self.zero), passing, replicas)
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def _tables(self) -> tuple[StageOptions, Sacks]:
+        size, count = len(self.sets), len(self.choices)
+        sorts = self._sorts()
+        tables = {name: np.empty((count, size, size)) for name in ("forward", "backward", "gradients", "once")}
+        sack = np.full((count, size, size), -1, dtype=np.int32)
+        price = np.empty((count, 2, 2))
+        examples: list[npt.NDArray[np.float64]] = []
+        total = 0
+        enter = leave = np.zeros((size, size))
+        for o, choice in enumerate(self.choices):
+            mesh = Mesh(self.problem, 1, choice.data, choice.tensor, zero=self.zero)
+            stages = self._stages(mesh)
+            tables["forward"][o] = stages.forward + stages.gathered
+            tables["backward"][o] = stages.backward + stages.returned
+            tables["gradients"][o], tables["once"][o] = stages.weight_gradients, stages.once
+            enter, leave = stages.enter, stages.leave
+            for joint in (0, 1):
+                rate, _, call, _ = handover_rates(mesh, joint == 0, joint == 0)
+                price[o, joint] = rate, call
+            r = self.degrees.index(choice.tensor)
+            inner, outer = np.nonzero(np.isfinite(stages.forward))
+            if not len(inner):
+                continue
+            state = stages.state[inner, outer] + mesh.reserve
+            columns = [state, *(row[outer] - row[inner] for row in sorts[r])]
+            _, example, found = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
+            sack[o, inner, outer] = total + found.ravel()
+            total += len(example)
+            examples.append(np.stack([inner[example], outer[example], np.full(len(example), r), state[example]]))
+        rows = np.concatenate(examples, axis=1) if examples else np.zeros((4, 1))
+        most = max((self.problem.microbatches // choice.data for choice in self.choices), default=1)
+        sacks = Sacks(
+            inner=rows[0].astype(np.int32),
+            outer=rows[1].astype(np.int32),
+            degree=rows[2].astype(np.int64),
+            state=np.ascontiguousarray(rows[3]),
+            extra=np.full((rows.shape[1], min(_COLUMNS, most + 1)), math.nan),
+        )
+        each = [
+            (choice.width, choice.data, self.problem.microbatches // choice.data, self.degrees.index(choice.tensor), 0)
+            for choice in self.choices
+        ]
+        columns_of = np.array(each, dtype=np.int64).reshape(-1, 5).T
+        shape = self.problem.devices, self.problem.devices_per_machine
+        options = StageOptions(
+            *(np.ascontiguousarray(column) for column in columns_of),
+            price=price,
+            **tables,
+            sack=sack,
+            enter=np.ascontiguousarray(enter),
+            leave=np.ascontiguousarray(leave),
+            devices=np.array(shape[:1], dtype=np.int64),
+            machine=np.array(shape[1:], dtype=np.int64),
+        )
+        return options, sacks
+
+    def _stages(self, mesh: Mesh) -> MeshStages:
+        size, r = len(self.sets), self.degrees.index(mesh.tensor)
+        stages = MeshStages(*(np.full((size, size), math.inf) for _ in MeshStages._fields))
+        arrays = self.work.arrays._replace(missing=np.ascontiguousarray(self.work.arrays.missing[r : r + 1]))
+        fill_stages(self.work._replace(arrays=arrays), replicas_of(mesh), stages)
+        return stages
+
+    def _sorts(self) -> list[npt.NDArray[np.int64]]:
+        """For every degree (sorts, Z) how many layers of every sort a set has; those of one sort have the same options."""
+        found = []
+        for row in self.model.options:
+            numbers: dict[object, int] = {}
+            of_layer = np.array(
+                [
+                    numbers.setdefault(
+                        tuple((c.time, c.memory_per_microbatch_bytes, c.memory_bytes) for c in choices), len(numbers)
+                    )
+                    for choices in row
+                ]
+            )
+            bits = as_bits(self.sets, len(of_layer))
+            counts = [bits[:, of_layer == sort].sum(axis=1) for sort in range(len(numbers))]
+            found.append(np.stack(counts).astype(np.int64))
+        return found
+
+
+def replicas_of(mesh: Mesh) -> Replicas:
+    """What the replicas of a mesh exchange, for the kernels."""
+    exchanges, degree, problem = mesh.exchanges, mesh.tensor, mesh.problem
+    layers = {layer.id: layer for layer in problem.layers}
+    into, out = [], []
+    within = mesh.network.inside
+    for edge in problem.edges:
+        source, target = (layers[end].configurations.get(degree, ()) for end in (edge.source, edge.target))
+        into.append(target[0].sync_in_bytes.get(edge.source, 0.0) / within if target else 0.0)
+        out.append(source[0].sync_out_bytes.get(edge.target, 0.0) / within if source else 0.0)
+    values = {name: getattr(exchanges, name) for name in Replicas._fields if hasattr(exchanges, name)}
+    values |= {
+        "edge_bytes": [edge.bytes for edge in problem.edges],
+        "edge_in": into,
+        "edge_out": out,
+        "overlap": [exchanges.overlap],
+    }
+    return as_arrays(Replicas, values)
+
+
+def _by_number(problem: HybridProblem, degrees: Sequence[int]) -> HybridProblem:
+    """The layers with degrees numbered from 1, so that each has a row of the arrays."""
+    layers = tuple(
+        msgspec.structs.replace(
+            layer,
+            configurations={number + 1: layer.configurations.get(t, ()) for number, t in enumerate(degrees)},
+            states={},
+            update_times={},
+        )
+        for layer in problem.layers
+    )
+    return problem.replace(
+        layers=layers,
+        devices=len(degrees),
+        microbatches=1,
+        hierarchy=None,
+        training=None,
+        weight_sync_per_batch=False,
+    )
+
+
+def _labels(room: int, groups: int) -> Labels:
+    longs = {name: np.zeros(room, dtype=np.int64) for name in ("replicas", "joint", "group", "narrow", "parent")}
+    return Labels(
+        used=np.zeros((room, groups), dtype=np.int64),
+        passing=np.zeros(room),
+        option=np.zeros(room, dtype=np.int32),
+        place=np.zeros(room, dtype=np.int32),
+        following=np.zeros(room, dtype=np.int64),
+        **longs,
+    )

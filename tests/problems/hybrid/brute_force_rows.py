@@ -1,0 +1,61 @@
+"""The shortest step of a small problem over rows of stages with degrees of their own, by looking at every plan."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.evaluate import evaluate_step
+
+
+def shortest_row(problem: HybridProblem) -> float:
+    """The least time of a step without interleaved schedules; infinite if there is no plan."""
+    return min(_steps(problem), default=math.inf)
+
+
+def _steps(problem: HybridProblem) -> Iterator[float]:
+    training = problem.training
+    assert training is not None
+    for rows, degrees in _rows(problem):
+        tables = {layer.id: layer.configurations for layer in problem.layers}
+        flat = [(v, t) for row, (_, t) in zip(rows, degrees, strict=True) for v in row]
+        for chosen in itertools.product(*(tables[v].get(t, ()) for v, t in flat)):
+            names = {v: choice.id for (v, _), choice in zip(flat, chosen, strict=True)}
+            stages = tuple(
+                HybridStage(
+                    operators=tuple(row),
+                    data_parallel=d,
+                    tensor_parallel=t,
+                    configurations={v: names[v] for v in row},
+                )
+                for row, (d, t) in zip(rows, degrees, strict=True)
+            )
+            for schedule, zero in itertools.product(training.schedules, training.zero):
+                if schedule == "interleaved":
+                    continue
+                found = evaluate_step(problem, HybridPlan(stages=stages, schedule=schedule, zero=zero))
+                if found.feasible:
+                    yield found.objective
+
+
+def _rows(problem: HybridProblem) -> Iterator[tuple[list[list[int]], list[tuple[int, int]]]]:
+    """Layers and degrees (d, t) of every stage."""
+    ids = [layer.id for layer in problem.layers]
+    choices = [
+        (d, t)
+        for t in problem.degrees()
+        for d in range(1, problem.devices // t + 1)
+        if problem.microbatches % d == 0
+    ]
+    for count in range(1, len(ids) + 1):
+        for stages in itertools.product(range(count), repeat=len(ids)):
+            of = dict(zip(ids, stages, strict=True))
+            if len(set(stages)) < count or any(of[e.source] > of[e.target] for e in problem.edges):
+                continue
+            rows = [[v for v in ids if of[v] == stage] for stage in range(count)]
+            for degrees in itertools.product(choices, repeat=count):
+                if sum(d * t for d, t in degrees) <= problem.devices:
+                    yield rows, list(degrees)
