@@ -72,7 +72,7 @@ class Sacks(NamedTuple):
 class RowTask(NamedTuple):
     """What is asked: a schedule, caps on κ and on what happens once, a sum of passing times that is of no use.
 
-    All stages together have ``least`` to ``most`` replicas.
+    All stages together have ``least`` to ``most`` replicas, each stage ``data`` of them, 0 for any number.
     """
 
     schedule: int
@@ -81,6 +81,7 @@ class RowTask(NamedTuple):
     limit: float
     least: int
     most: int
+    data: int
 
 
 class Entries(NamedTuple):
@@ -202,6 +203,8 @@ def bound_rows(
             for o in range(options):
                 needed, behind = left.needed[inner] + p.width[o], left.fewest[inner] + p.replicas[o]
                 if p.forward[o, inner, outer] == np.inf or needed > room or behind > task.most:
+                    continue
+                if task.data > 0 and p.replicas[o] != task.data:
                     continue
                 moved = cheap[o, 0] * (enter + leave)
                 moved += (cheap[o, 1] if enter > 0.0 else 0.0) + (cheap[o, 1] if leave > 0.0 else 0.0)

@@ -96,11 +96,14 @@ class Refinement:
         A plan that a reader should know of, None for none.
     by_objective
         Whether the answer was chosen by its objective: only then a limit that is nearly reached may have shaped it.
+    wider_bound
+        What no plan of a wider kind beats, which the problem does not allow; None where it is not known.
     """
 
     row: Row | None = None
     other: Row | None = None
     by_objective: bool = True
+    wider_bound: float | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,8 @@ class Answer(Generic[P]):
         Another plan that a reader should know of, None for none.
     without_limit
         Objective reachable without the limit that is nearly reached (``Kind.unlimited``); None where none is.
+    wider_bound
+        As of ``Refinement``.
     """
 
     priced: Priced[P]
@@ -129,6 +134,7 @@ class Answer(Generic[P]):
     tried: tuple[tuple[Priced[P], Result[P, Any, Any]], ...] = ()
     other: Row | None = None
     without_limit: float | None = None
+    wider_bound: float | None = None
 
     @property
     def problem(self) -> P:

@@ -13,6 +13,7 @@ from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.exact import HybridExact
+from partita.problems.hybrid.solvers.free import FreeMesh
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
 from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.run.monitor import Monitor
@@ -136,5 +137,6 @@ def _smallest_memory(problem: HybridProblem, clock: Monitor) -> str:
 
 def _solved(problem: HybridProblem, time_s: float) -> Outcome:
     """Any plan, or a proof that there is none, within a time."""
-    solver = HybridExact() if problem.training is None else UniformMesh()
+    solvers = {None: HybridExact(), "uniform": UniformMesh(), "free": FreeMesh()}
+    solver = solvers[None if problem.training is None else problem.training.mesh]
     return solver.solve(problem, Options(), Monitor(time_s, target=math.inf))

@@ -132,10 +132,14 @@ class HybridFromModel(FromModel[HybridProblem]):
         self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
     ) -> Refinement:
         from partita.problems.hybrid.shorter_step import shorter_steps
+        from partita.problems.hybrid.solvers.free import bound_of_free
 
-        if result.problem.training is not None:
+        training = result.problem.training
+        if training is None:
+            return shorter_steps(result, rows, options, monitor)
+        if priced.settings.layout is not None or training.mesh == "free":
             return Refinement(by_objective=priced.settings.layout is None)
-        return shorter_steps(result, rows, priced.settings.minimise, options, monitor)
+        return Refinement(wider_bound=bound_of_free(result, options, monitor))
 
 
 def check_settings(settings: HybridPricing) -> None:
@@ -145,9 +149,10 @@ def check_settings(settings: HybridPricing) -> None:
         raise InputError("--mesh uniform is for steps; leave it out, or --minimise steady")
     asked = {"--layout": settings.layout, "--schedule": settings.schedule, "--zero": settings.zero}
     for flag, value in asked.items():
-        if value and (steady or settings.mesh == "free"):
-            cause = "--minimise steady" if steady else "--mesh free"
-            raise InputError(f"{flag} is for steps of a uniform mesh; leave it out, or {cause}")
+        if value and steady:
+            raise InputError(f"{flag} is for steps; leave it out, or --minimise steady")
+    if settings.layout and settings.mesh == "free":
+        raise InputError("--layout is a uniform mesh; leave it out, or --mesh free")
     for stage in settings.zero:
         if stage not in ZERO_STAGES:
             raise InputError(f"--zero {stage} is no stage of ZeRO; give {', '.join(map(str, ZERO_STAGES))}")
@@ -156,14 +161,19 @@ def check_settings(settings: HybridPricing) -> None:
 
 
 def training_of(settings: HybridPricing, layout: Layout | None) -> Training | None:
-    """What plans of a step may choose; None for the time per sample, and for stages with degrees of their own."""
+    """What plans of a step may choose; None for the time per sample."""
     overlap = settings.weight_sync == "behind"
     if layout is not None:
         return Training(schedules=(layout.runs,), zero=(layout.zero,), overlap=overlap and layout.overlap)
-    if settings.minimise == "steady" or settings.mesh == "free":
+    if settings.minimise == "steady":
         return None
     zero = settings.zero or ((1,) if settings.zero1 else ZERO_STAGES)
-    return Training(schedules=settings.schedule or PLANNED, zero=tuple(sorted(zero)), overlap=overlap)
+    return Training(
+        schedules=settings.schedule or PLANNED,
+        zero=tuple(sorted(zero)),
+        mesh=settings.mesh or "uniform",
+        overlap=overlap,
+    )
 
 
 def microbatch_sizes(settings: HybridPricing) -> list[int]:

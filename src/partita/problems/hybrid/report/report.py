@@ -96,7 +96,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         document["model"]["layers"] = len(problem.layers)
         document |= {
             "minimised": answer.priced.settings.minimise,
-            "mesh": "free" if problem.training is None else "uniform",
+            "mesh": "free" if problem.training is None else problem.training.mesh,
             "microbatches": problem.microbatches,
             "microbatch_samples": answer.priced.settings.samples,
             "global_batch": problem.microbatches * answer.priced.settings.samples,
@@ -121,8 +121,8 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
             "steady": utilisation(answer, steady_per_sample(result.evaluation)),
             "step": utilisation(answer, simulated_step(problem, result.plan, result.evaluation).per_sample),
         }
-        if problem.training is not None:
-            document["uniformity_loss_at_most"] = uniformity_loss(problem, result.evaluation.objective)
+        if problem.training is not None and problem.training.mesh == "uniform":
+            document["uniformity_loss_at_most"] = uniformity_loss(answer, result.evaluation.objective)
         spent = device_time(problem, result.plan, result.evaluation)
         document["limits"] = {
             "binding": binding(spent, result.evaluation.objective, answer.without_limit),

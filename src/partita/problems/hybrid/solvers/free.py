@@ -12,6 +12,8 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from partita.errors import DisagreementError
 from partita.problems.hybrid.downsets import all_suffix_sets
 from partita.problems.hybrid.evaluate import evaluate
@@ -33,9 +35,11 @@ from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch
 from partita.problems.hybrid.step.evaluate import stage_costs
 from partita.problems.hybrid.step.rows import is_uniform
 from partita.problems.hybrid.training import Training
+from partita.problems.hybrid.worth import HybridEvaluation
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
+from partita.run.result import Result
 from partita.units import leq
 
 #: Relative distances of plan and bound at which a pass is done; gaps of plans are at most the first one soon.
@@ -50,7 +54,10 @@ _NARROW = 2.5e-4
 
 @dataclass(frozen=True)
 class Box:
-    """Rows of a schedule and one of ZeRO's stages, with bounds on the largest κ and single cost, and on all replicas."""
+    """Rows of a schedule and one of ZeRO's stages, with bounds on the largest κ and single cost, and on all replicas.
+
+    Stages have ``data`` replicas each, any number if that is 0.
+    """
 
     schedule: str
     zero: int
@@ -60,6 +67,12 @@ class Box:
     most: float
     fewest: int = 0
     replicas: int = 1 << 40
+    data: int = 0
+
+    @property
+    def within(self) -> Within:
+        """The caps."""
+        return Within(self.high, self.most, self.fewest, self.replicas, self.data)
 
 
 class FreeMesh(Solver):
@@ -87,6 +100,24 @@ class FreeMesh(Solver):
         return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible)
 
 
+def bound_of_free(
+    result: Result[HybridProblem, HybridPlan, HybridEvaluation], options: Options, monitor: Monitor
+) -> float | None:
+    """What no step beats whose stages have degrees of their own, given the best uniform mesh; None if nothing is known.
+
+    It is at most the first of ``PASSES`` below the best such step, if there is time.
+    """
+    training = result.problem.training
+    assert training is not None
+    if result.plan is None or result.bound is None:
+        return None
+    problem = result.problem.replace(training=msgspec.structs.replace(training, mesh="free"))
+    search = FreeSearch(problem, options, result.plan, PASSES[:1], result.bound)
+    run_in_background(search.best, monitor, search.run)
+    bound = search.best.snapshot()[2]
+    return bound if 0 < bound < math.inf else None
+
+
 class FreeSearch:
     """What one run works on; ``run`` is called in a worker thread.
 
@@ -98,6 +129,8 @@ class FreeSearch:
         A plan to begin with.
     passes
         Relative distances of plan and bound, falling, at which to go on with the next one.
+    of_meshes
+        What no uniform mesh beats, if it is known; they are not searched then.
     """
 
     def __init__(
@@ -106,6 +139,7 @@ class FreeSearch:
         options: Options,
         known: HybridPlan | None = None,
         passes: tuple[float, ...] = PASSES,
+        of_meshes: float | None = None,
     ) -> None:
         assert problem.training is not None
         self.problem, self.passes = problem, passes
@@ -113,23 +147,23 @@ class FreeSearch:
         self.best: Incumbent[HybridPlan] = Incumbent(closeness=passes[-1])
         if known is not None:
             self._offer(known)
-        self.uniform = MeshSearch(problem, options, best=self.best)
+        self.uniform = MeshSearch(problem, options, best=self.best) if of_meshes is None else None
         self.counter = itertools.count()
         self.families: dict[int, RowFamily] = {}
         self.sets: set[int] | None = None
         self.boxes: list[tuple[float, int, Box]] = []
         #: What is proven of rows where labels did not suffice, and of uniform meshes and rows so far.
         self.stuck = math.inf
-        self.of_meshes = self.of_rows = 0.0
+        self.of_meshes, self.of_rows = of_meshes or 0.0, 0.0
 
     def run(self) -> None:
         self.best.counters |= {"boxes": 0, "labelled": 0}
-        self.of_meshes = self.of_rows = self._work()
-        self._prove()
+        self.of_rows = self._work()
+        self._meshes(self.of_rows)
         self._begin()
         for close in self.passes:
-            found = self.uniform.sweep(close, self._meshes)
-            self._meshes(found)
+            if self.uniform is not None:
+                self._meshes(self.uniform.sweep(close, self._meshes))
             self._rows(close)
             if self.best.done:
                 return
@@ -160,8 +194,12 @@ class FreeSearch:
             return
         for zero in self.training.zero:
             for schedule in self.training.schedules:
-                if schedule != "interleaved":
-                    self._push(self.of_rows, Box(schedule, zero, 0.0, math.inf, 0.0, math.inf))
+                box = Box(schedule, zero, 0.0, math.inf, 0.0, math.inf)
+                if schedule == "zero-bubble":
+                    for data in sorted({choice.data for choice in self.choices}):
+                        self._push(self.of_rows, replace(box, data=data))
+                elif schedule != "interleaved":
+                    self._push(self.of_rows, box)
 
     # -- bounds ------------------------------------------------------------------------------------------------------
 
@@ -197,7 +235,7 @@ class FreeSearch:
         """Raise the bound of a box, or split it."""
         family, value = self._family(box.zero), self.best.value
         target = value * (1 - close)
-        within = Within(box.high, box.most, box.fewest, box.replicas)
+        within = box.within
         least = family.least(box.schedule, within, target - box.low - box.least)
         if least is None:
             self.stuck = min(self.stuck, bound)
@@ -235,7 +273,7 @@ class FreeSearch:
     def _label(self, bound: float, box: Box, target: float, room: int) -> bool:
         """Find the best row of a box, and split what is left by it; False if that takes more labels than allowed."""
         family = self._family(box.zero)
-        within = Within(box.high, box.most, box.fewest, box.replicas)
+        within = box.within
         limit = target - box.low - box.least
         self.best.counters["labelled"] += 1
         try:
@@ -290,7 +328,7 @@ class FreeSearch:
             )
         return holding, once, exact or found.plan.schedule != "zero-bubble"
 
-    def _offer(self, plan: HybridPlan):  # type: ignore[no-untyped-def]
+    def _offer(self, plan: HybridPlan) -> HybridEvaluation:
         evaluation = evaluate(self.problem, plan)
         if evaluation.feasible:
             self.best.offer(evaluation.objective, plan, "free")

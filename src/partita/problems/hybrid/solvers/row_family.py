@@ -63,12 +63,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Within:
-    """Caps on κ and on single costs, and replicas of all stages together."""
+    """Caps on κ and on single costs, replicas of all stages together, and of each stage (0 for any number)."""
 
     holding: float
     once: float
     least: int = 0
     most: int = 1 << 40
+    data: int = 0
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class RowFamily:
         return self._plan(schedule, within, float(passing), int(label))
 
     def _task(self, schedule: str, within: Within, limit: float) -> RowTask:
-        return RowTask(NUMBERS[schedule], within.holding, within.once, limit, within.least, within.most)
+        return RowTask(NUMBERS[schedule], within.holding, within.once, limit, within.least, within.most, within.data)
 
     def _plan(self, schedule: str, within: Within, passing: float, label: int) -> FoundStages | None:
         order = [self.problem.layers[place] for place in self.model.order]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.mesh import Mesh
-from partita.problems.hybrid.step.pipeline import held
+from partita.problems.hybrid.step.pipeline import held, refusal
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ def handover_rates(mesh: Mesh, enters: bool, leaves: bool) -> tuple[float, float
 def row_in_flight(schedule: str, behind: int, total: int, data: int, microbatches: int) -> int:
     """Microbatches that a stage's replicas hold each, given the replicas of it and those behind, and of all stages."""
     if schedule == "zero-bubble":
+        # As many stages as there are: they have the same number of replicas.
         behind = total
     stages = -(-behind // data)
     return sum(held(schedule, stages, 1, microbatches, 0)[0])
@@ -119,7 +120,7 @@ def row_starts(problem: HybridProblem, stages: Sequence[HybridStage]) -> list[in
 
 def row_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     """What of a row is not as it has to be."""
-    found, batch, total = [], problem.microbatches, plan.microbatches
+    found, batch = [], problem.microbatches
     if plan.chunks > 1 or plan.schedule == "interleaved":
         found.append("an interleaved schedule has the same degrees in every stage")
     for number, stage in enumerate(plan.stages):
@@ -131,11 +132,12 @@ def row_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
                 f"stage {number}: tensor-parallel degree {t} is more than the {problem.devices_per_machine} of a "
                 "machine"
             )
-        if plan.schedule == "zero-bubble" and batch // d < -(-total // d):
-            found.append(
-                f"stage {number}: a zero-bubble schedule takes {-(-total // d)} microbatches for each of its replicas "
-                f"or more, they have {batch // d}"
-            )
+    if plan.schedule == "zero-bubble":
+        degrees = {stage.data_parallel for stage in plan.stages}
+        wrong = refusal(plan.schedule, len(plan.stages), 1, batch // max(degrees))
+        if len(degrees) > 1:
+            wrong = "a zero-bubble schedule has the same data-parallel degree in every stage"
+        found += [] if wrong is None else [wrong]
     start = row_starts(problem, plan.stages)[0]
     needed = start + plan.stages[0].devices
     if needed > problem.devices:
