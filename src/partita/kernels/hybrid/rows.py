@@ -11,18 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.compiled import compiled
+from partita.kernels.compiled import compiled, inlined
 from partita.kernels.hybrid.arrays import HybridWork, Stage
 from partita.kernels.hybrid.knapsack import cheapest, fill_items
 from partita.kernels.hybrid.mesh import ALL_FORWARD, IN_TURN, delay
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
-#: What ``extend_rows`` returns if there are more labels than room for them.
+#: What ``extend_rows`` returns if there are more labels than room for them, or than it should look at.
+#: The label is -1 in the first case, -2 in the second.
 FULL = -2.0
 
 
 class StageOptions(NamedTuple):
-    """Ways to run a stage, O of them, over Z suffix sets.
+    """Ways to run a stage, O of them by number of devices, over Z suffix sets.
 
     Attributes
     ----------
@@ -32,10 +33,10 @@ class StageOptions(NamedTuple):
         (O, G + 1, 2) what a byte costs that is handed over, and a call: to a stage in the same machine, and to others
         on devices of each group.
     forward, backward, gradients, once
-        (O, Z, Z) as in ``mesh.MeshStages``, the group's traffic at both ends included; forward is infinite where there
+        (Z, Z, O) as in ``mesh.MeshStages``, the group's traffic at both ends included; forward is infinite where there
         is no stage.
     sack
-        (O, Z, Z) entry in ``Sacks``.
+        (Z, Z, O) entry in ``Sacks``.
     enter, leave
         (Z, Z) bytes handed over.
     devices, machine
@@ -72,7 +73,8 @@ class Sacks(NamedTuple):
 class RowTask(NamedTuple):
     """What is asked: a schedule, caps on κ and on what happens once, a sum of passing times that is of no use.
 
-    All stages together have ``least`` to ``most`` replicas, each stage ``data`` of them, 0 for any number.
+    All stages together have ``least`` to ``most`` replicas, each stage ``data`` of them, 0 for any number. ``effort``
+    is how many labels to look at, kept or not.
     """
 
     schedule: int
@@ -82,6 +84,7 @@ class RowTask(NamedTuple):
     least: int
     most: int
     data: int
+    effort: int
 
 
 class Entries(NamedTuple):
@@ -122,7 +125,7 @@ class Labels(NamedTuple):
     following: Longs
 
 
-@compiled
+@inlined
 def in_flight_of(schedule: int, behind: int, replicas: int, microbatches: int) -> int:
     """Microbatches that each replica holds, given those of the stage and all behind it (of all, if split)."""
     if schedule == ALL_FORWARD:
@@ -133,8 +136,6 @@ def in_flight_of(schedule: int, behind: int, replicas: int, microbatches: int) -
 @compiled
 def lost_time(w: HybridWork, s: Sacks, number: int, in_flight: int) -> float:
     """Time that a stage loses to fit into memory."""
-    if in_flight < s.extra.shape[1] and not np.isnan(s.extra[number, in_flight]):
-        return float(s.extra[number, in_flight])
     inner, outer, r = s.inner[number], s.outer[number], s.degree[number]
     count, _, missing = fill_items(w.arrays, w.scratch, Stage(inner, outer, r), 1, in_flight, 0.0)
     found = cheapest(
@@ -145,29 +146,31 @@ def lost_time(w: HybridWork, s: Sacks, number: int, in_flight: int) -> float:
     return float(found)
 
 
-@compiled
+@inlined
 def passing_of(
     w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, o: int, inner: int, outer: int, moved: float, in_flight: int
 ) -> float:
     """φ of a stage, ``moved`` being each direction's time for what it hands over; infinite if it is beyond a cap."""
-    forward = p.forward[o, inner, outer]
-    if forward == np.inf or p.once[o, inner, outer] > task.once * (1.0 + 1e-12):
-        return np.inf
-    forward += moved
-    backward, gradients = p.backward[o, inner, outer] + moved, p.gradients[o, inner, outer]
-    most = task.holding * (1.0 + 1e-12)
-    passing = delay(task.schedule, forward, backward, gradients)
-    if p.microbatches[o] * (forward + backward) - passing > most:
-        return np.inf
-    lost = lost_time(w, s, p.sack[o, inner, outer], in_flight)
-    if lost == 0.0 or lost == np.inf:
-        return passing if lost == 0.0 else lost
-    backward += lost
-    passing = delay(task.schedule, forward, backward, gradients)
-    return passing if p.microbatches[o] * (forward + backward) - passing <= most else np.inf
+    result = np.inf
+    forward = p.forward[inner, outer, o] + moved
+    if forward < np.inf and p.once[inner, outer, o] <= task.once * (1.0 + 1e-12):
+        backward, gradients = p.backward[inner, outer, o] + moved, p.gradients[inner, outer, o]
+        most = task.holding * (1.0 + 1e-12)
+        passing = delay(task.schedule, forward, backward, gradients)
+        if p.microbatches[o] * (forward + backward) - passing <= most and passing <= task.limit:
+            number = p.sack[inner, outer, o]
+            lost = s.extra[number, in_flight] if in_flight < s.extra.shape[1] else np.nan
+            if np.isnan(lost):
+                lost = lost_time(w, s, number, in_flight)
+            if lost < np.inf:
+                backward += lost
+                passing = delay(task.schedule, forward, backward, gradients)
+                if p.microbatches[o] * (forward + backward) - passing <= most:
+                    result = passing
+    return result
 
 
-@compiled
+@inlined
 def handed(p: StageOptions, o: int, inner: int, outer: int, entering: int, leaving: int) -> float:
     """Time of what a stage hands over in each direction; the joints say where its neighbours are."""
     enter, leave = p.enter[inner, outer], p.leave[inner, outer]
@@ -202,7 +205,7 @@ def bound_rows(
             enter, leave = p.enter[inner, outer], p.leave[inner, outer]
             for o in range(options):
                 needed, behind = left.needed[inner] + p.width[o], left.fewest[inner] + p.replicas[o]
-                if p.forward[o, inner, outer] == np.inf or needed > room or behind > task.most:
+                if p.forward[inner, outer, o] == np.inf or needed > room or behind > task.most:
                     continue
                 if task.data > 0 and p.replicas[o] != task.data:
                     continue
@@ -222,23 +225,24 @@ def bound_rows(
     e.ptr[sets * sets] = count
     left.rest[:] = np.inf
     left.rest[sets - 1, :] = 0.0
+    # The fewest devices for the layers outside each set.
+    first = np.full(sets, left.rest.shape[1])
+    first[sets - 1] = 0
     top = left.rest.shape[1] - 1
     for inner in range(sets - 2, -1, -1):
         if left.needed[inner] > room:
             continue
         most = top - left.needed[inner] if alone else 0
         for outer in range(inner + 1, sets):
-            begin, end = e.ptr[inner * sets + outer], e.ptr[inner * sets + outer + 1]
-            for k in range(begin, end):
-                width = p.width[e.option[k]] if alone else 0
-                passing = e.passing[k]
-                beaten = False
-                for other in range(begin, end):
-                    if other != k and p.width[e.option[other]] <= width and e.passing[other] <= passing:
-                        beaten = beaten or e.passing[other] < passing or p.width[e.option[other]] < width or other < k
-                if beaten:
+            least = np.inf
+            for k in range(e.ptr[inner * sets + outer], e.ptr[inner * sets + outer + 1]):
+                width, passing = p.width[e.option[k]] if alone else 0, e.passing[k]
+                # Wider options come later.
+                if passing >= least:
                     continue
-                for free in range(width, most + 1):
+                least = passing
+                first[inner] = min(first[inner], width + first[outer])
+                for free in range(width + first[outer], most + 1):
                     reached = passing + left.rest[outer, free - width]
                     if reached < left.rest[inner, free]:
                         left.rest[inner, free] = reached
@@ -265,7 +269,7 @@ def extend_rows(
 ) -> tuple[float, int]:
     """The least sum of passing times of a row for the whole model, and its label; infinite if none is below the limit.
 
-    ``head`` (Z,) becomes the first label of every set. ``FULL`` if there is no room for more labels.
+    ``head`` (Z,) becomes the first label of every set. ``FULL`` instead if it takes too many.
     """
     sets, groups = p.enter.shape[0], p.devices.shape[0]
     alone, room = groups == 1, left.rest.shape[1] - 1
@@ -275,7 +279,7 @@ def extend_rows(
     n.replicas[0], n.passing[0], n.joint[0], n.group[0], n.narrow[0] = 0, 0.0, -1, -1, 0
     n.parent[0], n.option[0], n.place[0], n.following[0] = -1, -1, 0, -1
     head[0] = 0
-    count = 1
+    count, looked = 1, 0
     for inner in range(sets - 1):
         label = head[inner]
         while label >= 0:
@@ -315,12 +319,13 @@ def extend_rows(
                     for entering in range(1 if end else 0, 2 if end else groups + 1):
                         if entering == 0 and not (narrow and (start + width) % size != 0):
                             continue
+                        looked += 1
                         moved = handed(p, o, inner, outer, entering, max(joint, 0))
                         passing = passing_of(w, p, s, task, o, inner, outer, moved, flying)
                         if ahead + passing > best:
                             continue
-                        if count == n.passing.shape[0]:
-                            return FULL, -1
+                        if count == n.passing.shape[0] or looked > task.effort:
+                            return FULL, -2 if looked > task.effort else -1
                         for other in range(groups):
                             n.used[count, other] = n.used[label, other]
                         n.used[count, g] = start + width
@@ -335,6 +340,7 @@ def extend_rows(
                         beaten = False
                         before, other_label = -1, head[outer]
                         while other_label >= 0:
+                            looked += 1
                             after = n.following[other_label]
                             if rules(p, n, other_label, count):
                                 beaten = True

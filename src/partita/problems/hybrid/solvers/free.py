@@ -22,8 +22,6 @@ from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.problems.hybrid.solvers.row_family import (
-    FEW_LABELS,
-    MOST_LABELS,
     MOST_STAGES,
     Choice,
     FoundStages,
@@ -50,6 +48,10 @@ _ROUNDING = 1e-11
 _BELOW = 1e-10
 #: Boxes narrower than this share of the step are not split for want of labels.
 _NARROW = 2.5e-4
+#: Data-parallel degrees of zero-bubble schedules that are told apart at once.
+_FEW = 8
+#: Labels to look at in a box, first and at last.
+_QUICK, _LONG = 100_000, 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -194,12 +196,8 @@ class FreeSearch:
             return
         for zero in self.training.zero:
             for schedule in self.training.schedules:
-                box = Box(schedule, zero, 0.0, math.inf, 0.0, math.inf)
-                if schedule == "zero-bubble":
-                    for data in sorted({choice.data for choice in self.choices}):
-                        self._push(self.of_rows, replace(box, data=data))
-                elif schedule != "interleaved":
-                    self._push(self.of_rows, box)
+                if schedule != "interleaved":
+                    self._push(self.of_rows, Box(schedule, zero, 0.0, math.inf, 0.0, math.inf))
 
     # -- bounds ------------------------------------------------------------------------------------------------------
 
@@ -256,7 +254,20 @@ class FreeSearch:
             self._push(max(bound, target), replace(box, high=high, least=most))
         box = replace(box, high=high, most=most)
         wide = max(high - box.low, most - box.least) > _NARROW * value
-        if self._label(bound, box, target, FEW_LABELS if wide else MOST_LABELS):
+        degrees = sorted({choice.data for choice in self.choices})
+        mixed = box.schedule == "zero-bubble" and box.data == 0
+        if mixed and (len(degrees) <= _FEW or max(high - box.low, most - box.least) < _NARROW * 100 * value):
+            for data in degrees:
+                stages = min(len(self.problem.layers), self.problem.microbatches // data)
+                self._push(max(bound, reached), replace(box, data=data, fewest=data, replicas=stages * data))
+            return
+        if box.data > 0 and box.fewest < box.replicas:
+            # What stages hold depends on their number.
+            middle = (box.fewest + box.replicas) // (2 * box.data) * box.data
+            self._push(max(bound, reached), replace(box, replicas=middle))
+            self._push(max(bound, reached), replace(box, fewest=middle + box.data))
+            return
+        if not mixed and self._label(bound, box, target, _QUICK if wide else _LONG):
             return
         if not wide:
             self.stuck = min(self.stuck, bound)
@@ -270,15 +281,14 @@ class FreeSearch:
         for half in halves:
             self._push(max(bound, (least + half.low + half.least) * (1 - _ROUNDING)), half)
 
-    def _label(self, bound: float, box: Box, target: float, room: int) -> bool:
-        """Find the best row of a box, and split what is left by it; False if that takes more labels than allowed."""
+    def _label(self, bound: float, box: Box, target: float, effort: int) -> bool:
+        """Find the best row of a box just bounded, and split what is left by it; False if that takes too many labels."""
         family = self._family(box.zero)
         within = box.within
         limit = target - box.low - box.least
         self.best.counters["labelled"] += 1
         try:
-            stopped = family.least(box.schedule, within, limit) is None
-            found = None if stopped else family.best(box.schedule, within, limit, room)
+            found = family.best(box.schedule, within, limit, effort)
         except LabelsFull:
             return False
         if self.best.stop[0] != 0:

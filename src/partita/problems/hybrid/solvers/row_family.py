@@ -22,7 +22,6 @@ from partita.kernels.hybrid.rows import (
     StageOptions,
     bound_rows,
     extend_rows,
-    in_flight_of,
     lost_time,
 )
 from partita.kernels.throughput.arrays import as_arrays
@@ -32,11 +31,10 @@ from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.mesh_family import NUMBERS
 from partita.problems.hybrid.step.mesh import Mesh
-from partita.problems.hybrid.step.rows import handover_rates
+from partita.problems.hybrid.step.rows import handover_rates, row_in_flight
 
-#: Most elements of a table of stages by option, and labels of a search of a wide box, and of any.
+#: Most elements of a table of stages by option, and labels that are kept.
 MOST_STAGES = 12_000_000
-FEW_LABELS = 1 << 15
 MOST_LABELS = 1 << 21
 #: Microbatches in flight whose loss is remembered.
 _COLUMNS = 256
@@ -92,7 +90,7 @@ class RowFamily:
         sets: Iterable[int],
         stop: npt.NDArray[np.int64],
     ) -> None:
-        self.problem, self.choices, self.zero = problem, list(choices), zero
+        self.problem, self.choices, self.zero = problem, sorted(choices, key=lambda choice: (choice.width, choice)), zero
         self.degrees = sorted({choice.tensor for choice in choices})
         self.model = build_instance(_by_number(problem, self.degrees))
         arrays, self.sets = build_arrays(self.model, sets)
@@ -109,7 +107,7 @@ class RowFamily:
         room = problem.devices + 1
         self.left = Left(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64), np.zeros((size, room)))
         self.head = np.zeros(size, dtype=np.int64)
-        self.labels = _labels(FEW_LABELS, 1)
+        self.labels = _labels(1 << 15, 1)
 
     def least(self, schedule: str, within: Within, limit: float = math.inf) -> float | None:
         """No row within the caps has a smaller sum of passing times; None if stopped. What is left is kept."""
@@ -118,22 +116,22 @@ class RowFamily:
         )
         return None if found < 0 else float(self.left.rest[0, -1])
 
-    def best(self, schedule: str, within: Within, limit: float, room: int) -> FoundStages | None:
-        """The row with the least sum of passing times below the limit, after ``least`` with the same arguments.
+    def best(self, schedule: str, within: Within, limit: float, effort: int) -> FoundStages | None:
+        """The row with the least sum of passing times below the limit, after ``least`` with it and caps as wide or wider.
 
         Raises
         ------
         LabelsFull
-            If it takes more labels than ``room``.
+            If it takes more labels than there is room for, or looks at more than ``effort``.
         """
-        task = self._task(schedule, within, limit)
+        task = self._task(schedule, within, limit)._replace(effort=effort)
         while True:
             passing, label = extend_rows(
                 self.work, self.options, self.sacks, task, self.entries, self.left, self.labels, self.head
             )
             if passing != FULL:
                 break
-            if len(self.labels.passing) >= room:
+            if label == -2 or len(self.labels.passing) >= MOST_LABELS:
                 raise LabelsFull
             self.labels = _labels(len(self.labels.passing) * 4, 1)
         if label < 0 or self.work.stop[0] != 0:
@@ -141,7 +139,7 @@ class RowFamily:
         return self._plan(schedule, within, float(passing), int(label))
 
     def _task(self, schedule: str, within: Within, limit: float) -> RowTask:
-        return RowTask(NUMBERS[schedule], within.holding, within.once, limit, within.least, within.most, within.data)
+        return RowTask(NUMBERS[schedule], within.holding, within.once, limit, within.least, within.most, within.data, 0)
 
     def _plan(self, schedule: str, within: Within, passing: float, label: int) -> FoundStages | None:
         order = [self.problem.layers[place] for place in self.model.order]
@@ -152,10 +150,9 @@ class RowFamily:
             o, outer = int(self.labels.option[label]), int(self.labels.place[label])
             behind, parent = int(self.labels.replicas[label]), int(self.labels.parent[label])
             inner = int(self.labels.place[parent])
-            number = NUMBERS[schedule]
-            held = behind if schedule == "1f1b" else max(behind, within.least)
-            flying = in_flight_of(number, held, int(self.options.replicas[o]), int(self.options.microbatches[o]))
-            sack = int(self.options.sack[o, inner, outer])
+            total = max(behind, within.least)
+            flying = row_in_flight(schedule, behind, total, self.choices[o].data, int(self.options.microbatches[o]))
+            sack = int(self.options.sack[inner, outer, o])
             # Remembered losses have no options with them.
             fresh = self.sacks._replace(
                 inner=np.array([inner], dtype=np.int32),
@@ -211,8 +208,12 @@ class RowFamily:
             if not len(inner):
                 continue
             state = stages.state[inner, outer] + mesh.reserve
-            columns = [state, *(row[outer] - row[inner] for row in sorts[r])]
-            _, example, found = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
+            states, place = np.unique(state, return_inverse=True)
+            of_sorts = sorts[r]
+            alike = np.arange(len(inner))
+            if of_sorts is not None:
+                alike = (of_sorts[outer] - of_sorts[inner]) * len(states) + place.ravel()
+            _, example, found = np.unique(alike, return_index=True, return_inverse=True)
             sack[o, inner, outer] = total + found.ravel()
             total += len(example)
             examples.append(np.stack([inner[example], outer[example], np.full(len(example), r), state[example]]))
@@ -234,8 +235,8 @@ class RowFamily:
         options = StageOptions(
             *(np.ascontiguousarray(column) for column in columns_of),
             price=price,
-            **tables,
-            sack=sack,
+            **{name: np.ascontiguousarray(table.transpose(1, 2, 0)) for name, table in tables.items()},
+            sack=np.ascontiguousarray(sack.transpose(1, 2, 0)),
             enter=np.ascontiguousarray(enter),
             leave=np.ascontiguousarray(leave),
             devices=np.array(shape[:1], dtype=np.int64),
@@ -250,9 +251,12 @@ class RowFamily:
         fill_stages(self.work._replace(arrays=arrays), replicas_of(mesh), stages)
         return stages
 
-    def _sorts(self) -> list[npt.NDArray[np.int64]]:
-        """For every degree (sorts, Z) how many layers of every sort a set has; those of one sort have the same options."""
-        found = []
+    def _sorts(self) -> list[npt.NDArray[np.int64] | None]:
+        """For every degree, (Z,) numbers whose differences say how many layers of every sort a stage has.
+
+        Layers of one sort have the same options. None where there are too many sorts.
+        """
+        found: list[npt.NDArray[np.int64] | None] = []
         for row in self.model.options:
             numbers: dict[object, int] = {}
             of_layer = np.array(
@@ -264,8 +268,13 @@ class RowFamily:
                 ]
             )
             bits = as_bits(self.sets, len(of_layer))
-            counts = [bits[:, of_layer == sort].sum(axis=1) for sort in range(len(numbers))]
-            found.append(np.stack(counts).astype(np.int64))
+            if (len(of_layer) + 1) ** len(numbers) * bits.shape[0] ** 2 >= 1 << 62:
+                found.append(None)
+                continue
+            code = np.zeros(len(self.sets), dtype=np.int64)
+            for sort in range(len(numbers)):
+                code = code * (len(of_layer) + 1) + bits[:, of_layer == sort].sum(axis=1, dtype=np.int64)
+            found.append(code)
         return found
 
 

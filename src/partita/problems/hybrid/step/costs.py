@@ -120,7 +120,14 @@ def exchanges_of(problem: HybridProblem, data: int, tensor: int, zero: int) -> E
     training = problem.training or Training()
     network = network_of(problem, data, tensor)
     order = [problem.layers[place] for place in problem.order()]
-    rows = [_row(layer, network, tensor, zero) for layer in order]
+    known: dict[object, tuple[float, ...]] = {}
+    rows = []
+    for layer in order:
+        times = tuple((choice.time, choice.forward_time) for choice in layer.configurations.get(tensor, ()))
+        key = layer.states.get(tensor), times
+        if key not in known:
+            known[key] = _row(layer, network, tensor, zero)
+        rows.append(known[key])
     names = [field.name for field in dataclasses.fields(Exchanges) if field.name != "overlap"]
     columns = np.array(rows, dtype=np.float64).reshape(-1, len(names)).T
     arrays = {name: np.ascontiguousarray(column) for name, column in zip(names, columns, strict=True)}
