@@ -1,4 +1,4 @@
-"""The shortest step of a small problem over rows of stages with degrees of their own, by looking at every plan."""
+"""The shortest step of a small problem over rows of stages, by looking at every plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from partita.problems.hybrid.step.evaluate import evaluate_step
 
 
 def shortest_row(problem: HybridProblem) -> float:
-    """The least time of a step without interleaved schedules; infinite if there is no plan."""
+    """The least time of a step without interleaved schedules, on any kinds of devices; infinite if there is no plan."""
     return min(_steps(problem), default=math.inf)
 
 
@@ -20,18 +20,19 @@ def _steps(problem: HybridProblem) -> Iterator[float]:
     training = problem.training
     assert training is not None
     for rows, degrees in _rows(problem):
-        tables = {layer.id: layer.configurations for layer in problem.layers}
-        flat = [(v, t) for row, (_, t) in zip(rows, degrees, strict=True) for v in row]
-        for chosen in itertools.product(*(tables[v].get(t, ()) for v, t in flat)):
-            names = {v: choice.id for (v, _), choice in zip(flat, chosen, strict=True)}
+        tables = [{layer.id: layer.configurations for layer in kind.layers} for kind in problem.kinds]
+        flat = [(k, v, t) for row, (k, _, t) in zip(rows, degrees, strict=True) for v in row]
+        for chosen in itertools.product(*(tables[k][v].get(t, ()) for k, v, t in flat)):
+            names = {v: choice.id for (_, v, _), choice in zip(flat, chosen, strict=True)}
             stages = tuple(
                 HybridStage(
                     operators=tuple(row),
                     data_parallel=d,
                     tensor_parallel=t,
                     configurations={v: names[v] for v in row},
+                    device=problem.kinds[k].device,
                 )
-                for row, (d, t) in zip(rows, degrees, strict=True)
+                for row, (k, d, t) in zip(rows, degrees, strict=True)
             )
             for schedule, zero in itertools.product(training.schedules, training.zero):
                 if schedule == "interleaved":
@@ -41,13 +42,14 @@ def _steps(problem: HybridProblem) -> Iterator[float]:
                     yield found.objective
 
 
-def _rows(problem: HybridProblem) -> Iterator[tuple[list[list[int]], list[tuple[int, int]]]]:
-    """Layers and degrees (d, t) of every stage."""
+def _rows(problem: HybridProblem) -> Iterator[tuple[list[list[int]], list[tuple[int, int, int]]]]:
+    """Layers of every stage, and the kind of its devices and its degrees (k, d, t)."""
     ids = [layer.id for layer in problem.layers]
     choices = [
-        (d, t)
-        for t in problem.degrees()
-        for d in range(1, problem.devices // t + 1)
+        (k, d, t)
+        for k, kind in enumerate(problem.kinds)
+        for t in kind.degrees()
+        for d in range(1, kind.devices // t + 1)
         if problem.microbatches % d == 0
     ]
     for count in range(1, len(ids) + 1):
@@ -57,5 +59,5 @@ def _rows(problem: HybridProblem) -> Iterator[tuple[list[list[int]], list[tuple[
                 continue
             rows = [[v for v in ids if of[v] == stage] for stage in range(count)]
             for degrees in itertools.product(choices, repeat=count):
-                if sum(d * t for d, t in degrees) <= problem.devices:
+                if sum(d * t for _, d, t in degrees) <= problem.all_devices:
                     yield rows, list(degrees)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 
+import msgspec
 from hypothesis import strategies as st
 
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
@@ -111,3 +113,49 @@ def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False
             reserves={1: draw.choice((0.0, 2.0))},
         ),
     )
+
+
+def random_mixed(seed: int, schedules: tuple[str, ...], kinds: int = 2, mesh: str = "uniform") -> HybridProblem:
+    """A model on a few devices of several kinds, each with its own times, memory and links."""
+    draw = random.Random(seed)
+    base = random_step(seed, schedules, in_a_row=draw.random() < 0.8, most=3)
+    assert base.training is not None
+    found = []
+    for number in range(kinds):
+        slower, narrower = draw.choice((1.0, 1.0, 2.5)), draw.choice((1.0, 0.5))
+        layers = tuple(
+            msgspec.structs.replace(
+                layer,
+                configurations={
+                    t: tuple(
+                        msgspec.structs.replace(
+                            c,
+                            time=c.time * slower,
+                            forward_time=None if c.forward_time is None else c.forward_time * slower,
+                        )
+                        for c in row
+                    )
+                    for t, row in layer.configurations.items()
+                },
+            )
+            for layer in base.layers
+        )
+        training = msgspec.structs.replace(
+            base.training, mesh=mesh, call_times=(draw.choice((0.0, 0.25)), draw.choice((0.0, 0.5)))
+        )
+        machine = draw.choice((1, 2))
+        found.append(
+            base.replace(
+                name=f"kind {number}",
+                device=f"kind {number}",
+                devices=machine * draw.choice((1, 2)),
+                memory_bytes=draw.choice((math.inf, draw.randint(10, 60))),
+                bandwidth_bytes_per_unit=base.bandwidth_bytes_per_unit * narrower,
+                hierarchy=Hierarchy(
+                    devices_per_machine=machine, machine_bandwidth_bytes_per_unit=draw.choice((0.5, 2.0, 8.0))
+                ),
+                layers=layers,
+                training=training,
+            )
+        )
+    return found[0].replace(name=f"mixed {seed}", others=tuple(found[1:]))

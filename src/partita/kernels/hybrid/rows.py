@@ -320,7 +320,8 @@ def extend_rows(
                         if entering == 0 and not (narrow and (start + width) % size != 0):
                             continue
                         looked += 1
-                        moved = handed(p, o, inner, outer, entering, max(joint, 0))
+                        leaving = n.group[label] + 1 if joint > 0 else 0
+                        moved = handed(p, o, inner, outer, entering, leaving)
                         passing = passing_of(w, p, s, task, o, inner, outer, moved, flying)
                         if ahead + passing > best:
                             continue

@@ -39,7 +39,9 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     def default_solver(self, problem: HybridProblem, options: Options) -> str:
         """By the objective."""
         training = problem.training
-        return "exact" if training is None else "uniform" if training.mesh == "uniform" else "free"
+        if training is None:
+            return "exact"
+        return "uniform" if training.mesh == "uniform" and not problem.others else "free"
 
     def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, HybridPlan, Options]]:
         """Those for the problem's objective."""

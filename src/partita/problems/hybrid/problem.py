@@ -167,6 +167,11 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         Of a problem about one optimizer step of N microbatches, what its plans may choose; None for the time per sample
         of an endless row. ``partita.problems.hybrid.step.evaluate`` defines what a step costs; it reads neither
         ``weight_sync_per_batch`` nor ``update_shared``, nor what configurations say of weights.
+    device
+        Name of the kind of devices.
+    others
+        Of a problem about a step, further kinds of devices that stages may be on: the same layers, edges and
+        microbatches on them, each a problem of its own. ``devices`` and all other fields are about the first kind.
 
     Raises
     ------
@@ -187,6 +192,8 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     hierarchy: Hierarchy | None = None
     update_shared: bool = False
     training: Training | None = None
+    device: str = ""
+    others: tuple[HybridProblem, ...] = ()
 
     def __post_init__(self) -> None:
         where = f"problem {self.name!r}"
@@ -219,6 +226,8 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
             check_training(where, self.training)
             for layer in self.layers:
                 _check_step(f"{where}: {layer.label}", layer)
+        if self.others:
+            _check_others(where, self)
 
     def replace(self, *, memory_bytes: float | None = None, **changes: Any) -> HybridProblem:
         """A copy with changes, validated again; infinite ``memory_bytes`` removes the limit.
@@ -230,6 +239,9 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         """
         if memory_bytes is not None:
             changes["memory_bytes"] = None if memory_bytes == math.inf else memory_bytes
+        if self.others and "others" not in changes and "microbatches" in changes:
+            number = changes["microbatches"]
+            changes["others"] = tuple(other.replace(microbatches=number) for other in self.others)
         return msgspec.structs.replace(self, **changes)
 
     def scale_communication(self, factor: float) -> HybridProblem:
@@ -250,7 +262,33 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         if hierarchy is not None:
             between = hierarchy.machine_bandwidth_bytes_per_unit / factor
             hierarchy = msgspec.structs.replace(hierarchy, machine_bandwidth_bytes_per_unit=between)
-        return self.replace(bandwidth_bytes_per_unit=self.bandwidth_bytes_per_unit / factor, hierarchy=hierarchy)
+        others = tuple(other.scale_communication(factor) for other in self.others)
+        bandwidth = self.bandwidth_bytes_per_unit / factor
+        return self.replace(bandwidth_bytes_per_unit=bandwidth, hierarchy=hierarchy, others=others)
+
+    @property
+    def kinds(self) -> tuple[HybridProblem, ...]:
+        """The problem on each kind of devices, the first kind first."""
+        return (self, *self.others)
+
+    def on(self, device: str) -> HybridProblem:
+        """The problem on one kind of devices, by its name or, for the first, an empty one.
+
+        Raises
+        ------
+        InputError
+            If there is no such kind.
+        """
+        for kind in self.kinds:
+            if device in ("", kind.device):
+                return kind
+        known = ", ".join(repr(kind.device) for kind in self.kinds)
+        raise InputError(f"problem {self.name!r} has no devices {device!r}; it has {known}")
+
+    @property
+    def all_devices(self) -> int:
+        """Devices of all kinds."""
+        return sum(kind.devices for kind in self.kinds)
 
     @property
     def devices_per_machine(self) -> int:
@@ -299,6 +337,30 @@ def _check_hierarchy(where: str, devices: int, hierarchy: Hierarchy) -> None:
             f"take {devices // size * size} or {(devices // size + 1) * size} devices"
         )
     check_positive(where, "machine_bandwidth_bytes_per_unit", hierarchy.machine_bandwidth_bytes_per_unit)
+
+
+def _check_others(where: str, problem: HybridProblem) -> None:
+    names = [kind.device for kind in problem.kinds]
+    if "" in names or len(set(names)) < len(names):
+        raise InputError(f"{where}: kinds of devices are called {', '.join(map(repr, names))}; give each its own name")
+    ids = [layer.id for layer in problem.layers]
+    for other in problem.others:
+        owner = f"{where}: on {other.device}"
+        if problem.training is None or other.training is None:
+            raise InputError(f"{owner}: several kinds of devices are for steps; give every kind its training")
+        if other.others:
+            raise InputError(f"{owner}: a further kind of devices has others of its own; list all in the problem")
+        if [layer.id for layer in other.layers] != ids or other.edges != problem.edges:
+            raise InputError(f"{owner}: layers or edges differ; all kinds run the same model")
+        for what, mine, theirs in (
+            ("microbatches", problem.microbatches, other.microbatches),
+            *(
+                (name, getattr(problem.training, name), getattr(other.training, name))
+                for name in ("schedules", "zero", "mesh", "overlap")
+            ),
+        ):
+            if mine != theirs:
+                raise InputError(f"{owner}: {what} is {theirs}, and {mine} on {problem.device}; they must be the same")
 
 
 def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) -> None:

@@ -90,7 +90,7 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
             moved[source, target] = moved.get((source, target), 0.0) + edge.bytes / meshes[source].tensor
     stages = []
     for number, (stage, mesh, cost) in enumerate(zip(plan.stages, meshes, costs, strict=True)):
-        states = [layers[v].states.get(mesh.tensor) for v in stage.operators]
+        states = [mesh.state_of(v) for v in stage.operators]
         gradients = sum(state.gradient_bytes for state in states if state is not None)
         weights = sum(state.parameter_bytes for state in states if state is not None)
         stages.append(
@@ -129,6 +129,6 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
 
 
 def _choice(problem: HybridProblem, stage: HybridStage, identity: int) -> Configuration:
-    layer = next(layer for layer in problem.layers if layer.id == identity)
+    layer = next(layer for layer in problem.on(stage.device).layers if layer.id == identity)
     wanted = stage.configurations[identity]
     return next(choice for choice in layer.configurations[stage.tensor_parallel] if choice.id == wanted)

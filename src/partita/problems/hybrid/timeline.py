@@ -49,7 +49,7 @@ class HybridTimeLine(TimeLine[HybridProblem, HybridPlan, HybridEvaluation]):
     ) -> Sequence[tuple[str, float, bool]]:
         """Layers with their state, and with what they keep of each microbatch in flight."""
         stage = plan.stages[place]
-        layers = {layer.id: layer for layer in problem.layers}
+        layers = {layer.id: layer for layer in problem.on(stage.device).layers}
         found = []
         for identity in stage.operators:
             layer = layers[identity]
@@ -283,9 +283,12 @@ class PlanPipeline:
 
 def _configurations(problem: HybridProblem, plan: HybridPlan) -> dict[int, Configuration]:
     """What each layer runs, by id."""
-    layers = {layer.id: layer for layer in problem.layers}
+    tables = {
+        stage.device: {layer.id: layer.configurations for layer in problem.on(stage.device).layers}
+        for stage in plan.stages
+    }
     return {
-        identity: _configuration(problem, layers[identity].configurations, number, stage, identity)
+        identity: _configuration(problem, tables[stage.device][identity], number, stage, identity)
         for number, stage in enumerate(plan.stages)
         for identity in stage.operators
     }

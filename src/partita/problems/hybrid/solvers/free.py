@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -58,7 +59,8 @@ _QUICK, _LONG = 100_000, 1_000_000_000
 class Box:
     """Rows of a schedule and one of ZeRO's stages, with bounds on the largest κ and single cost, and on all replicas.
 
-    Stages have ``data`` replicas each, any number if that is 0.
+    Stages have ``data`` replicas each, any number if that is 0, and on each kind of devices the same tensor-parallel
+    degree of ``tensors``, any if that is None.
     """
 
     schedule: str
@@ -70,11 +72,12 @@ class Box:
     fewest: int = 0
     replicas: int = 1 << 40
     data: int = 0
+    tensors: tuple[int, ...] | None = None
 
     @property
     def within(self) -> Within:
         """The caps."""
-        return Within(self.high, self.most, self.fewest, self.replicas, self.data)
+        return Within(self.high, self.most, self.fewest, self.replicas, self.data, self.tensors)
 
 
 class FreeMesh(Solver):
@@ -84,7 +87,7 @@ class FreeMesh(Solver):
     summary = "steps of stages with degrees of their own, with proof: labels under caps, and uniform meshes"
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
-        if problem.training is not None and problem.training.mesh == "free":
+        if problem.training is not None and (problem.training.mesh == "free" or problem.others):
             return None
         return "it plans steps of stages with degrees of their own; give the step's training the mesh free"
 
@@ -120,6 +123,10 @@ def bound_of_free(
     return bound if 0 < bound < math.inf else None
 
 
+def _ignored(bound: float) -> None:
+    """Nobody needs to know."""
+
+
 class FreeSearch:
     """What one run works on; ``run`` is called in a worker thread.
 
@@ -149,7 +156,10 @@ class FreeSearch:
         self.best: Incumbent[HybridPlan] = Incumbent(closeness=passes[-1])
         if known is not None:
             self._offer(known)
-        self.uniform = MeshSearch(problem, options, best=self.best) if of_meshes is None else None
+        self.uniform = [
+            MeshSearch(kind.replace(others=()), options, best=self.best, device=kind.device if problem.others else "")
+            for kind in (problem.kinds if of_meshes is None else ())
+        ]
         self.counter = itertools.count()
         self.families: dict[int, RowFamily] = {}
         self.sets: set[int] | None = None
@@ -164,8 +174,10 @@ class FreeSearch:
         self._meshes(self.of_rows)
         self._begin()
         for close in self.passes:
-            if self.uniform is not None:
-                self._meshes(self.uniform.sweep(close, self._meshes))
+            if self.uniform:
+                # What a search on one kind of devices hears of others on the way is no bound for all.
+                alone: Callable[[float], object] = self._meshes if len(self.uniform) == 1 else _ignored
+                self._meshes(min(search.sweep(close, alone) for search in self.uniform))
             self._rows(close)
             if self.best.done:
                 return
@@ -173,26 +185,35 @@ class FreeSearch:
             self.best.refute("all rows")
 
     def _work(self) -> float:
-        """All devices together work on every layer, at the degree that takes least device time."""
-        allowed = set(self.problem.degrees())
-        times = [
-            [t * min(c.time for c in row) for t, row in layer.configurations.items() if row and t in allowed]
-            for layer in self.problem.layers
-        ]
+        """All devices together work on every layer, at the degree that takes least device time.
+
+        Of several kinds, each layer is on that which takes least device time for it.
+        """
+        times: list[list[float]] = [[] for _ in self.problem.layers]
+        for kind in self.problem.kinds:
+            allowed = set(kind.degrees())
+            for found, layer in zip(times, kind.layers, strict=True):
+                found += [
+                    t * min(c.time for c in row) for t, row in layer.configurations.items() if row and t in allowed
+                ]
         work = sum(min(row, default=math.inf) for row in times)
-        return self.problem.microbatches * work / self.problem.devices * (1 - _ROUNDING)
+        return self.problem.microbatches * work / self.problem.all_devices * (1 - _ROUNDING)
 
     def _begin(self) -> None:
-        model = build_instance(self.problem.replace(training=None, microbatches=1))
-        self.sets = None if model.homeless else all_suffix_sets(model.after, model.before, MOST_SETS)
+        model = build_instance(self.problem.replace(training=None, microbatches=1, others=()))
+        self.sets = all_suffix_sets(model.after, model.before, MOST_SETS)
         self.choices = [
-            Choice(t, d)
-            for t in self.problem.degrees()
+            Choice(t, d, number)
+            for number, kind in enumerate(self.problem.kinds)
+            for t in kind.degrees()
             for d in divisors(self.problem.microbatches)
-            if d * t <= self.problem.devices
+            if d * t <= kind.devices
         ]
+        if math.isinf(self.of_rows):
+            # Some layer has no degree that any devices allow.
+            return
         if self.sets is None or len(self.choices) * len(self.sets) ** 2 > MOST_STAGES:
-            self.stuck = math.inf if model.homeless else self.of_rows
+            self.stuck = self.of_rows
             return
         for zero in self.training.zero:
             for schedule in self.training.schedules:
@@ -255,13 +276,21 @@ class FreeSearch:
         box = replace(box, high=high, most=most)
         wide = max(high - box.low, most - box.least) > _NARROW * value
         degrees = sorted({choice.data for choice in self.choices})
-        mixed = box.schedule == "zero-bubble" and box.data == 0
-        if mixed and (len(degrees) <= _FEW or max(high - box.low, most - box.least) < _NARROW * 100 * value):
+        alike = self.training.mesh == "uniform"
+        mixed = (box.schedule == "zero-bubble" or alike) and box.data == 0
+        near = math.isinf(value) or max(high - box.low, most - box.least) < _NARROW * 100 * value
+        if mixed and (near or len(degrees) <= _FEW):
             for data in degrees:
-                stages = min(len(self.problem.layers), self.problem.microbatches // data)
+                stages = len(self.problem.layers)
+                if box.schedule == "zero-bubble":
+                    stages = min(stages, self.problem.microbatches // data)
                 self._push(max(bound, reached), replace(box, data=data, fewest=data, replicas=stages * data))
             return
-        if box.data > 0 and box.fewest < box.replicas:
+        if alike and box.data > 0 and box.tensors is None:
+            for tensors in itertools.product(*(kind.degrees() for kind in self.problem.kinds)):
+                self._push(max(bound, reached), replace(box, tensors=tensors))
+            return
+        if box.data > 0 and box.schedule == "zero-bubble" and box.fewest < box.replicas:
             # What stages hold depends on their number.
             middle = (box.fewest + box.replicas) // (2 * box.data) * box.data
             self._push(max(bound, reached), replace(box, replicas=middle))
@@ -322,7 +351,7 @@ class FreeSearch:
         chosen = {
             layer.id: choice
             for stage in found.plan.stages
-            for layer in self.problem.layers
+            for layer in self.problem.on(stage.device).layers
             if layer.id in stage.configurations
             for choice in layer.configurations[stage.tensor_parallel]
             if choice.id == stage.configurations[layer.id]

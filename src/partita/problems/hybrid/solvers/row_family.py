@@ -31,7 +31,8 @@ from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.mesh_family import NUMBERS
 from partita.problems.hybrid.step.mesh import Mesh
-from partita.problems.hybrid.step.rows import handover_rates, row_in_flight
+from partita.problems.hybrid.step.rows import handover_price, row_in_flight
+from partita.units import up_to
 
 #: Most elements of a table of stages by option, and labels that are kept.
 MOST_STAGES = 12_000_000
@@ -48,10 +49,11 @@ class LabelsFull(Exception):
 
 @dataclass(frozen=True, order=True)
 class Choice:
-    """Degrees of a stage."""
+    """Degrees of a stage, and the kind of its devices by number."""
 
     tensor: int
     data: int
+    kind: int = 0
 
     @property
     def width(self) -> int:
@@ -61,13 +63,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class Within:
-    """Caps on κ and on single costs, replicas of all stages together, and of each stage (0 for any number)."""
+    """Caps on κ and on single costs, replicas of all stages together, and of each stage (0 for any number).
+
+    ``tensors`` are the tensor-parallel degrees on every kind of devices, None for any.
+    """
 
     holding: float
     once: float
     least: int = 0
     most: int = 1 << 40
     data: int = 0
+    tensors: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,11 @@ class RowFamily:
         stop: npt.NDArray[np.int64],
     ) -> None:
         self.problem, self.choices, self.zero = problem, sorted(choices, key=lambda choice: (choice.width, choice)), zero
-        self.degrees = sorted({choice.tensor for choice in choices})
-        self.model = build_instance(_by_number(problem, self.degrees))
+        self.degrees = sorted({(choice.kind, choice.tensor) for choice in choices})
+        self.limits = [math.inf if kind.memory_bytes is None else up_to(kind.memory_bytes) for kind in problem.kinds]
+        limits = [kind.memory_bytes for kind in problem.kinds if kind.memory_bytes is not None]
+        numbered = _by_number(problem, self.degrees).replace(memory_bytes=max(limits, default=math.inf))
+        self.model = build_instance(numbered)
         arrays, self.sets = build_arrays(self.model, sets)
         nothing = np.zeros(1, dtype=np.int32)
         known = HybridKnown(nothing, nothing, nothing, nothing, np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
@@ -104,15 +113,20 @@ class RowFamily:
         self.entries = Entries(
             np.zeros(size * size + 1, dtype=np.int64), np.zeros(pairs + 1, dtype=np.int32), np.zeros(pairs + 1)
         )
-        room = problem.devices + 1
+        room = 1 if problem.others else problem.devices + 1
         self.left = Left(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64), np.zeros((size, room)))
         self.head = np.zeros(size, dtype=np.int64)
-        self.labels = _labels(1 << 15, 1)
+        self.labels = _labels(1 << 15, len(problem.kinds))
 
     def least(self, schedule: str, within: Within, limit: float = math.inf) -> float | None:
         """No row within the caps has a smaller sum of passing times; None if stopped. What is left is kept."""
+        options = self.options
+        if within.tensors is not None:
+            # Options that are too wide for all devices are none.
+            alike = [choice.tensor == within.tensors[choice.kind] for choice in self.choices]
+            options = options._replace(width=np.where(alike, options.width, options.devices.sum() + 1))
         found = bound_rows(
-            self.work, self.options, self.sacks, self._task(schedule, within, limit), self.cheap, self.entries, self.left
+            self.work, options, self.sacks, self._task(schedule, within, limit), self.cheap, self.entries, self.left
         )
         return None if found < 0 else float(self.left.rest[0, -1])
 
@@ -133,7 +147,7 @@ class RowFamily:
                 break
             if label == -2 or len(self.labels.passing) >= MOST_LABELS:
                 raise LabelsFull
-            self.labels = _labels(len(self.labels.passing) * 4, 1)
+            self.labels = _labels(len(self.labels.passing) * 4, len(self.problem.kinds))
         if label < 0 or self.work.stop[0] != 0:
             return None
         return self._plan(schedule, within, float(passing), int(label))
@@ -176,6 +190,7 @@ class RowFamily:
                     operators=operators,
                     data_parallel=choice.data,
                     tensor_parallel=choice.tensor,
+                    device=self.problem.kinds[choice.kind].device if self.problem.others else "",
                     configurations={identity: configurations[identity] for identity in operators},
                 )
             )
@@ -189,25 +204,24 @@ class RowFamily:
         sorts = self._sorts()
         tables = {name: np.empty((count, size, size)) for name in ("forward", "backward", "gradients", "once")}
         sack = np.full((count, size, size), -1, dtype=np.int32)
-        price = np.empty((count, 2, 2))
+        price = np.empty((count, len(self.problem.kinds) + 1, 2))
         examples: list[npt.NDArray[np.float64]] = []
         total = 0
         enter = leave = np.zeros((size, size))
         for o, choice in enumerate(self.choices):
-            mesh = Mesh(self.problem, 1, choice.data, choice.tensor, zero=self.zero)
-            stages = self._stages(mesh)
+            mesh = Mesh(self.problem.kinds[choice.kind], 1, choice.data, choice.tensor, zero=self.zero)
+            r = self.degrees.index((choice.kind, choice.tensor))
+            stages = self._stages(mesh, r)
             tables["forward"][o] = stages.forward + stages.gathered
             tables["backward"][o] = stages.backward + stages.returned
             tables["gradients"][o], tables["once"][o] = stages.weight_gradients, stages.once
             enter, leave = stages.enter, stages.leave
-            for joint in (0, 1):
-                rate, _, call, _ = handover_rates(mesh, joint == 0, joint == 0)
-                price[o, joint] = rate, call
-            r = self.degrees.index(choice.tensor)
+            for joint, other in enumerate((None, *self.problem.kinds)):
+                price[o, joint] = handover_price(mesh, other)
             inner, outer = np.nonzero(np.isfinite(stages.forward))
             if not len(inner):
                 continue
-            state = stages.state[inner, outer] + mesh.reserve
+            state = stages.state[inner, outer] + mesh.reserve + self._less(choice.kind)
             states, place = np.unique(state, return_inverse=True)
             of_sorts = sorts[r]
             alike = np.arange(len(inner))
@@ -227,11 +241,16 @@ class RowFamily:
             extra=np.full((rows.shape[1], min(_COLUMNS, most + 1)), math.nan),
         )
         each = [
-            (choice.width, choice.data, self.problem.microbatches // choice.data, self.degrees.index(choice.tensor), 0)
+            (
+                choice.width,
+                choice.data,
+                self.problem.microbatches // choice.data,
+                self.degrees.index((choice.kind, choice.tensor)),
+                choice.kind,
+            )
             for choice in self.choices
         ]
         columns_of = np.array(each, dtype=np.int64).reshape(-1, 5).T
-        shape = self.problem.devices, self.problem.devices_per_machine
         options = StageOptions(
             *(np.ascontiguousarray(column) for column in columns_of),
             price=price,
@@ -239,13 +258,18 @@ class RowFamily:
             sack=np.ascontiguousarray(sack.transpose(1, 2, 0)),
             enter=np.ascontiguousarray(enter),
             leave=np.ascontiguousarray(leave),
-            devices=np.array(shape[:1], dtype=np.int64),
-            machine=np.array(shape[1:], dtype=np.int64),
+            devices=np.array([kind.devices for kind in self.problem.kinds], dtype=np.int64),
+            machine=np.array([kind.devices_per_machine for kind in self.problem.kinds], dtype=np.int64),
         )
         return options, sacks
 
-    def _stages(self, mesh: Mesh) -> MeshStages:
-        size, r = len(self.sets), self.degrees.index(mesh.tensor)
+    def _less(self, kind: int) -> float:
+        """Memory that devices of a kind have less than the arrays say, which know the largest limit only."""
+        most = max((limit for limit in self.limits if limit < math.inf), default=math.inf)
+        return 0.0 if self.limits[kind] == most else max(most - self.limits[kind], -1e300)
+
+    def _stages(self, mesh: Mesh, r: int) -> MeshStages:
+        size = len(self.sets)
         stages = MeshStages(*(np.full((size, size), math.inf) for _ in MeshStages._fields))
         arrays = self.work.arrays._replace(missing=np.ascontiguousarray(self.work.arrays.missing[r : r + 1]))
         fill_stages(self.work._replace(arrays=arrays), replicas_of(mesh), stages)
@@ -298,16 +322,19 @@ def replicas_of(mesh: Mesh) -> Replicas:
     return as_arrays(Replicas, values)
 
 
-def _by_number(problem: HybridProblem, degrees: Sequence[int]) -> HybridProblem:
-    """The layers with degrees numbered from 1, so that each has a row of the arrays."""
+def _by_number(problem: HybridProblem, degrees: Sequence[tuple[int, int]]) -> HybridProblem:
+    """The layers with degrees of all kinds numbered from 1, so that each has a row of the arrays."""
+    rows = [problem.kinds[kind].layers for kind, _ in degrees]
     layers = tuple(
         msgspec.structs.replace(
             layer,
-            configurations={number + 1: layer.configurations.get(t, ()) for number, t in enumerate(degrees)},
+            configurations={
+                number + 1: rows[number][place].configurations.get(t, ()) for number, (_, t) in enumerate(degrees)
+            },
             states={},
             update_times={},
         )
-        for layer in problem.layers
+        for place, layer in enumerate(problem.layers)
     )
     return problem.replace(
         layers=layers,
@@ -316,6 +343,7 @@ def _by_number(problem: HybridProblem, degrees: Sequence[int]) -> HybridProblem:
         hierarchy=None,
         training=None,
         weight_sync_per_batch=False,
+        others=(),
     )
 
 

@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from partita.errors import DisagreementError
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders
@@ -79,7 +81,8 @@ class UniformMesh(Solver):
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         if problem.training is not None:
-            return None if problem.training.mesh == "uniform" else "it plans uniform meshes; use free"
+            alike = problem.training.mesh == "uniform" and not problem.others
+            return None if alike else "it plans uniform meshes of devices of one kind; use free"
         return "it plans steps, and the problem is about the time per sample; use exact"
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
@@ -105,6 +108,8 @@ class MeshSearch:
         As for the solver.
     best
         Where plans go, if others have some as well; ``run`` says there what is proven, ``sweep`` does not.
+    device
+        Kind of devices that plans then name.
     """
 
     def __init__(
@@ -113,6 +118,7 @@ class MeshSearch:
         options: Options,
         most_data: int | None = None,
         best: Incumbent[HybridPlan] | None = None,
+        device: str = "",
     ) -> None:
         self.problem, self.options, self.most_data = problem, options, most_data
         self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE) if best is None else best
@@ -127,7 +133,7 @@ class MeshSearch:
         sets = all_suffix_sets(model.after, model.before, MOST_SETS)
         self.proof = sets is not None
         self.sets = along_orders(some_orders(model.after, model.before, _ORDERS, options.seed)) if sets is None else sets
-        self.close = CLOSE
+        self.close, self.device = CLOSE, device
 
     def run(self) -> None:
         if not self.candidates:
@@ -212,7 +218,8 @@ class MeshSearch:
         if promised is not None and not leq(evaluation.objective, promised):
             raise DisagreementError(f"a row of stages takes {evaluation.objective!r}, and promised {promised!r}")
         if evaluation.feasible:
-            self.best.offer(evaluation.objective, plan, "uniform")
+            stages = tuple(msgspec.structs.replace(stage, device=self.device) for stage in plan.stages)
+            self.best.offer(evaluation.objective, msgspec.structs.replace(plan, stages=stages), "uniform")
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from partita.units import format_bytes, leq
 
 
 def is_row(problem: HybridProblem, plan: HybridPlan) -> bool:
-    """Whether a plan's stages have, and may have, degrees of their own."""
-    return problem.training is not None and problem.training.mesh == "free" and not is_uniform(plan)
+    """Whether a plan's stages differ in degrees or kinds of devices, and may do so."""
+    may = problem.training is not None and (problem.training.mesh == "free" or bool(problem.others))
+    return may and not is_uniform(plan)
 
 
 def meshes_of(problem: HybridProblem, plan: HybridPlan) -> list[Mesh]:
@@ -35,9 +36,8 @@ def meshes_of(problem: HybridProblem, plan: HybridPlan) -> list[Mesh]:
     if is_row(problem, plan):
         return [*row_meshes(problem, plan)]
     first = plan.stages[0]
-    mesh = Mesh(
-        problem, len(plan.stages), first.data_parallel, first.tensor_parallel, plan.schedule, plan.chunks, plan.zero
-    )
+    kind, d, t = problem.on(first.device), first.data_parallel, first.tensor_parallel
+    mesh = Mesh(kind, len(plan.stages), d, t, plan.schedule, plan.chunks, plan.zero)
     return [mesh] * len(plan.stages)
 
 
@@ -65,12 +65,12 @@ def evaluate_step(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
     chosen: dict[int, Configuration] = {}
     violations = _mesh_violations(problem, plan)
     for number, stage in enumerate(plan.stages):
-        violations += choose(problem, number, stage, chosen)
+        violations += choose(problem.on(stage.device), number, stage, chosen)
     violations += _order_violations(problem, plan)
     meshes, costs = stage_costs(problem, plan, chosen)
     batch = problem.microbatches
-    limit = problem.memory_bytes
-    for number, cost in enumerate(costs):
+    for number, (mesh, cost) in enumerate(zip(meshes, costs, strict=True)):
+        limit = mesh.problem.memory_bytes
         if limit is not None and not leq(cost.memory_bytes, limit):
             violations.append(
                 f"each device of stage {number} needs {format_bytes(cost.memory_bytes)}, "
@@ -110,7 +110,9 @@ def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
         violations.append(f"schedule {plan.schedule} is not one of {', '.join(training.schedules)}")
     if plan.zero not in training.zero:
         violations.append(f"ZeRO stage {plan.zero} is not one of {', '.join(map(str, training.zero))}")
-    return violations + (row_violations if is_row(problem, plan) else _uniform_violations)(problem, plan)
+    if is_row(problem, plan):
+        return violations + row_violations(problem, plan)
+    return violations + _uniform_violations(problem.on(plan.stages[0].device), plan)
 
 
 def _uniform_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:

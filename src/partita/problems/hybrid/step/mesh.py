@@ -10,6 +10,7 @@ from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.costs import Exchanges, exchanges_of
 from partita.problems.hybrid.step.network import Network, network_of
 from partita.problems.hybrid.step.pipeline import held, passing_time
+from partita.problems.hybrid.training import LayerState
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,10 @@ class Mesh:
     def place(self) -> dict[int, int]:
         """Topological place of each layer, by id."""
         return {self.problem.layers[number].id: place for place, number in enumerate(self.problem.order())}
+
+    def state_of(self, identity: int) -> LayerState | None:
+        """What devices hold of a layer's weights."""
+        return self.problem.layers[self.problem.order()[self.place[identity]]].states.get(self.tensor)
 
     def cost(self, rank: int, parts: Sequence[Sequence[tuple[int, Configuration]]]) -> StageCost:
         """What a stage costs.

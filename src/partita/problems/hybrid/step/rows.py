@@ -1,8 +1,9 @@
-"""Rows of stages with degrees of their own: where their devices are, and what that makes of transfers and memory.
+"""Rows of stages with degrees of their own, or on several kinds of devices: where their devices are, and what that
+makes of transfers and memory.
 
-Stages are laid out from the last one back, over machines from the last one back: each begins where the one behind it
-ends, unless it would then lie in two machines and need not; then it begins a machine. So a handover stays inside a
-machine only if both of its stages do.
+Stages are laid out from the last one back, over machines of their kind from the last one back: each begins where the
+one behind it ends, unless it would then lie in two machines and need not; then it begins a machine. So a handover stays
+inside a machine only if both of its stages do.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.mesh import Mesh
+from partita.problems.hybrid.step.network import network_of
 from partita.problems.hybrid.step.pipeline import held, refusal
 
 
@@ -42,8 +44,8 @@ class StageMesh(Mesh):
 
 
 def is_uniform(plan: HybridPlan) -> bool:
-    """Whether all stages have the same degrees."""
-    return len({(stage.data_parallel, stage.tensor_parallel) for stage in plan.stages}) == 1
+    """Whether all stages have the same degrees, on devices of one kind."""
+    return len({(stage.data_parallel, stage.tensor_parallel, stage.device) for stage in plan.stages}) == 1
 
 
 def begin(used: int, width: int, machine: int) -> int:
@@ -57,15 +59,18 @@ def shares(used: int, width: int, before: int, machine: int) -> bool:
     return width <= machine and 0 < -used % machine >= before
 
 
-def handover_rates(mesh: Mesh, enters: bool, leaves: bool) -> tuple[float, float, float, float]:
-    """What a byte costs that enters a stage and one that leaves it, and a transfer of each; inside a machine or not.
+def handover_price(mesh: Mesh, to: HybridProblem | None) -> tuple[float, float]:
+    """What a byte costs a stage that is handed over, and what a transfer does: inside a machine, or to another one.
 
-    Each end counts half of the time that its own devices take.
+    ``to`` is the problem on the other machine's devices, None inside a machine. Each end counts half of the time that
+    its own devices take, between machines at the lower of both ends' rates.
     """
     network = mesh.network
-    calls = network.training.call_times
-    rate = [0.5 / (mesh.tensor * (network.inside if inside else network.outside)) for inside in (enters, leaves)]
-    return rate[0], rate[1], 0.5 * calls[not enters], 0.5 * calls[not leaves]
+    if to is None:
+        return 0.5 / (mesh.tensor * network.inside), 0.5 * network.training.call_times[0]
+    other = network_of(to, 1, 1)
+    call = max(network.training.call_times[1], other.training.call_times[1])
+    return 0.5 / (mesh.tensor * min(network.outside, other.outside)), 0.5 * call
 
 
 def row_in_flight(schedule: str, behind: int, total: int, data: int, microbatches: int) -> int:
@@ -79,29 +84,30 @@ def row_in_flight(schedule: str, behind: int, total: int, data: int, microbatche
 
 def row_meshes(problem: HybridProblem, plan: HybridPlan) -> list[StageMesh]:
     """The stages of a row, first stage first."""
-    machine = problem.devices_per_machine
-    batch, total = problem.microbatches, plan.microbatches
-    starts = row_starts(problem, plan.stages)
-    inside = [
-        shares(start + stage.devices, stage.devices, before.devices, machine)
-        for stage, before, start in zip(plan.stages[1:], plan.stages, starts[1:], strict=False)
-    ]
+    total, starts = plan.microbatches, row_starts(problem, plan.stages)
     found, behind = [], total
     for rank, (stage, start) in enumerate(zip(plan.stages, starts, strict=True)):
-        d, t = stage.data_parallel, stage.tensor_parallel
-        mesh = Mesh(problem, len(plan.stages), d, t, plan.schedule, 1, plan.zero)
-        enters, leaves = rank > 0 and inside[rank - 1], rank < len(inside) and inside[rank]
+        kind, d, t = problem.on(stage.device), stage.data_parallel, stage.tensor_parallel
+        mesh = Mesh(kind, len(plan.stages), d, t, plan.schedule, 1, plan.zero)
+        into, out = (0.0, 0.0), (0.0, 0.0)
+        if rank > 0:
+            before = plan.stages[rank - 1]
+            into = handover_price(mesh, _across(problem, before, stage, start))
+        if rank + 1 < len(plan.stages):
+            after = plan.stages[rank + 1]
+            across = _across(problem, stage, after, starts[rank + 1])
+            out = handover_price(mesh, None if across is None else problem.on(after.device))
         found.append(
             StageMesh(
-                problem,
+                kind,
                 len(plan.stages),
                 d,
                 t,
                 plan.schedule,
                 plan.chunks,
                 plan.zero,
-                rates=handover_rates(mesh, enters, leaves),
-                in_flight=row_in_flight(plan.schedule, behind, total, d, max(1, batch // d)),
+                rates=(into[0], out[0], into[1], out[1]),
+                in_flight=row_in_flight(plan.schedule, behind, total, d, max(1, problem.microbatches // d)),
                 start=start,
             )
         )
@@ -109,39 +115,61 @@ def row_meshes(problem: HybridProblem, plan: HybridPlan) -> list[StageMesh]:
     return found
 
 
+def _across(problem: HybridProblem, before: HybridStage, after: HybridStage, start: int) -> HybridProblem | None:
+    """The problem on the devices of the stage before, if a handover to the one after leaves a machine."""
+    kind = problem.on(before.device)
+    if problem.on(after.device) is not kind:
+        return kind
+    inside = shares(start + after.devices, after.devices, before.devices, kind.devices_per_machine)
+    return None if inside else kind
+
+
 def row_starts(problem: HybridProblem, stages: Sequence[HybridStage]) -> list[int]:
-    """Devices behind each stage."""
-    used, starts = 0, []
+    """Devices of its kind behind each stage."""
+    used: dict[str, int] = {}
+    starts = []
     for stage in reversed(stages):
-        starts.append(begin(used, stage.devices, problem.devices_per_machine))
-        used = starts[-1] + stage.devices
+        kind = problem.on(stage.device)
+        starts.append(begin(used.get(kind.device, 0), stage.devices, kind.devices_per_machine))
+        used[kind.device] = starts[-1] + stage.devices
     return starts[::-1]
 
 
 def row_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     """What of a row is not as it has to be."""
     found, batch = [], problem.microbatches
+    degrees = {stage.data_parallel for stage in plan.stages}
     if plan.chunks > 1 or plan.schedule == "interleaved":
-        found.append("an interleaved schedule has the same degrees in every stage")
+        found.append("an interleaved schedule has the same degrees in every stage, on devices of one kind")
     for number, stage in enumerate(plan.stages):
-        d, t = stage.data_parallel, stage.tensor_parallel
+        d, t, kind = stage.data_parallel, stage.tensor_parallel, problem.on(stage.device)
         if batch % d:
             found.append(f"stage {number}: data-parallel degree {d} does not divide the {batch} microbatches")
-        if t > problem.devices_per_machine:
+        if t > kind.devices_per_machine:
             found.append(
-                f"stage {number}: tensor-parallel degree {t} is more than the {problem.devices_per_machine} of a "
-                "machine"
+                f"stage {number}: tensor-parallel degree {t} is more than the {kind.devices_per_machine} of a machine"
             )
     if plan.schedule == "zero-bubble":
-        degrees = {stage.data_parallel for stage in plan.stages}
         wrong = refusal(plan.schedule, len(plan.stages), 1, batch // max(degrees))
         if len(degrees) > 1:
             wrong = "a zero-bubble schedule has the same data-parallel degree in every stage"
         found += [] if wrong is None else [wrong]
-    start = row_starts(problem, plan.stages)[0]
-    needed = start + plan.stages[0].devices
-    if needed > problem.devices:
-        idle = needed - plan.devices
-        parts = f", {idle} of them idle where a machine is not filled," if idle else ""
-        found.append(f"the stages take {needed} devices{parts} and the problem has {problem.devices}")
+    if problem.training is not None and problem.training.mesh == "uniform":
+        if len(degrees) > 1:
+            found.append("in a uniform mesh every stage has the same data-parallel degree")
+        for kind in problem.kinds:
+            groups = {stage.tensor_parallel for stage in plan.stages if problem.on(stage.device) is kind}
+            if len(groups) > 1:
+                found.append(f"in a uniform mesh the stages on {kind.device} have the same tensor-parallel degree")
+    starts = row_starts(problem, plan.stages)
+    for kind in problem.kinds:
+        mine = [n for n, stage in enumerate(plan.stages) if problem.on(stage.device) is kind]
+        if not mine:
+            continue
+        needed = starts[mine[0]] + plan.stages[mine[0]].devices
+        if needed > kind.devices:
+            idle = needed - sum(plan.stages[number].devices for number in mine)
+            parts = f", {idle} of them idle where a machine is not filled," if idle else ""
+            where = f" on {kind.device}" if problem.others else ""
+            found.append(f"the stages{where} take {needed} devices{parts} and there are {kind.devices}")
     return found
