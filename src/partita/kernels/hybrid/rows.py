@@ -138,9 +138,7 @@ def lost_time(w: HybridWork, s: Sacks, number: int, in_flight: int) -> float:
     """Time that a stage loses to fit into memory."""
     inner, outer, r = s.inner[number], s.outer[number], s.degree[number]
     count, _, missing = fill_items(w.arrays, w.scratch, Stage(inner, outer, r), 1, in_flight, 0.0)
-    found = cheapest(
-        w.scratch, w.arrays.kind[r], count, missing + s.state[number], np.inf, False, w.stop
-    )
+    found = cheapest(w.scratch, w.arrays.kind[r], count, missing + s.state[number], np.inf, False, w.stop)
     if in_flight < s.extra.shape[1] and w.stop[0] == 0:
         s.extra[number, in_flight] = found
     return float(found)
@@ -148,10 +146,18 @@ def lost_time(w: HybridWork, s: Sacks, number: int, in_flight: int) -> float:
 
 @inlined
 def passing_of(
-    w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, o: int, inner: int, outer: int, moved: float, in_flight: int
+    w: HybridWork,
+    p: StageOptions,
+    s: Sacks,
+    task: RowTask,
+    o: int,
+    inner: int,
+    outer: int,
+    moved: float,
+    in_flight: int,
 ) -> float:
     """φ of a stage, ``moved`` being each direction's time for what it hands over; infinite if it is beyond a cap."""
-    result = np.inf
+    result: float = np.inf
     forward = p.forward[inner, outer, o] + moved
     if forward < np.inf and p.once[inner, outer, o] <= task.once * (1.0 + 1e-12):
         backward, gradients = p.backward[inner, outer, o] + moved, p.gradients[inner, outer, o]
@@ -159,7 +165,7 @@ def passing_of(
         passing = delay(task.schedule, forward, backward, gradients)
         if p.microbatches[o] * (forward + backward) - passing <= most and passing <= task.limit:
             number = p.sack[inner, outer, o]
-            lost = s.extra[number, in_flight] if in_flight < s.extra.shape[1] else np.nan
+            lost = float(s.extra[number, in_flight]) if in_flight < s.extra.shape[1] else np.nan
             if np.isnan(lost):
                 lost = lost_time(w, s, number, in_flight)
             if lost < np.inf:
@@ -176,13 +182,11 @@ def handed(p: StageOptions, o: int, inner: int, outer: int, entering: int, leavi
     enter, leave = p.enter[inner, outer], p.leave[inner, outer]
     moved = p.price[o, entering, 0] * enter + p.price[o, leaving, 0] * leave
     moved += p.price[o, entering, 1] if enter > 0.0 else 0.0
-    return moved + (p.price[o, leaving, 1] if leave > 0.0 else 0.0)
+    return float(moved + (p.price[o, leaving, 1] if leave > 0.0 else 0.0))
 
 
 @compiled
-def bound_rows(
-    w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, cheap: Floats, e: Entries, left: Left
-) -> int:
+def bound_rows(w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, cheap: Floats, e: Entries, left: Left) -> int:
     """Fill entries and bounds; the number of entries, negative if there is no room for them or the search has to stop.
 
     ``cheap`` (O, 2) is the least price of what an option hands over, a byte and a call.

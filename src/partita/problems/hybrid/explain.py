@@ -32,11 +32,13 @@ def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> st
     where = "there are" if problem.hierarchy is None else "a machine has"
     for layer in problem.layers:
         degrees = sorted(degree for degree, choices in layer.configurations.items() if choices)
-        if degrees[0] > problem.devices_per_machine:
+        if not problem.others and degrees[0] > problem.devices_per_machine:
             return (
                 f"{layer.label} needs at least {degrees[0]} devices (its smallest tensor-parallel degree), "
                 f"{where} {problem.devices_per_machine}"
             )
+    if problem.others:
+        return f"no row of stages on {', '.join(kind.device for kind in problem.kinds)} fits into their memory"
     clock = Monitor(time_limit_s)
     if problem.training is not None or problem.hierarchy is not None:
         enough = _smallest_machines(problem, Monitor(time_limit_s / 2))

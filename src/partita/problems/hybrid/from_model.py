@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,16 +35,20 @@ Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Any, Any]]
 
 
 class HybridFromModel(FromModel[HybridProblem]):
-    """Training on devices of one kind; the layers are priced once for all numbers of microbatches."""
+    """Training on devices of few kinds; the layers are priced once for all numbers of microbatches."""
 
     objective = "hybrid"
     pricing = HybridPricing
 
     def refusal(self, cluster: Cluster) -> str | None:
         from partita.costs.menus.machines import uneven
+        from partita.problems.hybrid.mixed import uneven_kinds
 
+        if len(cluster.workers()) > 1:
+            wrong = uneven_kinds(cluster)
+            return None if wrong is None else f"{wrong}; hybrid plans need machines of one kind of devices each, alike"
         wrong = uneven(cluster)
-        return None if wrong is None else f"{wrong}, and hybrid plans need one kind in machines that are alike"
+        return None if wrong is None else f"{wrong}, and hybrid plans need machines that are alike"
 
     def suits(self, training: bool) -> bool:
         return training
@@ -75,11 +80,21 @@ class HybridFromModel(FromModel[HybridProblem]):
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None
     ) -> list[Priced[HybridProblem]]:
         from partita.costs.table import cost_source
-        from partita.problems.hybrid.pricing import MEMORY_OPTIONS, layer_menus
+        from partita.problems.hybrid.mixed import priced_on_kinds
+        from partita.problems.hybrid.pricing import MEMORY_OPTIONS, LayerMenus, layer_menus
 
         layout = None if settings.layout is None else parse_layout(settings.layout)
         degrees = settings.tensor_parallel_degrees or None
-        menus = layer_menus(
+
+        def suit(menus: LayerMenus) -> HybridProblem:
+            if menus.problem.training is None:
+                return menus.problem
+            return even_degrees(menus.problem, menus.layers, stated=bool(degrees or layout))
+
+        mixed = len(cluster.workers()) > 1
+        if mixed and layout is not None:
+            raise InputError(f"--layout is for devices of one kind; cluster {cluster.name} has several")
+        menus = (partial(priced_on_kinds, suit=suit) if mixed else layer_menus)(
             graph,
             cluster,
             microbatches=settings.microbatches[0],
@@ -100,8 +115,8 @@ class HybridFromModel(FromModel[HybridProblem]):
         found = []
         for number in settings.microbatches:
             problem = menus.problem.replace(microbatches=number)
-            if problem.training is not None:
-                problem = even_degrees(problem, menus.layers, stated=bool(degrees or layout))
+            if not mixed:
+                problem = suit(LayerMenus(problem, menus.layers, menus.reserve_bytes))
             found.append(Priced(problem if change is None else change(problem), graph, cluster, settings, menus))
         return found
 
@@ -137,7 +152,7 @@ class HybridFromModel(FromModel[HybridProblem]):
         training = result.problem.training
         if training is None:
             return shorter_steps(result, rows, options, monitor)
-        if priced.settings.layout is not None or training.mesh == "free":
+        if priced.settings.layout is not None or training.mesh == "free" or result.problem.others:
             return Refinement(by_objective=priced.settings.layout is None)
         return Refinement(wider_bound=bound_of_free(result, options, monitor))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.errors import InputError
+from partita.errors import InputError, UnsupportedError
 from partita.problems.facets.stages import Stages
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
@@ -71,6 +71,8 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
     What replicas exchange for every microbatch (ZeRO's stages 2 and 3) is part of the work, at the problem's
     bandwidths; what they exchange once is an all-reduce, or the half of one that only gathers weights.
     """
+    if problem.others:
+        raise UnsupportedError(f"{problem.name}: plans for several kinds of devices are not placed on topologies")
     layers = {layer.id: layer for layer in problem.layers}
     chosen = {v: _choice(problem, stage, v) for stage in plan.stages for v in stage.operators}
     meshes, costs = stage_costs(problem, plan, chosen)

@@ -14,6 +14,7 @@ from partita.problems.hybrid.report.step import (
     steady_per_sample,
     step_document,
     step_sentences,
+    uniformity_known,
     uniformity_loss,
     utilisation,
 )
@@ -100,7 +101,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
             "microbatches": problem.microbatches,
             "microbatch_samples": answer.priced.settings.samples,
             "global_batch": problem.microbatches * answer.priced.settings.samples,
-            "devices": problem.devices,
+            "devices": problem.all_devices,
             "memory_limit_bytes": problem.memory_bytes,
             "model_flops_utilisation": None,
             "limits": None,
@@ -121,7 +122,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
             "steady": utilisation(answer, steady_per_sample(result.evaluation)),
             "step": utilisation(answer, simulated_step(problem, result.plan, result.evaluation).per_sample),
         }
-        if problem.training is not None and problem.training.mesh == "uniform":
+        if uniformity_known(problem):
             document["uniformity_loss_at_most"] = uniformity_loss(answer, result.evaluation.objective)
         spent = device_time(problem, result.plan, result.evaluation)
         document["limits"] = {

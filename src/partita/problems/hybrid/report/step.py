@@ -33,6 +33,11 @@ def steady_per_sample(evaluation: HybridEvaluation) -> float:
     return float(evaluation.objective) if step is None else step.steady / step.microbatches
 
 
+def uniformity_known(problem: HybridProblem) -> bool:
+    """Whether plans are uniform meshes, on devices of one kind, so that degrees of each stage's own might be better."""
+    return problem.training is not None and problem.training.mesh == "uniform" and not problem.others
+
+
 def uniformity_loss(answer: Answer[HybridProblem], step: float) -> float:
     """The largest share of a step that stages with degrees of their own could spare, by the bound on these.
 
@@ -102,11 +107,11 @@ def _step_parts(answer: Answer[HybridProblem], step: Any, steady: float) -> list
     shares = "" if plan.zero == 0 else f", ZeRO-{plan.zero}"
     size = answer.priced.settings.samples
     samples = f"{size} sample" + ("s" if size > 1 else "")
-    called, loss = f"stages have degrees of their own: {degrees_text(plan)}", ""
+    called, loss = degrees_text(plan), ""
     if is_uniform(plan):
         called = f"runtimes call it tensor {each.tensor_parallel}, pipeline {len(plan.stages)}, data "
         called += str(each.data_parallel)
-    if answer.problem.training is not None and answer.problem.training.mesh == "uniform":
+    if uniformity_known(answer.problem):
         spared = uniformity_loss(answer, step.step)
         loss = f"; stages with degrees of their own would be at most {spared:.1%} faster"
     return [

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 def degrees_text(plan: HybridPlan) -> str:
     """Stages and their degrees in short: ``8 stages: 7 × d4·t2, d8·t1``."""
-    runs = itertools.groupby(f"d{stage.data_parallel}·t{stage.tensor_parallel}" for stage in plan.stages)
+    runs = itertools.groupby(
+        f"d{stage.data_parallel}·t{stage.tensor_parallel}" + (f" on {stage.device}" if stage.device else "")
+        for stage in plan.stages
+    )
     counted = [(text, len(list(alike))) for text, alike in runs]
     shown = [text if count == 1 else f"{count} × {text}" for text, count in counted]
     if len(shown) > 4:
@@ -70,12 +73,16 @@ def plan_tables(
     """
     machines = () if problem.hierarchy is None or problem.training is not None else ("machines",)
     parts = ("compute", "transfer", "weight sync", "per sample")
-    title = f"Stages: {plan.devices} of {problem.devices} devices"
+    title = f"Stages: {plan.devices} of {problem.all_devices} devices"
     title += "" if named else f", {plan.microbatches} microbatches in flight"
     words = "layers: recomputation" if named else "configurations"
-    table = new_table(title, ("#", "layers", "data", "tensor", *machines), words, ("in flight", *parts, "memory"))
-    worst, limit = slowest_stage(evaluation), problem.memory_bytes
+    places = ("device",) if problem.others else ()
+    table = new_table(
+        title, ("#", "layers", *places, "data", "tensor", *machines), words, ("in flight", *parts, "memory")
+    )
+    worst = slowest_stage(evaluation)
     for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):
+        limit = problem.on(stage.device).memory_bytes
         if named:
             ways = "; ".join(f"{layers}: {choice}" for layers, choice in configuration_ranges(problem, stage))
         else:
@@ -83,7 +90,10 @@ def plan_tables(
         times = (worth.compute, worth.transfer, worth.weight_sync, worth.time_per_sample)
         *shown, total = (format_time(time, problem.unit) for time in times)
         table.add_row(
-            *(str(count) for count in (number, len(stage.operators), stage.data_parallel, stage.tensor_parallel)),
+            str(number),
+            str(len(stage.operators)),
+            *(stage.device for _ in places),
+            *(str(count) for count in (stage.data_parallel, stage.tensor_parallel)),
             *(str(stage.machines) for _ in machines),
             ways,
             str(worth.in_flight),

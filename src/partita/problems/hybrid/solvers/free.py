@@ -117,7 +117,7 @@ def bound_of_free(
     if result.plan is None or result.bound is None:
         return None
     problem = result.problem.replace(training=msgspec.structs.replace(training, mesh="free"))
-    search = FreeSearch(problem, options, result.plan, PASSES[:1], result.bound)
+    search = FreeSearch(problem, options, result.plan, PASSES[:1], result.bound.value)
     run_in_background(search.best, monitor, search.run)
     bound = search.best.snapshot()[2]
     return bound if 0 < bound < math.inf else None
@@ -292,9 +292,9 @@ class FreeSearch:
             return
         if box.data > 0 and box.schedule == "zero-bubble" and box.fewest < box.replicas:
             # What stages hold depends on their number.
-            middle = (box.fewest + box.replicas) // (2 * box.data) * box.data
-            self._push(max(bound, reached), replace(box, replicas=middle))
-            self._push(max(bound, reached), replace(box, fewest=middle + box.data))
+            replicas = (box.fewest + box.replicas) // (2 * box.data) * box.data
+            self._push(max(bound, reached), replace(box, replicas=replicas))
+            self._push(max(bound, reached), replace(box, fewest=replicas + box.data))
             return
         if not mixed and self._label(bound, box, target, _QUICK if wide else _LONG):
             return
@@ -311,7 +311,7 @@ class FreeSearch:
             self._push(max(bound, (least + half.low + half.least) * (1 - _ROUNDING)), half)
 
     def _label(self, bound: float, box: Box, target: float, effort: int) -> bool:
-        """Find the best row of a box just bounded, and split what is left by it; False if that takes too many labels."""
+        """Find the best row of a box just bounded, and split what is left; False if that takes too many labels."""
         family = self._family(box.zero)
         within = box.within
         limit = target - box.low - box.least

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -96,7 +97,11 @@ class RowFamily:
         sets: Iterable[int],
         stop: npt.NDArray[np.int64],
     ) -> None:
-        self.problem, self.choices, self.zero = problem, sorted(choices, key=lambda choice: (choice.width, choice)), zero
+        self.problem, self.choices, self.zero = (
+            problem,
+            sorted(choices, key=lambda choice: (choice.width, choice)),
+            zero,
+        )
         self.degrees = sorted({(choice.kind, choice.tensor) for choice in choices})
         self.limits = [math.inf if kind.memory_bytes is None else up_to(kind.memory_bytes) for kind in problem.kinds]
         limits = [kind.memory_bytes for kind in problem.kinds if kind.memory_bytes is not None]
@@ -131,7 +136,7 @@ class RowFamily:
         return None if found < 0 else float(self.left.rest[0, -1])
 
     def best(self, schedule: str, within: Within, limit: float, effort: int) -> FoundStages | None:
-        """The row with the least sum of passing times below the limit, after ``least`` with it and caps as wide or wider.
+        """The row with the least sum of passing times below the limit, after ``least`` with no smaller caps.
 
         Raises
         ------
@@ -251,16 +256,15 @@ class RowFamily:
             for choice in self.choices
         ]
         columns_of = np.array(each, dtype=np.int64).reshape(-1, 5).T
-        options = StageOptions(
-            *(np.ascontiguousarray(column) for column in columns_of),
-            price=price,
-            **{name: np.ascontiguousarray(table.transpose(1, 2, 0)) for name, table in tables.items()},
-            sack=np.ascontiguousarray(sack.transpose(1, 2, 0)),
-            enter=np.ascontiguousarray(enter),
-            leave=np.ascontiguousarray(leave),
-            devices=np.array([kind.devices for kind in self.problem.kinds], dtype=np.int64),
-            machine=np.array([kind.devices_per_machine for kind in self.problem.kinds], dtype=np.int64),
-        )
+        values: dict[str, Any] = {
+            name: np.ascontiguousarray(table.transpose(1, 2, 0)) for name, table in tables.items()
+        }
+        values["sack"] = np.ascontiguousarray(sack.transpose(1, 2, 0))
+        values |= dict(zip(("width", "replicas", "microbatches", "degree", "group"), columns_of, strict=True))
+        values |= {"price": price, "enter": enter, "leave": leave}
+        values["devices"] = [kind.devices for kind in self.problem.kinds]
+        values["machine"] = [kind.devices_per_machine for kind in self.problem.kinds]
+        options = as_arrays(StageOptions, values)
         return options, sacks
 
     def _less(self, kind: int) -> float:

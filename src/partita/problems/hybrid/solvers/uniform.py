@@ -132,7 +132,9 @@ class MeshSearch:
         model = build_instance(problem.replace(training=None, microbatches=1))
         sets = all_suffix_sets(model.after, model.before, MOST_SETS)
         self.proof = sets is not None
-        self.sets = along_orders(some_orders(model.after, model.before, _ORDERS, options.seed)) if sets is None else sets
+        if sets is None:
+            sets = along_orders(some_orders(model.after, model.before, _ORDERS, options.seed))
+        self.sets = sets
         self.close, self.device = CLOSE, device
 
     def run(self) -> None:
