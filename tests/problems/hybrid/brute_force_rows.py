@@ -19,7 +19,7 @@ def shortest_row(problem: HybridProblem) -> float:
 def _steps(problem: HybridProblem) -> Iterator[float]:
     training = problem.training
     assert training is not None
-    for rows, degrees in _rows(problem):
+    for rows, degrees in rows_of(problem):
         tables = [{layer.id: layer.configurations for layer in kind.layers} for kind in problem.kinds]
         flat = [(k, v, t) for row, (k, _, t) in zip(rows, degrees, strict=True) for v in row]
         for chosen in itertools.product(*(tables[k][v].get(t, ()) for k, v, t in flat)):
@@ -42,7 +42,7 @@ def _steps(problem: HybridProblem) -> Iterator[float]:
                     yield found.objective
 
 
-def _rows(problem: HybridProblem) -> Iterator[tuple[list[list[int]], list[tuple[int, int, int]]]]:
+def rows_of(problem: HybridProblem) -> Iterator[tuple[list[list[int]], list[tuple[int, int, int]]]]:
     """Layers of every stage, and the kind of its devices and its degrees (k, d, t)."""
     ids = [layer.id for layer in problem.layers]
     choices = [

@@ -41,7 +41,7 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
         training = problem.training
         if training is None:
             return "exact"
-        return "uniform" if training.mesh == "uniform" and not problem.others else "free"
+        return "uniform" if training.mesh == "uniform" and not problem.others else "rows"
 
     def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, HybridPlan, Options]]:
         """Those for the problem's objective."""

@@ -83,7 +83,7 @@ class Box:
 class FreeMesh(Solver):
     """Steps of stages with degrees of their own, with bounds; proven for models of some hundred suffix sets."""
 
-    name = "free"
+    name = "rows"
     summary = "steps of stages with degrees of their own, with proof: labels under caps, and uniform meshes"
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:

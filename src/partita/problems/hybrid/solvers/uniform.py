@@ -82,7 +82,7 @@ class UniformMesh(Solver):
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         if problem.training is not None:
             alike = problem.training.mesh == "uniform" and not problem.others
-            return None if alike else "it plans uniform meshes of devices of one kind; use free"
+            return None if alike else "it plans uniform meshes of devices of one kind; use rows"
         return "it plans steps, and the problem is about the time per sample; use exact"
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
