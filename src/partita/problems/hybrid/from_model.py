@@ -111,6 +111,7 @@ class HybridFromModel(FromModel[HybridProblem]):
             name=settings.name,
             training=training_of(settings, layout),
             gradient_dtype=settings.gradient_dtype,
+            host_activations=settings.offload_activations,
         )
         found = []
         for number in settings.microbatches:
@@ -168,6 +169,8 @@ def check_settings(settings: HybridPricing) -> None:
             raise InputError(f"{flag} is for steps; leave it out, or --minimise steady")
     if settings.layout and settings.mesh == "free":
         raise InputError("--layout is a uniform mesh; leave it out, or --mesh free")
+    if settings.offload_activations and steady:
+        raise InputError("--offload-activations is for steps; leave it out, or --minimise steady")
     for stage in settings.zero:
         if stage not in ZERO_STAGES:
             raise InputError(f"--zero {stage} is no stage of ZeRO; give {', '.join(map(str, ZERO_STAGES))}")

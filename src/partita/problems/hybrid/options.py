@@ -113,6 +113,9 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
         tuple[Literal["none", "selective", "full"], ...],
         setting("What layers may recompute; none,selective,full if not given.", metavar="NAME,…"),
     ] = ()
+    offload_activations: Annotated[
+        bool, setting("Of a step: layers may keep activations in the host's memory, sent and brought back in time.")
+    ] = False
     offload: Any = None
     samples: int = 1
     trace: Any = None

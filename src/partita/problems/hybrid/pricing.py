@@ -89,6 +89,7 @@ def layer_menus(
     name: str | None = None,
     training: Training | None = None,
     gradient_dtype: str = "parameter",
+    host_activations: bool = False,
 ) -> LayerMenus:
     """The hybrid problem of training a model on a cluster, in seconds and bytes, and what its numbers are made of.
 
@@ -129,6 +130,8 @@ def layer_menus(
         about the time per sample.
     gradient_dtype
         Of a step, the number format in which gradients are added up and exchanged; ``parameter`` for that of weights.
+    host_activations
+        Of a step, whether layers may keep their activations in the host's memory, over each device's link to it.
 
     Returns
     -------
@@ -174,7 +177,10 @@ def layer_menus(
     if training is None:
         layers = tuple(_layer(menu, reserve, offload, zero1, bandwidth) for menu in menus)
     else:
-        layers = step_layers(menus, edges, training.reserves, bandwidth, gradient_dtype, sequence_parallel, offload)
+        host = cluster.links[machines.device.to_host].achievable_bytes_per_s if host_activations else None
+        layers = step_layers(
+            menus, edges, training.reserves, bandwidth, gradient_dtype, sequence_parallel, offload, host
+        )
     problem = HybridProblem(
         name=name if name is not None else f"{graph.name} on {cluster.name}",
         devices=machines.count,

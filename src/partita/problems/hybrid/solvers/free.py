@@ -42,7 +42,9 @@ from partita.run.result import Result
 from partita.units import leq
 
 #: Relative distances of plan and bound at which a pass is done; gaps of plans are at most the first one soon.
-PASSES = (4e-3, CLOSE)
+PASSES = (9e-3, CLOSE)
+#: The same where only a bound is wanted.
+_BOUND = (4e-3,)
 #: Rounding of sums: bounds are this much lower.
 _ROUNDING = 1e-11
 #: A cap this much below a value excludes it.
@@ -110,14 +112,14 @@ def bound_of_free(
 ) -> float | None:
     """What no step beats whose stages have degrees of their own, given the best uniform mesh; None if nothing is known.
 
-    It is at most the first of ``PASSES`` below the best such step, if there is time.
+    It is at most 0.4 % below the best such step, if there is time.
     """
     training = result.problem.training
     assert training is not None
     if result.plan is None or result.bound is None:
         return None
     problem = result.problem.replace(training=msgspec.structs.replace(training, mesh="free"))
-    search = FreeSearch(problem, options, result.plan, PASSES[:1], result.bound.value)
+    search = FreeSearch(problem, options, result.plan, _BOUND, result.bound.value)
     run_in_background(search.best, monitor, search.run)
     bound = search.best.snapshot()[2]
     return bound if 0 < bound < math.inf else None
