@@ -15,6 +15,7 @@ from partita.problems.facets.timeline import Request
 from partita.problems.hybrid.baselines.kinds import FASTEST_KIND, PROPORTIONAL
 from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
+from partita.problems.hybrid.options import Changes
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.solvers.free import FreeMesh, bound_of_free
@@ -253,6 +254,9 @@ def test_what_makes_no_sense_is_refused() -> None:
         with pytest.raises(InputError, match=text):
             problem.replace(others=(changed,))
     assert problem.replace(microbatches=16).others[0].microbatches == 16
+    assert [kind.memory_bytes for kind in problem.replace(memory_bytes=5.0).kinds] == [5.0, 5.0]
+    with pytest.raises(InputError, match="several kinds of devices"):
+        HYBRID.change(problem, Changes(devices=3))
     assert UniformMesh().supports(problem, Options()) is not None
     assert FreeMesh().supports(other, Options()) is not None
     with pytest.raises(InputError, match="mesh is 'odd'"):

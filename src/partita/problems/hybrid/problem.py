@@ -232,6 +232,8 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     def replace(self, *, memory_bytes: float | None = None, **changes: Any) -> HybridProblem:
         """A copy with changes, validated again; infinite ``memory_bytes`` removes the limit.
 
+        Memory and microbatches are changed on all kinds of devices.
+
         Raises
         ------
         InputError
@@ -239,9 +241,9 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         """
         if memory_bytes is not None:
             changes["memory_bytes"] = None if memory_bytes == math.inf else memory_bytes
-        if self.others and "others" not in changes and "microbatches" in changes:
-            number = changes["microbatches"]
-            changes["others"] = tuple(other.replace(microbatches=number) for other in self.others)
+        shared = {name: changes[name] for name in ("microbatches", "memory_bytes") if name in changes}
+        if self.others and shared and "others" not in changes:
+            changes["others"] = tuple(msgspec.structs.replace(other, **shared) for other in self.others)
         return msgspec.structs.replace(self, **changes)
 
     def scale_communication(self, factor: float) -> HybridProblem:

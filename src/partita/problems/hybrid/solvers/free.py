@@ -94,17 +94,21 @@ class FreeMesh(Solver):
         return "it plans steps of stages with degrees of their own; give the step's training the mesh free"
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        from partita.kernels.compiled import is_compiled
-        from partita.kernels.hybrid.rows import extend_rows
-
-        if not is_compiled(extend_rows):
-            monitor.report(note="compiling the kernels of free meshes, once on this machine: a minute or so")
+        _announce(monitor)
         search = FreeSearch(problem, options)
         run_in_background(search.best, monitor, search.run)
         value, plan, bound = search.best.snapshot()
         infeasible = search.best.infeasible
         known = not infeasible and (bound > 0 or value == 0)
         return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible)
+
+
+def _announce(monitor: Monitor) -> None:
+    from partita.kernels.compiled import is_compiled
+    from partita.kernels.hybrid.rows import extend_rows
+
+    if not is_compiled(extend_rows):
+        monitor.report(note="compiling the kernels of free meshes, once on this machine: a minute or so")
 
 
 def bound_of_free(
@@ -119,6 +123,7 @@ def bound_of_free(
     if result.plan is None or result.bound is None:
         return None
     problem = result.problem.replace(training=msgspec.structs.replace(training, mesh="free"))
+    _announce(monitor)
     search = FreeSearch(problem, options, result.plan, _BOUND, result.bound.value)
     run_in_background(search.best, monitor, search.run)
     bound = search.best.snapshot()[2]

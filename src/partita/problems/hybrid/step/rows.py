@@ -40,7 +40,7 @@ class StageMesh(Mesh):
         return self.rates
 
     def flying(self, rank: int) -> tuple[tuple[int, ...], ...]:
-        return ((self.in_flight,),)
+        return ((self.in_flight,) * self.chunks,)
 
 
 def is_uniform(plan: HybridPlan) -> bool:
@@ -79,7 +79,8 @@ def row_in_flight(schedule: str, behind: int, total: int, data: int, microbatche
         # As many stages as there are: they have the same number of replicas.
         behind = total
     stages = -(-behind // data)
-    return sum(held(schedule, stages, 1, microbatches, 0)[0])
+    # Interleaved rows are violations; they are judged all the same.
+    return sum(held("1f1b" if schedule == "interleaved" else schedule, stages, 1, microbatches, 0)[0])
 
 
 def row_meshes(problem: HybridProblem, plan: HybridPlan) -> list[StageMesh]:
