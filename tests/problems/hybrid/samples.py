@@ -17,9 +17,16 @@ from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, Hybr
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.brute_force_machines import best_objective_on_machines
+from problems.hybrid.brute_force_rows import shortest_row
 from problems.hybrid.brute_force_step import shortest_step
 from problems.hybrid.independent_evaluator import judge
-from problems.hybrid.step_strategies import step_problems
+from problems.hybrid.step_strategies import (
+    mixed_problems,
+    random_mixed,
+    random_row_problem,
+    row_problems,
+    step_problems,
+)
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 
 __all__ = ["SAMPLES"]
@@ -103,7 +110,9 @@ def optimum(problem: HybridProblem, options: Options) -> float | None:
 def _remembered(encoded: bytes) -> float | None:
     problem = msgspec.json.decode(encoded, type=HybridProblem)
     if problem.training is not None:
-        step = shortest_step(problem)
+        step = math.inf if problem.others else shortest_step(problem)
+        if problem.others or problem.training.mesh == "free":
+            step = min(step, shortest_row(problem))
         return None if math.isinf(step) else step
     return best_objective(problem) if problem.hierarchy is None else best_objective_on_machines(problem)
 
@@ -126,6 +135,8 @@ SAMPLES = Samples(
         Family("flat", hybrid_problems(), _row()),
         Family("machines", machine_problems(), _row(hierarchy=_MACHINES)),
         Family("steps", step_problems(), _step(_row())),
+        Family("rows", row_problems(), random_row_problem(0, ("1f1b",))),
+        Family("kinds", mixed_problems(), random_mixed(1, ("1f1b",))),
     ),
     optimum=optimum,
     check=check,

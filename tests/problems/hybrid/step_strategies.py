@@ -159,3 +159,24 @@ def random_mixed(seed: int, schedules: tuple[str, ...], kinds: int = 2, mesh: st
             )
         )
     return found[0].replace(name=f"mixed {seed}", others=tuple(found[1:]))
+
+
+def random_row_problem(seed: int, schedules: tuple[str, ...]) -> HybridProblem:
+    """A few layers on a few devices, with degrees of each stage's own."""
+    problem = random_step(seed, schedules, most=3)
+    assert problem.training is not None
+    size = 1 if problem.hierarchy is None else problem.hierarchy.devices_per_machine
+    return problem.replace(
+        devices=min(problem.devices, 4 // size * size),
+        training=msgspec.structs.replace(problem.training, mesh="free"),
+    )
+
+
+def row_problems() -> st.SearchStrategy[HybridProblem]:
+    """Layers on devices of one kind, with degrees of each stage's own."""
+    return st.builds(random_row_problem, st.integers(0, 10_000), st.sampled_from([("1f1b",), ("gpipe",)]))
+
+
+def mixed_problems() -> st.SearchStrategy[HybridProblem]:
+    """Layers on devices of two kinds."""
+    return st.builds(random_mixed, st.integers(0, 10_000), st.sampled_from([("1f1b",), ("gpipe",)]))
