@@ -136,7 +136,7 @@ SAMPLES = Samples(
         Family("machines", machine_problems(), _row(hierarchy=_MACHINES)),
         Family("steps", step_problems(), _step(_row())),
         Family("rows", row_problems(), random_row_problem(0, ("1f1b",))),
-        Family("kinds", mixed_problems(), random_mixed(1, ("1f1b",))),
+        Family("kinds", mixed_problems(), random_mixed(5, ("1f1b",)).replace(memory_bytes=math.inf)),
     ),
     optimum=optimum,
     check=check,
