@@ -128,6 +128,16 @@ def check(problem: HybridProblem, plan: HybridPlan, options: Options) -> None:
     assert found.objective == pytest.approx(value, rel=1e-9, abs=1e-12)
 
 
+def _free(problem: HybridProblem) -> HybridProblem:
+    """A step with degrees of each stage's own."""
+    return problem.replace(training=msgspec.structs.replace(problem.training, mesh="free"))
+
+
+def _twice(problem: HybridProblem) -> HybridProblem:
+    """A step on two kinds of devices that differ in name only."""
+    return problem.replace(device="one", others=(problem.replace(device="two"),))
+
+
 _MACHINES = Hierarchy(devices_per_machine=2, machine_bandwidth_bytes_per_unit=1.0)
 
 SAMPLES = Samples(
@@ -146,6 +156,8 @@ SAMPLES = Samples(
         _row(memory_bytes=1.5, devices=2),
         _row(memory_bytes=0.5, hierarchy=_MACHINES),
         _step(_row(memory_bytes=0.5)),
+        _free(_step(_row(memory_bytes=0.5))),
+        _twice(_step(_row(memory_bytes=0.5))),
     ),
     floors=(),
     large=(
@@ -153,5 +165,7 @@ SAMPLES = Samples(
         _large(2, columns=2, rows=10),
         _large(3, devices=24).replace(hierarchy=_MACHINES),
         _step(_large(4)),
+        _free(_step(_large(4))),
+        _twice(_step(_large(4))),
     ),
 )
