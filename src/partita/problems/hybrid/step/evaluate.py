@@ -50,7 +50,7 @@ def meshes_of(problem: HybridProblem, plan: HybridPlan) -> list[Mesh]:
 
 
 def spread_problem(problem: HybridProblem, plan: HybridPlan) -> HybridProblem:
-    """What layers cost under a plan's context- and expert-parallel degrees; with unknown ones and of rows, as without."""
+    """What layers cost under a plan's context- and expert-parallel degrees; of rows, or with unknown ones, without."""
     if is_row(problem, plan):
         return problem
     first = plan.stages[0]
@@ -129,6 +129,7 @@ def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
 
 
 def _uniform_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+    training = problem.training or Training(schedules=SCHEDULES, zero=ZERO_STAGES)
     first, violations = plan.stages[0], []
     d, t, c, e = first.data_parallel, first.tensor_parallel, first.context_parallel, first.expert_parallel
     for number, stage in enumerate(plan.stages):

@@ -165,9 +165,7 @@ def row_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
         found += [] if wrong is None else [wrong]
     training = problem.training
     if training is not None and not (1 in training.context and 1 in training.expert):
-        found.append(
-            "context- or expert-parallel degree 1 is not allowed, and stages with degrees of their own have it"
-        )
+        found.append("stages of unlike degrees have context- and expert-parallel degree 1, which is not allowed")
     if training is not None and training.mesh == "uniform":
         if len(degrees) > 1:
             found.append("in a uniform mesh every stage has the same data-parallel degree")
