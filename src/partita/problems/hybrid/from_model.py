@@ -90,8 +90,8 @@ class HybridFromModel(FromModel[HybridProblem]):
             return self._price_each(graph, cluster, settings, change)
         if len(cluster.workers()) > 1:
             raise InputError(
-                f"--runtime {runtime.name} is for devices of one kind, and cluster {cluster.name} has several; leave it "
-                "out, or take --objective throughput"
+                f"--runtime {runtime.name} is for devices of one kind, and cluster {cluster.name} has several; "
+                "leave it out, or take --objective throughput"
             )
         within = limited_settings(settings, runtime, PLANNED)
         found = []

@@ -62,7 +62,7 @@ _QUICK, _LONG = 100_000, 1_000_000_000
 
 @dataclass(frozen=True)
 class Box:
-    """Rows of a schedule and one of ZeRO's stages, with bounds on their largest κs and single cost, and on all replicas.
+    """Rows of a schedule and one of ZeRO's stages, with bounds on the largest κs, single cost, and all replicas.
 
     ``lows`` and ``highs`` are about κ, that of forward parts where they come first, and the single cost. Stages have
     ``data`` replicas each, any number if that is 0, and on each kind of devices the same tensor-parallel degree of
