@@ -111,7 +111,7 @@ class Labels(NamedTuple):
     """Beginnings of rows, from the last stage: (C, G) devices used, and (C,) what else is known of each.
 
     ``joint`` is what the next stage must be: 0 in the same machine, g + 1 in another one, of group g. ``narrow`` says
-    whether the label's first stage fits into a machine.
+    whether the label's first stage fits into a machine. ``same`` is the option of all stages, -1 where they differ.
     """
 
     used: Longs
@@ -120,6 +120,7 @@ class Labels(NamedTuple):
     joint: Longs
     group: Longs
     narrow: Longs
+    same: Longs
     parent: Longs
     option: Ints
     place: Ints
@@ -262,6 +263,8 @@ def rules(p: StageOptions, n: Labels, a: int, b: int) -> bool:
         return False
     if n.replicas[a] > n.replicas[b] or n.passing[a] > n.passing[b]:
         return False
+    if n.same[a] >= 0 and n.same[a] != n.same[b]:
+        return False
     for g in range(p.devices.shape[0]):
         more = n.used[b, g] - n.used[a, g]
         if more < 0 or more % p.machine[g] != 0:
@@ -275,6 +278,7 @@ def extend_rows(
 ) -> tuple[float, int]:
     """The least sum of passing times of a row for the whole model, and its label; infinite if none is below the limit.
 
+    Rows whose stages all have the same option are left out: they are uniform meshes, laid out in another way.
     ``head`` (Z,) becomes the first label of every set. ``FULL`` instead if it takes too many.
     """
     sets, groups = p.enter.shape[0], p.devices.shape[0]
@@ -283,6 +287,7 @@ def extend_rows(
     head[:] = -1
     n.used[0, :] = 0
     n.replicas[0], n.passing[0], n.joint[0], n.group[0], n.narrow[0] = 0, 0.0, -1, -1, 0
+    n.same[0] = -1
     n.parent[0], n.option[0], n.place[0], n.following[0] = -1, -1, 0, -1
     head[0] = 0
     count, looked = 1, 0
@@ -321,6 +326,9 @@ def extend_rows(
                     held = behind if task.schedule == IN_TURN else max(behind, task.least)
                     flying = in_flight_of(task.schedule, held, p.replicas[o], p.microbatches[o])
                     end = outer == sets - 1
+                    same = o if inner == 0 or n.same[label] == o else -1
+                    if end and same >= 0:
+                        continue
                     narrow = width <= size
                     for entering in range(1 if end else 0, 2 if end else groups + 1):
                         if entering == 0 and not (narrow and (start + width) % size != 0):
@@ -339,6 +347,7 @@ def extend_rows(
                         n.replicas[count], n.passing[count] = behind, n.passing[label] + passing
                         n.joint[count], n.group[count], n.narrow[count] = entering, g, 1 if narrow else 0
                         n.parent[count], n.option[count], n.place[count] = label, o, outer
+                        n.same[count] = same
                         if end:
                             if behind >= task.least and n.passing[count] < best:
                                 best, found = n.passing[count], count

@@ -35,7 +35,6 @@ from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch
 from partita.problems.hybrid.step.evaluate import stage_costs
 from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.pipeline import refusal
-from partita.problems.hybrid.step.rows import is_uniform
 from partita.problems.hybrid.training import Training
 from partita.problems.hybrid.worth import HybridEvaluation
 from partita.run.background import run_in_background
@@ -384,7 +383,7 @@ class FreeSearch:
         most = tuple(map(max, zip(*rows, strict=True)))
         evaluation = self._offer(found.plan)
         exact = evaluation.feasible and leq(evaluation.objective, found.passing + sum(most))
-        if not exact and not is_uniform(found.plan) and found.plan.schedule != "zero-bubble":
+        if not exact and found.plan.schedule != "zero-bubble":
             raise DisagreementError(
                 f"a row of stages takes {evaluation.objective!r}, and promised {found.passing + sum(most)!r}: "
                 f"{', '.join(evaluation.violations)}"

@@ -336,7 +336,9 @@ def _by_number(problem: HybridProblem, degrees: Sequence[tuple[int, int]]) -> Hy
 
 
 def _labels(room: int, groups: int) -> Labels:
-    longs = {name: np.zeros(room, dtype=np.int64) for name in ("replicas", "joint", "group", "narrow", "parent")}
+    longs = {
+        name: np.zeros(room, dtype=np.int64) for name in ("replicas", "joint", "group", "narrow", "same", "parent")
+    }
     return Labels(
         used=np.zeros((room, groups), dtype=np.int64),
         passing=np.zeros(room),
