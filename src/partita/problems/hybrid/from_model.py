@@ -19,7 +19,9 @@ from partita.problems.hybrid.options import HybridPricing, Options, ScheduleName
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.simulated_step import simulated_step
+from partita.problems.hybrid.step.evaluate import is_row
 from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan, parse_layout
+from partita.problems.hybrid.step.rows import row_starts
 from partita.problems.hybrid.step.spreads import Sharing
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 from partita.run.monitor import Monitor
@@ -169,19 +171,25 @@ class HybridFromModel(FromModel[HybridProblem]):
         return layout_plan(priced.problem, layout)
 
     def parts(self, priced: Priced[HybridProblem], plan: HybridPlan) -> Parts:
-        """Of interleaved stages first all first parts, then all second ones; devices stage after stage."""
+        """Of interleaved stages first all first parts, then all second ones; devices of a kind stage after stage."""
         from partita.problems.hybrid.pricing import layer_operators
 
         members = layer_operators(priced.graph, priced.details)
         names = priced.cluster.device_names()
-        first = list(accumulate((stage.devices for stage in plan.stages), initial=0))
-        used = [index for index, name in enumerate(names) if priced.cluster.devices[name].accelerator]
+        pools = {group.spec.name: group.indices for group in priced.cluster.workers()}
+        used = [pools.get(stage.device, next(iter(pools.values()))) for stage in plan.stages]
+        first = list(accumulate((stage.devices for stage in plan.stages), initial=0))[:-1]
+        if is_row(priced.problem, plan):
+            behind = row_starts(priced.problem, plan.stages)
+            first = [
+                len(pool) - start - stage.devices for pool, start, stage in zip(used, behind, plan.stages, strict=True)
+            ]
         return Parts(
             tuple(
                 StagePart(
                     [v for layer in (stage.chunks[chunk] if stage.chunks else stage.operators) for v in members[layer]],
-                    [f"{names[i]}:{i}" for i in used[first[rank] : first[rank + 1]]],
-                    names[used[0]],
+                    [f"{names[i]}:{i}" for i in used[rank][first[rank] : first[rank] + stage.devices]],
+                    names[used[rank][0]],
                     replicas=stage.data_parallel,
                     tensor=stage.tensor_parallel,
                     rank=rank,
