@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -9,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
-from partita.problems.hybrid.training import SCHEDULES, LayerState, Training
+from partita.problems.hybrid.training import SCHEDULES, LayerState, StageLimits, Training
 
 #: Names of configurations, as recipes know them.
 WAYS = ("none", "selective", "full")
@@ -169,6 +170,25 @@ def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False
             switched=(draw.random() < 0.5, draw.random() < 0.5),
             reserves={1: draw.choice((0.0, 2.0))},
         ),
+    )
+
+
+def limited(problem: HybridProblem, seed: int) -> HybridProblem:
+    """A problem whose stages have something to keep, in two of three cases in a row."""
+    assert problem.training is not None
+    draw = random.Random(seed)
+    order = [problem.layers[place].id for place in problem.order()]
+    known = {(edge.source, edge.target) for edge in problem.edges}
+    row = [pair for pair in itertools.pairwise(order) if pair not in known] if draw.random() < 0.7 else []
+    pairs = list(itertools.combinations(order, 2))
+    some = draw.sample(pairs, min(len(pairs), draw.randint(0, 2)))
+    limits = StageLimits(
+        together=tuple(draw.sample(pairs, min(len(pairs), draw.randint(0, 1)))),
+        handed=tuple(some),
+    )
+    return problem.replace(
+        edges=(*problem.edges, *(Edge(source=a, target=b, bytes=0.0) for a, b in row)),
+        training=msgspec.structs.replace(problem.training, limits=limits),
     )
 
 

@@ -17,7 +17,7 @@ from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.options import Changes
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
 from partita.problems.hybrid.solvers.free import FreeMesh, bound_of_free
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.solvers.uniform import UniformMesh
@@ -27,7 +27,7 @@ from partita.run.monitor import Monitor
 from partita.simulator.simulate import simulate
 from problems.hybrid.brute_force_rows import rows_of, shortest_row
 from problems.hybrid.brute_force_step import shortest_step
-from problems.hybrid.step_strategies import random_mixed, random_step
+from problems.hybrid.step_strategies import limited, random_mixed, random_step, spread_step
 
 EVERY = [("1f1b",), ("gpipe",), ("zero-bubble",), ("1f1b", "interleaved", "zero-bubble")]
 
@@ -77,6 +77,34 @@ def test_no_row_is_shorter(seeds: range) -> None:
 def test_no_row_on_several_kinds_is_shorter(seeds: range) -> None:
     for seed in seeds:
         check_mixed(seed)
+
+
+def test_no_row_within_the_limits_of_stages_is_shorter() -> None:
+    for seed in range(12):
+        problem = limited(free(random_step(seed, EVERY[seed % len(EVERY)], most=4)), seed)
+        check(problem, min(shortest_row(problem), shortest_step(problem)))
+
+
+def test_no_row_is_shorter_beside_meshes_that_share_out_sequences_or_experts() -> None:
+    shared = 0
+    for seed in range(12):
+        problem = free(spread_step(seed, EVERY[seed % len(EVERY)]))
+        best = FreeMesh().solve(problem, Options(), Monitor(300.0)).plan
+        check(problem, min(shortest_row(problem), shortest_step(problem)))
+        shared += best is not None and best.stages[0].context_parallel * best.stages[0].expert_parallel > 1
+    assert shared > 1
+
+
+def test_rows_share_out_neither_sequences_nor_experts() -> None:
+    problem = small_mixed()
+    plan = pt.solve(problem).plan
+    stages = tuple(msgspec.structs.replace(stage, context_parallel=2) for stage in plan.stages)
+    judged = evaluate(problem, msgspec.structs.replace(plan, stages=stages))
+    assert any("context-parallel degree 2" in text for text in judged.violations)
+    (other,) = problem.others
+    spread = Spread(context=2, expert=1, layers=other.layers)
+    with pytest.raises(InputError, match="leave spreads out"):
+        problem.replace(others=(other.replace(spreads=(spread,)),))
 
 
 @pytest.mark.slow
