@@ -22,7 +22,7 @@ from partita.problems.hybrid.solvers.free import FreeMesh, bound_of_free
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.problems.hybrid.timeline import hybrid_program
-from partita.problems.hybrid.training import Training
+from partita.problems.hybrid.training import StageLimits, Training
 from partita.run.monitor import Monitor
 from partita.simulator.simulate import simulate
 from problems.hybrid.brute_force_rows import rows_of, shortest_row
@@ -80,9 +80,27 @@ def test_no_row_on_several_kinds_is_shorter(seeds: range) -> None:
 
 
 def test_no_row_within_the_limits_of_stages_is_shorter() -> None:
-    for seed in range(12):
+    for seed in range(10, 22):
         problem = limited(free(random_step(seed, EVERY[seed % len(EVERY)], most=4)), seed)
         check(problem, min(shortest_row(problem), shortest_step(problem)))
+
+
+def test_rows_pass_over_no_stage_that_they_must_not() -> None:
+    """The middle layer runs on two devices only, the others on one."""
+    layers = tuple(Layer(id=v, configurations={t: (Configuration(id="a", time=2.0),)}) for v, t in enumerate((1, 2, 1)))
+    problem = HybridProblem(
+        name="three",
+        devices=4,
+        bandwidth_bytes_per_unit=1.0,
+        microbatches=3,
+        layers=layers,
+        edges=(Edge(source=0, target=1, bytes=0.0), Edge(source=1, target=2, bytes=0.0)),
+        training=Training(mesh="free"),
+    )
+    assert pt.solve(problem).objective == pytest.approx(2 * 3 + 2 * 2)
+    limits = StageLimits(handed=((0, 2),))
+    kept = problem.replace(training=msgspec.structs.replace(problem.training, limits=limits))
+    assert FreeMesh().solve(kept, Options(), Monitor(60.0)).infeasible
 
 
 def test_no_row_is_shorter_beside_meshes_that_share_out_sequences_or_experts() -> None:
