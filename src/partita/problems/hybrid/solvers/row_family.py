@@ -213,7 +213,8 @@ class RowFamily:
         price = np.empty((count, len(self.problem.kinds) + 1, 2))
         examples: list[npt.NDArray[np.float64]] = []
         total = 0
-        enter = leave = np.zeros((size, size))
+        # Bytes do not depend on the degree; stages that a degree does not have are infinite there.
+        enter = leave = np.full((size, size), math.inf)
         over = passed_over(self.problem, self.model.order, self.sets)
         for o, choice in enumerate(self.choices):
             mesh = Mesh(self.problem.kinds[choice.kind], 1, choice.data, choice.tensor, zero=self.zero)
@@ -223,7 +224,7 @@ class RowFamily:
             tables["forward"][o] = stages.forward + stages.gathered
             tables["backward"][o] = stages.backward + stages.returned
             tables["gradients"][o], tables["once"][o] = stages.weight_gradients, stages.once
-            enter, leave = stages.enter, stages.leave
+            enter, leave = np.minimum(enter, stages.enter), np.minimum(leave, stages.leave)
             for joint, other in enumerate((None, *self.problem.kinds)):
                 price[o, joint] = handover_price(mesh, other)
             inner, outer = np.nonzero(np.isfinite(stages.forward))
