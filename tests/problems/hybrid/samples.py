@@ -138,6 +138,12 @@ def _twice(problem: HybridProblem) -> HybridProblem:
     return problem.replace(device="one", others=(problem.replace(device="two"),))
 
 
+def _cut(problem: HybridProblem) -> HybridProblem:
+    """Its first two layers under one schedule: few enough rows to look at all."""
+    training = Training(schedules=("1f1b",), zero=(3,))
+    return problem.replace(layers=problem.layers[:2], edges=problem.edges[:1], training=training)
+
+
 _MACHINES = Hierarchy(devices_per_machine=2, machine_bandwidth_bytes_per_unit=1.0)
 
 SAMPLES = Samples(
@@ -156,8 +162,8 @@ SAMPLES = Samples(
         _row(memory_bytes=1.5, devices=2),
         _row(memory_bytes=0.5, hierarchy=_MACHINES),
         _step(_row(memory_bytes=0.5)),
-        _free(_step(_row(memory_bytes=0.5))),
-        _twice(_step(_row(memory_bytes=0.5))),
+        _free(_cut(_step(_row(memory_bytes=0.5)))),
+        _twice(_cut(_step(_row(memory_bytes=0.5)))),
     ),
     floors=(),
     large=(
