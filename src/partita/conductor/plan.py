@@ -262,4 +262,6 @@ def answer(
         unlimited = kind.unlimited(result.problem, result.evaluation)
         if unlimited is not None:
             without = run_solver(unlimited, None, options, Monitor(UNLIMITED_S), explain=False).objective
-    return Answer(priced, result, tuple(rows), other=refined.other, without_limit=without)
+    return Answer(
+        priced, result, tuple(rows), other=refined.other, without_limit=without, wider_bound=refined.wider_bound
+    )

@@ -17,9 +17,16 @@ from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, Hybr
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.brute_force_machines import best_objective_on_machines
+from problems.hybrid.brute_force_rows import shortest_row
 from problems.hybrid.brute_force_step import shortest_step
 from problems.hybrid.independent_evaluator import judge
-from problems.hybrid.step_strategies import step_problems
+from problems.hybrid.step_strategies import (
+    mixed_problems,
+    random_mixed,
+    random_row_problem,
+    row_problems,
+    step_problems,
+)
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 
 __all__ = ["SAMPLES"]
@@ -103,7 +110,9 @@ def optimum(problem: HybridProblem, options: Options) -> float | None:
 def _remembered(encoded: bytes) -> float | None:
     problem = msgspec.json.decode(encoded, type=HybridProblem)
     if problem.training is not None:
-        step = shortest_step(problem)
+        step = math.inf if problem.others else shortest_step(problem)
+        if problem.others or problem.training.mesh == "free":
+            step = min(step, shortest_row(problem))
         return None if math.isinf(step) else step
     return best_objective(problem) if problem.hierarchy is None else best_objective_on_machines(problem)
 
@@ -119,6 +128,22 @@ def check(problem: HybridProblem, plan: HybridPlan, options: Options) -> None:
     assert found.objective == pytest.approx(value, rel=1e-9, abs=1e-12)
 
 
+def _free(problem: HybridProblem) -> HybridProblem:
+    """A step with degrees of each stage's own."""
+    return problem.replace(training=msgspec.structs.replace(problem.training, mesh="free"))
+
+
+def _twice(problem: HybridProblem) -> HybridProblem:
+    """A step on two kinds of devices that differ in name only."""
+    return problem.replace(device="one", others=(problem.replace(device="two"),))
+
+
+def _cut(problem: HybridProblem) -> HybridProblem:
+    """Its first two layers under one schedule: few enough rows to look at all."""
+    training = Training(schedules=("1f1b",), zero=(3,))
+    return problem.replace(layers=problem.layers[:2], edges=problem.edges[:1], training=training)
+
+
 _MACHINES = Hierarchy(devices_per_machine=2, machine_bandwidth_bytes_per_unit=1.0)
 
 SAMPLES = Samples(
@@ -126,6 +151,8 @@ SAMPLES = Samples(
         Family("flat", hybrid_problems(), _row()),
         Family("machines", machine_problems(), _row(hierarchy=_MACHINES)),
         Family("steps", step_problems(), _step(_row())),
+        Family("rows", row_problems(), random_row_problem(0, ("1f1b",))),
+        Family("kinds", mixed_problems(), random_mixed(5, ("1f1b",)).replace(memory_bytes=math.inf)),
     ),
     optimum=optimum,
     check=check,
@@ -135,6 +162,8 @@ SAMPLES = Samples(
         _row(memory_bytes=1.5, devices=2),
         _row(memory_bytes=0.5, hierarchy=_MACHINES),
         _step(_row(memory_bytes=0.5)),
+        _free(_cut(_step(_row(memory_bytes=0.5)))),
+        _twice(_cut(_step(_row(memory_bytes=0.5)))),
     ),
     floors=(),
     large=(
@@ -142,5 +171,7 @@ SAMPLES = Samples(
         _large(2, columns=2, rows=10),
         _large(3, devices=24).replace(hierarchy=_MACHINES),
         _step(_large(4)),
+        _free(_step(_large(4))),
+        _twice(_step(_large(4))),
     ),
 )

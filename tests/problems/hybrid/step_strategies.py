@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 
 import msgspec
 from hypothesis import strategies as st
 
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
-from partita.problems.hybrid.training import SCHEDULES, LayerState, Training
+from partita.problems.hybrid.training import SCHEDULES, LayerState, StageLimits, Training
 
 #: Names of configurations, as recipes know them.
 WAYS = ("none", "selective", "full")
@@ -169,3 +171,89 @@ def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False
             reserves={1: draw.choice((0.0, 2.0))},
         ),
     )
+
+
+def limited(problem: HybridProblem, seed: int) -> HybridProblem:
+    """A problem whose stages have something to keep, in two of three cases in a row."""
+    assert problem.training is not None
+    draw = random.Random(seed)
+    order = [problem.layers[place].id for place in problem.order()]
+    known = {(edge.source, edge.target) for edge in problem.edges}
+    row = [pair for pair in itertools.pairwise(order) if pair not in known] if draw.random() < 0.7 else []
+    pairs = list(itertools.combinations(order, 2))
+    some = draw.sample(pairs, min(len(pairs), draw.randint(0, 2)))
+    limits = StageLimits(
+        together=tuple(draw.sample(pairs, min(len(pairs), draw.randint(0, 1)))),
+        handed=tuple(some),
+    )
+    return problem.replace(
+        edges=(*problem.edges, *(Edge(source=a, target=b, bytes=0.0) for a, b in row)),
+        training=msgspec.structs.replace(problem.training, limits=limits),
+    )
+
+
+def random_mixed(seed: int, schedules: tuple[str, ...], kinds: int = 2, mesh: str = "uniform") -> HybridProblem:
+    """A model on a few devices of several kinds, each with its own times, memory and links."""
+    draw = random.Random(seed)
+    base = random_step(seed, schedules, in_a_row=draw.random() < 0.8, most=3)
+    assert base.training is not None
+    found = []
+    for number in range(kinds):
+        slower, narrower = draw.choice((1.0, 1.0, 2.5)), draw.choice((1.0, 0.5))
+        layers = tuple(
+            msgspec.structs.replace(
+                layer,
+                configurations={
+                    t: tuple(
+                        msgspec.structs.replace(
+                            c,
+                            time=c.time * slower,
+                            forward_time=None if c.forward_time is None else c.forward_time * slower,
+                        )
+                        for c in row
+                    )
+                    for t, row in layer.configurations.items()
+                },
+            )
+            for layer in base.layers
+        )
+        training = msgspec.structs.replace(
+            base.training, mesh=mesh, call_times=(draw.choice((0.0, 0.25)), draw.choice((0.0, 0.5)))
+        )
+        machine = draw.choice((1, 2))
+        found.append(
+            base.replace(
+                name=f"kind {number}",
+                device=f"kind {number}",
+                devices=machine * draw.choice((1, 2)),
+                memory_bytes=draw.choice((math.inf, draw.randint(10, 60))),
+                bandwidth_bytes_per_unit=base.bandwidth_bytes_per_unit * narrower,
+                hierarchy=Hierarchy(
+                    devices_per_machine=machine, machine_bandwidth_bytes_per_unit=draw.choice((0.5, 2.0, 8.0))
+                ),
+                layers=layers,
+                training=training,
+            )
+        )
+    return found[0].replace(name=f"mixed {seed}", others=tuple(found[1:]))
+
+
+def random_row_problem(seed: int, schedules: tuple[str, ...]) -> HybridProblem:
+    """A few layers on a few devices, with degrees of each stage's own."""
+    problem = random_step(seed, schedules, most=3)
+    assert problem.training is not None
+    size = 1 if problem.hierarchy is None else problem.hierarchy.devices_per_machine
+    return problem.replace(
+        devices=min(problem.devices, 4 // size * size),
+        training=msgspec.structs.replace(problem.training, mesh="free"),
+    )
+
+
+def row_problems() -> st.SearchStrategy[HybridProblem]:
+    """Layers on devices of one kind, with degrees of each stage's own."""
+    return st.builds(random_row_problem, st.integers(0, 10_000), st.sampled_from([("1f1b",), ("gpipe",)]))
+
+
+def mixed_problems() -> st.SearchStrategy[HybridProblem]:
+    """Layers on devices of two kinds."""
+    return st.builds(random_mixed, st.integers(0, 10_000), st.sampled_from([("1f1b",), ("gpipe",)]))

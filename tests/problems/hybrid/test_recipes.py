@@ -16,6 +16,7 @@ from partita.conductor.compare import compare
 from partita.conductor.judge import adopt_better
 from partita.problems.hybrid.baselines import DEFAULT_BASELINES
 from partita.problems.hybrid.baselines.choices import fastest_choices
+from partita.problems.hybrid.baselines.kinds import OnKinds
 from partita.problems.hybrid.baselines.layouts import Layouts
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluate import evaluate
@@ -31,7 +32,9 @@ from problems.hybrid.independent_evaluator import judge, stage_cost
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 
 #: Those for the time per sample; recipes of a step are held against it in the contract suite.
-STEADY = [each for each in DEFAULT_BASELINES if getattr(each, "steady", each) is not None]
+STEADY = [
+    each for each in DEFAULT_BASELINES if getattr(each, "steady", each) is not None and not isinstance(each, OnKinds)
+]
 every_recipe = pytest.mark.parametrize("recipe", STEADY, ids=[recipe.name for recipe in STEADY])
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
 
 import msgspec
 import pytest
@@ -28,7 +26,7 @@ from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState,
 from partita.run.monitor import Monitor
 from partita.simulator.simulate import Simulation, simulate
 from problems.hybrid.brute_force_step import shortest_step
-from problems.hybrid.step_strategies import random_step, spread_step
+from problems.hybrid.step_strategies import limited, random_step, spread_step
 
 EVERY = [("1f1b",), ("gpipe",), ("zero-bubble",), ("interleaved",), ("1f1b", "interleaved", "zero-bubble")]
 
@@ -46,24 +44,6 @@ def check(problem: HybridProblem) -> HybridPlan | None:
     assert outcome.bound == pytest.approx(best, rel=1e-6)
     assert outcome.bound <= best * (1 + 1e-12)
     return outcome.plan
-
-
-def limited(problem: HybridProblem, seed: int) -> HybridProblem:
-    """A problem whose stages have something to keep, in two of three cases in a row."""
-    draw = random.Random(seed)
-    order = [problem.layers[place].id for place in problem.order()]
-    known = {(edge.source, edge.target) for edge in problem.edges}
-    row = [pair for pair in itertools.pairwise(order) if pair not in known] if draw.random() < 0.7 else []
-    pairs = list(itertools.combinations(order, 2))
-    some = draw.sample(pairs, min(len(pairs), draw.randint(0, 2)))
-    limits = StageLimits(
-        together=tuple(draw.sample(pairs, min(len(pairs), draw.randint(0, 1)))),
-        handed=tuple(some),
-    )
-    return problem.replace(
-        edges=(*problem.edges, *(Edge(source=a, target=b, bytes=0.0) for a, b in row)),
-        training=msgspec.structs.replace(problem.training, limits=limits),
-    )
 
 
 @pytest.mark.parametrize("schedules", EVERY, ids="+".join)

@@ -104,11 +104,14 @@ class Refinement:
         A plan that a reader should know of, None for none.
     by_objective
         Whether the answer was chosen by its objective: only then a limit that is nearly reached may have shaped it.
+    wider_bound
+        What no plan of a wider kind beats, which the problem does not allow; None where it is not known.
     """
 
     row: Row | None = None
     other: Row | None = None
     by_objective: bool = True
+    wider_bound: float | None = None
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,8 @@ class Answer(Generic[P]):
         Objective reachable without the limit that is nearly reached (``Kind.unlimited``); None where none is.
     free
         What was found of the same problem without the limits of a runtime; None where nothing was looked for.
+    wider_bound
+        As of ``Refinement``.
     """
 
     priced: Priced[P]
@@ -179,6 +184,7 @@ class Answer(Generic[P]):
     other: Row | None = None
     without_limit: float | None = None
     free: Result[P, Any, Any] | None = None
+    wider_bound: float | None = None
 
     @property
     def problem(self) -> P:

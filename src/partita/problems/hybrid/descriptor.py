@@ -38,14 +38,24 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     evaluate = lazy("partita.problems.hybrid.evaluate:evaluate")
 
     def default_solver(self, problem: HybridProblem, options: Options) -> str:
-        """By the objective."""
-        return "exact" if problem.training is None else "uniform"
+        """By the objective and what stages may be."""
+        training = problem.training
+        if training is None:
+            return "exact"
+        return "uniform" if training.mesh == "uniform" and not problem.others else "rows"
 
     def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, HybridPlan, Options]]:
         """Those for the problem's objective."""
         from partita.problems.hybrid.baselines.by_objective import ByObjective
+        from partita.problems.hybrid.baselines.kinds import OnKinds
 
-        return [each for each in self.baselines if not isinstance(each, ByObjective) or each.of(problem) is not None]
+        if problem.others:
+            return [each for each in self.baselines if isinstance(each, OnKinds)]
+        return [
+            each
+            for each in self.baselines
+            if (each.of(problem) is not None if isinstance(each, ByObjective) else not isinstance(each, OnKinds))
+        ]
 
     def scope(self, options: Options) -> str:
         """Stages are always in a row."""
@@ -61,7 +71,11 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     def unlimited(self, problem: HybridProblem, evaluation: HybridEvaluation) -> HybridProblem | None:
         """Without memory limit, if some device's memory is nearly full."""
         limit = problem.memory_bytes
-        if limit is None or all(stage.memory_bytes < NEARLY_FULL * limit for stage in evaluation.stages):
+        if (
+            problem.others
+            or limit is None
+            or all(stage.memory_bytes < NEARLY_FULL * limit for stage in evaluation.stages)
+        ):
             return None
         return problem.replace(memory_bytes=math.inf)
 

@@ -13,6 +13,7 @@ from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.exact import HybridExact
+from partita.problems.hybrid.solvers.free import FreeMesh
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
 from partita.problems.hybrid.solvers.uniform import UniformMesh, spreads_of
 from partita.problems.hybrid.training import LayerState
@@ -32,11 +33,13 @@ def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> st
     where = "there are" if problem.hierarchy is None else "a machine has"
     for layer in problem.layers:
         degrees = sorted(degree for degree, choices in layer.configurations.items() if choices)
-        if degrees[0] > problem.devices_per_machine:
+        if not problem.others and degrees[0] > problem.devices_per_machine:
             return (
                 f"{layer.label} needs at least {degrees[0]} devices (its smallest tensor-parallel degree), "
                 f"{where} {problem.devices_per_machine}"
             )
+    if problem.others:
+        return f"no row of stages on {', '.join(kind.device for kind in problem.kinds)} fits into their memory"
     clock = Monitor(time_limit_s)
     if problem.training is not None or problem.hierarchy is not None:
         enough = _smallest_machines(problem, Monitor(time_limit_s / 2))
@@ -143,5 +146,6 @@ def _smallest_memory(problem: HybridProblem, clock: Monitor) -> str:
 
 def _solved(problem: HybridProblem, time_s: float) -> Outcome:
     """Any plan, or a proof that there is none, within a time."""
-    solver = HybridExact() if problem.training is None else UniformMesh()
+    solvers = {None: HybridExact(), "uniform": UniformMesh(), "free": FreeMesh()}
+    solver = solvers[None if problem.training is None else problem.training.mesh]
     return solver.solve(problem, Options(), Monitor(time_s, target=math.inf))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from partita.problems.hybrid.options import HybridPricing, Options, ScheduleName
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.simulated_step import simulated_step
+from partita.problems.hybrid.step.evaluate import is_row
 from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan, parse_layout
+from partita.problems.hybrid.step.rows import row_starts
 from partita.problems.hybrid.step.spreads import Sharing
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 from partita.run.monitor import Monitor
@@ -39,16 +42,20 @@ Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Any, Any]]
 
 
 class HybridFromModel(FromModel[HybridProblem]):
-    """Training on devices of one kind; the layers are priced once for all numbers of microbatches."""
+    """Training on devices of few kinds; the layers are priced once for all numbers of microbatches."""
 
     objective = "hybrid"
     pricing = HybridPricing
 
     def refusal(self, cluster: Cluster) -> str | None:
         from partita.costs.menus.machines import uneven
+        from partita.problems.hybrid.mixed import uneven_kinds
 
+        if len(cluster.workers()) > 1:
+            wrong = uneven_kinds(cluster)
+            return None if wrong is None else f"{wrong}; hybrid plans need machines of one kind of devices each, alike"
         wrong = uneven(cluster)
-        return None if wrong is None else f"{wrong}, and hybrid plans need one kind in machines that are alike"
+        return None if wrong is None else f"{wrong}, and hybrid plans need machines that are alike"
 
     def suits(self, training: bool) -> bool:
         return training
@@ -83,6 +90,11 @@ class HybridFromModel(FromModel[HybridProblem]):
         runtime = runtime_of(settings.runtime, graph)
         if runtime is None:
             return self._price_each(graph, cluster, settings, change)
+        if len(cluster.workers()) > 1:
+            raise InputError(
+                f"--runtime {runtime.name} is for devices of one kind, and cluster {cluster.name} has several; "
+                "leave it out, or take --objective throughput"
+            )
         within = limited_settings(settings, runtime, PLANNED)
         found = []
         free = self._price_each(graph, cluster, settings, change)
@@ -101,11 +113,29 @@ class HybridFromModel(FromModel[HybridProblem]):
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None
     ) -> list[Priced[HybridProblem]]:
         from partita.costs.table import cost_source
-        from partita.problems.hybrid.pricing import MEMORY_OPTIONS, layer_menus
+        from partita.problems.hybrid.mixed import priced_on_kinds
+        from partita.problems.hybrid.pricing import MEMORY_OPTIONS, LayerMenus, layer_menus
 
         layout = None if settings.layout is None else parse_layout(settings.layout)
         degrees = settings.tensor_parallel_degrees or None
-        menus = layer_menus(
+
+        def suit(menus: LayerMenus) -> HybridProblem:
+            if menus.problem.training is None:
+                return menus.problem
+            return even_degrees(menus.problem, menus.layers, stated=bool(degrees or layout))
+
+        mixed = len(cluster.workers()) > 1
+        sharing = sharing_of(settings, layout)
+        if mixed:
+            if layout is not None:
+                raise InputError(f"--layout is for devices of one kind; cluster {cluster.name} has several")
+            if sharing.asks:
+                raise InputError(
+                    f"context- and expert-parallel degrees are for devices of one kind, and cluster {cluster.name} has "
+                    "several; leave them out"
+                )
+            sharing = dataclasses.replace(sharing, context=(1,), expert=(1,))
+        menus = (partial(priced_on_kinds, suit=suit) if mixed else layer_menus)(
             graph,
             cluster,
             microbatches=settings.microbatches[0],
@@ -122,13 +152,14 @@ class HybridFromModel(FromModel[HybridProblem]):
             name=settings.name,
             training=training_of(settings, layout),
             gradient_dtype=settings.gradient_dtype,
-            sharing=sharing_of(settings, layout),
+            sharing=sharing,
+            host_activations=settings.offload_activations,
         )
         found = []
         for number in settings.microbatches:
             problem = menus.problem.replace(microbatches=number)
-            if problem.training is not None:
-                problem = even_degrees(problem, menus.layers, stated=bool(degrees or layout))
+            if not mixed:
+                problem = suit(LayerMenus(problem, menus.layers, menus.reserve_bytes))
             found.append(Priced(problem if change is None else change(problem), graph, cluster, settings, menus))
         return found
 
@@ -140,19 +171,25 @@ class HybridFromModel(FromModel[HybridProblem]):
         return layout_plan(priced.problem, layout)
 
     def parts(self, priced: Priced[HybridProblem], plan: HybridPlan) -> Parts:
-        """Of interleaved stages first all first parts, then all second ones; devices stage after stage."""
+        """Of interleaved stages first all first parts, then all second ones; devices of a kind stage after stage."""
         from partita.problems.hybrid.pricing import layer_operators
 
         members = layer_operators(priced.graph, priced.details)
         names = priced.cluster.device_names()
-        first = list(accumulate((stage.devices for stage in plan.stages), initial=0))
-        used = [index for index, name in enumerate(names) if priced.cluster.devices[name].accelerator]
+        pools = {group.spec.name: group.indices for group in priced.cluster.workers()}
+        used = [pools.get(stage.device, next(iter(pools.values()))) for stage in plan.stages]
+        first = list(accumulate((stage.devices for stage in plan.stages), initial=0))[:-1]
+        if is_row(priced.problem, plan):
+            behind = row_starts(priced.problem, plan.stages)
+            first = [
+                len(pool) - start - stage.devices for pool, start, stage in zip(used, behind, plan.stages, strict=True)
+            ]
         return Parts(
             tuple(
                 StagePart(
                     [v for layer in (stage.chunks[chunk] if stage.chunks else stage.operators) for v in members[layer]],
-                    [f"{names[i]}:{i}" for i in used[first[rank] : first[rank + 1]]],
-                    names[used[0]],
+                    [f"{names[i]}:{i}" for i in used[rank][first[rank] : first[rank] + stage.devices]],
+                    names[used[rank][0]],
                     replicas=stage.data_parallel,
                     tensor=stage.tensor_parallel,
                     rank=rank,
@@ -186,10 +223,14 @@ class HybridFromModel(FromModel[HybridProblem]):
         self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
     ) -> Refinement:
         from partita.problems.hybrid.shorter_step import shorter_steps
+        from partita.problems.hybrid.solvers.free import bound_of_free
 
-        if result.problem.training is not None:
+        training = result.problem.training
+        if training is None:
+            return shorter_steps(result, rows, options, monitor)
+        if priced.settings.layout is not None or training.mesh == "free" or result.problem.others:
             return Refinement(by_objective=priced.settings.layout is None)
-        return shorter_steps(result, rows, priced.settings.minimise, options, monitor)
+        return Refinement(wider_bound=bound_of_free(result, options, monitor))
 
 
 def check_settings(settings: HybridPricing) -> None:
@@ -205,9 +246,12 @@ def check_settings(settings: HybridPricing) -> None:
         "--expert-parallel-degrees": settings.expert_parallel_degrees,
     }
     for flag, value in asked.items():
-        if value and (steady or settings.mesh == "free"):
-            cause = "--minimise steady" if steady else "--mesh free"
-            raise InputError(f"{flag} is for steps of a uniform mesh; leave it out, or {cause}")
+        if value and steady:
+            raise InputError(f"{flag} is for steps; leave it out, or --minimise steady")
+    if settings.layout and settings.mesh == "free":
+        raise InputError("--layout is a uniform mesh; leave it out, or --mesh free")
+    if settings.offload_activations and steady:
+        raise InputError("--offload-activations is for steps; leave it out, or --minimise steady")
     for stage in settings.zero:
         if stage not in ZERO_STAGES:
             raise InputError(f"--zero {stage} is no stage of ZeRO; give {', '.join(map(str, ZERO_STAGES))}")
@@ -216,14 +260,19 @@ def check_settings(settings: HybridPricing) -> None:
 
 
 def training_of(settings: HybridPricing, layout: Layout | None) -> Training | None:
-    """What plans of a step may choose; None for the time per sample, and for stages with degrees of their own."""
+    """What plans of a step may choose; None for the time per sample."""
     overlap = settings.weight_sync == "behind"
     if layout is not None:
         return Training(schedules=(layout.runs,), zero=(layout.zero,), overlap=overlap and layout.overlap)
-    if settings.minimise == "steady" or settings.mesh == "free":
+    if settings.minimise == "steady":
         return None
     zero = settings.zero or ((1,) if settings.zero1 else ZERO_STAGES)
-    return Training(schedules=settings.schedule or PLANNED, zero=tuple(sorted(zero)), overlap=overlap)
+    return Training(
+        schedules=settings.schedule or PLANNED,
+        zero=tuple(sorted(zero)),
+        mesh=settings.mesh or "uniform",
+        overlap=overlap,
+    )
 
 
 def sharing_of(settings: HybridPricing, layout: Layout | None) -> Sharing:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec.structs import asdict
 
+from partita.errors import InputError
 from partita.problems.facets.model import DeviceChanges, Pricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import SearchOptions
@@ -129,6 +130,9 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
         tuple[Literal["none", "selective", "full"], ...],
         setting("What layers may recompute; none,selective,full if not given.", metavar="NAME,…"),
     ] = ()
+    offload_activations: Annotated[
+        bool, setting("Of a step: layers may keep activations in the host's memory, sent and brought back in time.")
+    ] = False
     offload: Any = None
     samples: int = 1
     trace: Any = None
@@ -142,5 +146,7 @@ def change(problem: HybridProblem, changes: Changes) -> HybridProblem:
     InputError
         If the problem cannot be changed so.
     """
+    if problem.others and changes.devices is not None:
+        raise InputError(f"problem {problem.name!r} has several kinds of devices; leave the number of devices as it is")
     stated = {name: value for name, value in asdict(changes).items() if value is not None and value is not False}
     return problem.replace(memory_bytes=stated.pop("memory", None), **stated)

@@ -21,6 +21,8 @@ class HybridStage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Devices of each replica (t).
     configurations
         Id of the configuration chosen for each layer, all of degree t.
+    device
+        Kind of its devices; the problem's first if empty.
     machines
         Machines of its machine group (d_2); they divide ``data_parallel``. None without a hierarchy.
     machine_group
@@ -39,6 +41,7 @@ class HybridStage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     data_parallel: int
     tensor_parallel: int
     configurations: dict[int, str]
+    device: str = ""
     machines: int | None = None
     machine_group: int | None = None
     chunks: tuple[tuple[int, ...], ...] = ()

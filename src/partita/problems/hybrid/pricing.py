@@ -95,6 +95,7 @@ def layer_menus(
     training: Training | None = None,
     gradient_dtype: str = "parameter",
     sharing: Sharing | None = None,
+    host_activations: bool = False,
 ) -> LayerMenus:
     """The hybrid problem of training a model on a cluster, in seconds and bytes, and what its numbers are made of.
 
@@ -137,6 +138,8 @@ def layer_menus(
         Of a step, the number format in which gradients are added up and exchanged; ``parameter`` for that of weights.
     sharing
         Of a step, context- and expert-parallel degrees; those that suit unless stated.
+    host_activations
+        Of a step, whether layers may keep their activations in the host's memory, over each device's link to it.
 
     Returns
     -------
@@ -190,9 +193,10 @@ def layer_menus(
             if (context, expert) != (1, 1) and not callable(offload):
                 own = None
             handed = [Edge(source=e.source, target=e.target, bytes=e.bytes / context) for e in edges]
-            found = step_layers(rows, handed, aside, bandwidth, gradient_dtype, sequence_parallel, own)
+            found = step_layers(rows, handed, aside, bandwidth, gradient_dtype, sequence_parallel, own, host)
             return Spread(context=context, expert=expert, layers=found, reserves=aside)
 
+        host = cluster.links[machines.device.to_host].achievable_bytes_per_s if host_activations else None
         spreader = Spreader(pricer, machines.levels, sharing.capacity)
         training = spread_training(training, spreader, sharing, machines.count)
         further = spread_menus(spreader, menus, modes, memory_options, training)

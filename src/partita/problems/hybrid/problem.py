@@ -191,6 +191,11 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         ``weight_sync_per_batch`` nor ``update_shared``, nor what configurations say of weights.
     spreads
         For every context- and expert-parallel degree that plans of a step may have, but for (1, 1), what layers cost.
+    device
+        Name of the kind of devices.
+    others
+        Of a problem about a step, further kinds of devices that stages may be on: the same layers, edges and
+        microbatches on them, each a problem of its own. ``devices`` and all other fields are about the first kind.
 
     Raises
     ------
@@ -212,6 +217,8 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     update_shared: bool = False
     training: Training | None = None
     spreads: tuple[Spread, ...] = ()
+    device: str = ""
+    others: tuple[HybridProblem, ...] = ()
 
     def __post_init__(self) -> None:
         where = f"problem {self.name!r}"
@@ -246,9 +253,13 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
             for layer in self.layers:
                 _check_step(f"{where}: {layer.label}", layer)
         _check_spreads(where, self)
+        if self.others:
+            _check_others(where, self)
 
     def replace(self, *, memory_bytes: float | None = None, **changes: Any) -> HybridProblem:
         """A copy with changes, validated again; infinite ``memory_bytes`` removes the limit.
+
+        Memory and microbatches are changed on all kinds of devices.
 
         Raises
         ------
@@ -257,6 +268,9 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         """
         if memory_bytes is not None:
             changes["memory_bytes"] = None if memory_bytes == math.inf else memory_bytes
+        shared = {name: changes[name] for name in ("microbatches", "memory_bytes") if name in changes}
+        if self.others and shared and "others" not in changes:
+            changes["others"] = tuple(msgspec.structs.replace(other, **shared) for other in self.others)
         return msgspec.structs.replace(self, **changes)
 
     def scale_communication(self, factor: float) -> HybridProblem:
@@ -277,7 +291,33 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         if hierarchy is not None:
             between = hierarchy.machine_bandwidth_bytes_per_unit / factor
             hierarchy = msgspec.structs.replace(hierarchy, machine_bandwidth_bytes_per_unit=between)
-        return self.replace(bandwidth_bytes_per_unit=self.bandwidth_bytes_per_unit / factor, hierarchy=hierarchy)
+        others = tuple(other.scale_communication(factor) for other in self.others)
+        bandwidth = self.bandwidth_bytes_per_unit / factor
+        return self.replace(bandwidth_bytes_per_unit=bandwidth, hierarchy=hierarchy, others=others)
+
+    @property
+    def kinds(self) -> tuple[HybridProblem, ...]:
+        """The problem on each kind of devices, the first kind first."""
+        return (self, *self.others)
+
+    def on(self, device: str) -> HybridProblem:
+        """The problem on one kind of devices, by its name or, for the first, an empty one.
+
+        Raises
+        ------
+        InputError
+            If there is no such kind.
+        """
+        for kind in self.kinds:
+            if device in ("", kind.device):
+                return kind
+        known = ", ".join(repr(kind.device) for kind in self.kinds)
+        raise InputError(f"problem {self.name!r} has no devices {device!r}; it has {known}")
+
+    @property
+    def all_devices(self) -> int:
+        """Devices of all kinds."""
+        return sum(kind.devices for kind in self.kinds)
 
     def at(self, context: int, expert: int) -> HybridProblem | None:
         """The problem of devices that share out sequence and experts so, as one without such degrees; None if unknown.
@@ -347,6 +387,34 @@ def _check_hierarchy(where: str, devices: int, hierarchy: Hierarchy) -> None:
             f"take {devices // size * size} or {(devices // size + 1) * size} devices"
         )
     check_positive(where, "machine_bandwidth_bytes_per_unit", hierarchy.machine_bandwidth_bytes_per_unit)
+
+
+def _check_others(where: str, problem: HybridProblem) -> None:
+    names = [kind.device for kind in problem.kinds]
+    if "" in names or len(set(names)) < len(names):
+        raise InputError(f"{where}: kinds of devices are called {', '.join(map(repr, names))}; give each its own name")
+    ids = [layer.id for layer in problem.layers]
+    for other in problem.others:
+        owner = f"{where}: on {other.device}"
+        if problem.training is None or other.training is None:
+            raise InputError(f"{owner}: several kinds of devices are for steps; give every kind its training")
+        if problem.spreads or other.spreads:
+            raise InputError(
+                f"{owner}: context- and expert-parallel degrees are for devices of one kind; leave spreads out"
+            )
+        if other.others:
+            raise InputError(f"{owner}: a further kind of devices has others of its own; list all in the problem")
+        if [layer.id for layer in other.layers] != ids or other.edges != problem.edges:
+            raise InputError(f"{owner}: layers or edges differ; all kinds run the same model")
+        for what, mine, theirs in (
+            ("microbatches", problem.microbatches, other.microbatches),
+            *(
+                (name, getattr(problem.training, name), getattr(other.training, name))
+                for name in ("schedules", "zero", "mesh", "overlap", "limits")
+            ),
+        ):
+            if mine != theirs:
+                raise InputError(f"{owner}: {what} is {theirs}, and {mine} on {problem.device}; they must be the same")
 
 
 def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) -> None:

@@ -26,6 +26,7 @@ def _samples() -> tuple[tuple[HybridProblem, ...], ...]:
         machine = Hierarchy(devices_per_machine=1, machine_bandwidth_bytes_per_unit=1.0)
         found += [problem, problem.replace(hierarchy=machine)]
     found.append(found[0].replace(training=Training(schedules=("1f1b", "zero-bubble"), zero=(0, 3))))
+    found.append(found[0].replace(training=Training(mesh="free")))
     return (tuple(found),)
 
 

@@ -15,7 +15,7 @@ from partita.problems.hybrid.baselines.equal_stages import every
 from partita.problems.hybrid.baselines.layouts import Layouts
 from partita.problems.hybrid.baselines.restricted import change_weights
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.options import Aim, Options
+from partita.problems.hybrid.options import Options
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
@@ -28,14 +28,13 @@ from partita.run.result import OPTIMALITY_GAP, Result, Row
 def shorter_steps(
     result: Result[HybridProblem, HybridPlan, HybridEvaluation],
     rows: Sequence[Row],
-    aim: Aim,
     options: Options,
     monitor: Monitor,
 ) -> Refinement:
     """What to take instead of a result's plan, and what else to know of.
 
-    With the aim ``steady`` the answer stays as good as it is in the steady state, with ``step`` it is the shortest step
-    among ``rows`` and of a search with these options for plans with fewer replicas.
+    The answer stays as good as it is in the steady state; the other plan has the shortest step among ``rows`` and of a
+    search with these options for plans with fewer replicas.
     """
     problem = result.problem
     assert result.evaluation is not None
@@ -55,8 +54,8 @@ def shorter_steps(
     fastest = min([*feasible, *_others(problem, options, monitor)], key=step, default=answer)
     kept = None if answer is mine else answer
     if step(fastest) >= step(answer) * (1 - OPTIMALITY_GAP):
-        return Refinement(kept, by_objective=aim == "steady")
-    return Refinement(fastest, by_objective=False) if aim == "step" else Refinement(kept, fastest)
+        return Refinement(kept)
+    return Refinement(kept, fastest)
 
 
 def _others(problem: HybridProblem, options: Options, monitor: Monitor) -> list[Row]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from partita.errors import InputError
+from partita.errors import InputError, UnsupportedError
 from partita.problems.facets.stages import Stages
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.evaluate import stage_costs
 from partita.problems.hybrid.step.limits import order_of_parts
 from partita.problems.hybrid.step.mesh import Mesh
+from partita.problems.hybrid.step.timeline import stage_devices
 from partita.problems.hybrid.step_time import update_time
 from partita.problems.hybrid.timeline import PlanPipeline
 from partita.problems.hybrid.training import LayerState
@@ -68,7 +69,7 @@ def _name(layers: list[str]) -> str:
 
 
 def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
-    """A plan of a step on a uniform mesh: each device of a group hands over its share of a tensor.
+    """A plan of a step: each device of a group hands over its share of a tensor.
 
     What replicas exchange for every microbatch (ZeRO's stages 2 and 3) and what groups exchange are part of the work,
     at the problem's bandwidths; so is what a transfer takes beside its bytes.
@@ -79,9 +80,12 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
             f"{problem.name}: devices that share out a sequence or experts are neighbours, so the plan's ranks fill "
             "the machines in their order"
         )
+    if problem.others:
+        raise UnsupportedError(f"{problem.name}: plans for several kinds of devices are not placed on topologies")
     layers = {layer.id: layer for layer in problem.layers}
     chosen = {v: _choice(problem, stage, v) for stage in plan.stages for v in stage.operators}
-    mesh, costs = stage_costs(problem, plan, chosen)
+    meshes, costs = stage_costs(problem, plan, chosen)
+    devices = stage_devices(meshes)
     parts = order_of_parts(plan)
     part_of = {identity: number for number, part in enumerate(parts) for identity in part}
     moved: dict[tuple[int, int], float] = {}
@@ -91,17 +95,16 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
         ends = part_of[edge.source], part_of[edge.target]
         if ends[0] == ends[1]:
             continue
-        source, target = ends[0] % mesh.stages, ends[1] % mesh.stages
-        links[source] += edge.bytes * mesh.handover(source)[1]
-        links[target] += edge.bytes * mesh.handover(target)[0]
+        source, target = ends[0] % len(meshes), ends[1] % len(meshes)
+        links[source] += edge.bytes * meshes[source].handover(source)[1]
+        links[target] += edge.bytes * meshes[target].handover(target)[0]
         if source != target:
-            moved[source, target] = moved.get((source, target), 0.0) + edge.bytes / mesh.tensor
+            moved[source, target] = moved.get((source, target), 0.0) + edge.bytes / meshes[source].tensor
     stages = []
-    for number, (stage, cost) in enumerate(zip(plan.stages, costs, strict=True)):
-        states = [layers[v].states.get(mesh.tensor) for v in stage.operators]
+    for number, (stage, mesh, cost) in enumerate(zip(plan.stages, meshes, costs, strict=True)):
+        states = [mesh.state_of(v) for v in stage.operators]
         gradients = sum(state.gradient_bytes for state in states if state is not None)
         weights = sum(state.parameter_bytes for state in states if state is not None)
-        first = number * mesh.data * mesh.tensor
         forward = sum(work.forward + work.forward_in + work.forward_out for work in cost.parts) - links[number]
         backward = sum(work.backward + work.backward_in + work.backward_out for work in cost.parts) - links[number]
         later = sum(work.weight_gradients for work in cost.parts)
@@ -114,9 +117,7 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
                 kind="",
                 parameter_bytes=(gradients, (gradients + weights) / 2, weights / 2, 0.0)[plan.zero],
                 update_s=cost.update,
-                own=tuple(
-                    tuple(range(first + r * mesh.tensor, first + (r + 1) * mesh.tensor)) for r in range(mesh.data)
-                ),
+                own=tuple(tuple(int(name.partition(":")[2]) for name in replica) for replica in devices[number]),
                 weight_share=later / backward if backward > 0 else 0.0,
                 exchange=_exchange(problem, mesh, stage, plan.zero),
             )
@@ -169,6 +170,6 @@ def _exchange(problem: HybridProblem, mesh: Mesh, stage: HybridStage, zero: int)
 
 
 def _choice(problem: HybridProblem, stage: HybridStage, identity: int) -> Configuration:
-    layer = next(layer for layer in problem.layers if layer.id == identity)
+    layer = next(layer for layer in problem.on(stage.device).layers if layer.id == identity)
     wanted = stage.configurations[identity]
     return next(choice for choice in layer.configurations[stage.tensor_parallel] if choice.id == wanted)

@@ -15,7 +15,7 @@ from partita.problems.facets.timeline import Request, TimeLine
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.costs import forward_time
-from partita.problems.hybrid.step.evaluate import mesh_of, spread_problem
+from partita.problems.hybrid.step.evaluate import meshes_of, spread_problem
 from partita.problems.hybrid.step.timeline import step_pipeline
 from partita.problems.hybrid.step_time import step_time, update_time
 from partita.problems.hybrid.worth import HybridEvaluation
@@ -49,15 +49,14 @@ class HybridTimeLine(TimeLine[HybridProblem, HybridPlan, HybridEvaluation]):
     ) -> Sequence[tuple[str, float, bool]]:
         """Layers with their state, and with what they keep of each microbatch in flight."""
         stage = plan.stages[place]
-        spread = problem if problem.training is None else spread_problem(problem, plan)
-        layers = {layer.id: layer for layer in spread.layers}
+        mesh = None if problem.training is None else meshes_of(problem, plan)[place]
+        layers = {layer.id: layer for layer in (problem if mesh is None else mesh.problem).layers}
         found = []
         for identity in stage.operators:
             layer = layers[identity]
             choice = _configuration(problem, layer.configurations, place, stage, identity)
             name = layer.name or f"layer {identity}"
-            if problem.training is not None:
-                mesh = mesh_of(spread, plan)
+            if mesh is not None:
                 held = mesh.exchanges.held([mesh.place[identity]]) + choice.memory_bytes
                 found += [(f"{name}: state", held, False)]
                 found += [(f"{name}: activations", choice.memory_per_microbatch_bytes, True)]
@@ -285,9 +284,12 @@ class PlanPipeline:
 
 def _configurations(problem: HybridProblem, plan: HybridPlan) -> dict[int, Configuration]:
     """What each layer runs, by id."""
-    layers = {layer.id: layer for layer in problem.layers}
+    tables = {
+        stage.device: {layer.id: layer.configurations for layer in problem.on(stage.device).layers}
+        for stage in plan.stages
+    }
     return {
-        identity: _configuration(problem, layers[identity].configurations, number, stage, identity)
+        identity: _configuration(problem, tables[stage.device][identity], number, stage, identity)
         for number, stage in enumerate(plan.stages)
         for identity in stage.operators
     }

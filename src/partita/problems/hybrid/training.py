@@ -21,6 +21,10 @@ SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "gpipe")
 ZERO_STAGES = (0, 1, 2, 3)
 
 
+#: Whether all stages have the same degrees, or each its own.
+MESHES = ("uniform", "free")
+
+
 class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What each device of a tensor-parallel group holds of a layer's weights, and what replicas do with it.
 
@@ -74,6 +78,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Schedules that a plan may have.
     zero
         Stages of ZeRO that a plan may have.
+    mesh
+        Whether all stages have the same degrees (``uniform``), or each its own (``free``).
     context, expert
         Context- and expert-parallel degrees that a plan may have.
     overlap
@@ -94,6 +100,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     schedules: tuple[str, ...] = ("1f1b",)
     zero: tuple[int, ...] = (0,)
+    mesh: str = "uniform"
     context: tuple[int, ...] = (1,)
     expert: tuple[int, ...] = (1,)
     overlap: bool = True
@@ -111,7 +118,8 @@ def check_training(owner: str, training: Training) -> None:
     Raises
     ------
     InputError
-        If a schedule or stage of ZeRO is unknown or repeats, none is allowed, or a time is negative.
+        If a schedule, stage of ZeRO or mesh is unknown, one of the first two repeats, none is allowed, or a time is
+        negative.
     """
     for what, given, known in (
         ("schedule", training.schedules, SCHEDULES),
@@ -131,6 +139,8 @@ def check_training(owner: str, training: Training) -> None:
             raise InputError(
                 f"{owner}: {what}-parallel degrees are {degrees}; give at least one, each at least 1 and once"
             )
+    if training.mesh not in MESHES:
+        raise InputError(f"{owner}: a step's mesh is {training.mesh!r}; it must be one of {', '.join(MESHES)}")
     for name, values in (
         ("call time", training.call_times),
         ("hop time", training.hop_times),

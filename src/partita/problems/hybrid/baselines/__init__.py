@@ -5,6 +5,7 @@ from __future__ import annotations
 from partita.problems.hybrid.baselines import recipes
 from partita.problems.hybrid.baselines.by_objective import ByObjective
 from partita.problems.hybrid.baselines.equal_stages import EQUAL_STAGES, EQUAL_STAGES_NO_TENSOR
+from partita.problems.hybrid.baselines.kinds import FASTEST_KIND, PROPORTIONAL
 from partita.problems.hybrid.baselines.megatron import Megatron
 from partita.problems.hybrid.baselines.restricted import (
     NO_DATA_PARALLEL,
@@ -30,4 +31,6 @@ DEFAULT_BASELINES: tuple[Solver, ...] = (
     NO_DATA_PARALLEL,
     NO_TENSOR_PARALLEL,
     NO_RECOMPUTATION,
+    FASTEST_KIND,
+    PROPORTIONAL,
 )

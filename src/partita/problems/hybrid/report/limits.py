@@ -95,8 +95,6 @@ _SMALL = 0.005
 def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> DeviceTime:
     """Take a plan's device time apart."""
     spread = problem if evaluation.step is None or not problem.spreads else spread_problem(problem, plan)
-    layers = {layer.id: layer for layer in spread.layers}
-    least = least_device_times(problem)
     slowest = max(worth.time_per_sample for worth in evaluation.stages)
     spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
     each, step = evaluation.objective, evaluation.step
@@ -106,8 +104,11 @@ def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEval
         each = step.per_sample
         spent["update"] = plan.devices * step.update / step.microbatches
         spent["bubble"] = plan.devices * (each - slowest) - spent["update"]
-    spent["idle"] = (problem.devices - plan.devices) * each
+    spent["idle"] = (problem.all_devices - plan.devices) * each
+    least_of = {kind.device: least_device_times(kind) for kind in problem.kinds}
     for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
+        kind = problem.on(stage.device)
+        layers, least = {layer.id: layer for layer in spread.on(stage.device).layers}, least_of[kind.device]
         degree, used = stage.tensor_parallel, stage.devices
         group = degree * stage.context_parallel
         for identity in stage.operators:
@@ -182,8 +183,10 @@ def hybrid_sentences(
             f"{evaluation.objective / slowest - 1:.1%} longer than the slowest stage, {share:.0%} of it with weights"
         )
     if problem.memory_bytes:
-        fullest, where = max((worth.memory_bytes, number) for number, worth in enumerate(evaluation.stages))
-        sentence = f"the fullest memory is that of stage {where}: {fullest / problem.memory_bytes:.0%} of its limit"
+        limits = [problem.on(stage.device).memory_bytes or math.inf for stage in plan.stages]
+        shares = (worth.memory_bytes / limit for worth, limit in zip(evaluation.stages, limits, strict=True))
+        fullest, where = max((share, number) for number, share in enumerate(shares))
+        sentence = f"the fullest memory is that of stage {where}: {fullest:.0%} of its limit"
         if without_memory is not None:
             gain = 1 - without_memory / evaluation.objective
             sentence += (

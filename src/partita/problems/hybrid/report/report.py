@@ -15,6 +15,7 @@ from partita.problems.hybrid.report.step import (
     steady_per_sample,
     step_document,
     step_sentences,
+    uniformity_known,
     uniformity_loss,
     utilisation,
 )
@@ -97,11 +98,11 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         document["model"]["layers"] = len(problem.layers)
         document |= {
             "minimised": answer.priced.settings.minimise,
-            "mesh": "free" if problem.training is None else "uniform",
+            "mesh": "free" if problem.training is None else problem.training.mesh,
             "microbatches": problem.microbatches,
             "microbatch_samples": answer.priced.settings.samples,
             "global_batch": problem.microbatches * answer.priced.settings.samples,
-            "devices": problem.devices,
+            "devices": problem.all_devices,
             "memory_limit_bytes": problem.memory_bytes,
             "model_flops_utilisation": None,
             "limits": None,
@@ -122,8 +123,9 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
             "steady": utilisation(answer, steady_per_sample(result.evaluation)),
             "step": utilisation(answer, simulated_step(problem, result.plan, result.evaluation).per_sample),
         }
+        if uniformity_known(problem):
+            document["uniformity_loss_at_most"] = uniformity_loss(answer, result.evaluation.objective)
         if problem.training is not None:
-            document["uniformity_loss_at_most"] = uniformity_loss(problem, result.evaluation.objective)
             document["runtimes"] = list(runtimes_of(result.plan))
         spent = device_time(problem, result.plan, result.evaluation)
         document["limits"] = {

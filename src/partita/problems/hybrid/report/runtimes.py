@@ -9,6 +9,7 @@ the Megatron-LM of Qi et al. (ICLR 2024).
 from __future__ import annotations
 
 from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.step.rows import is_uniform
 
 #: By schedule, the runtimes that have it beside replicas that share out optimizer states at the most.
 _PIPELINES = {
@@ -24,6 +25,8 @@ _SHARDED_PIPELINES = {"1f1b": ("torchtitan",), "interleaved": ("torchtitan",), "
 
 def runtimes_of(plan: HybridPlan) -> tuple[str, ...]:
     """Runtimes that execute a plan of a step; none if none is known."""
+    if not is_uniform(plan):
+        return ()
     tensor = plan.stages[0].tensor_parallel
     if len(plan.stages) > 1:
         return (_PIPELINES if plan.zero < 2 else _SHARDED_PIPELINES).get(plan.schedule, ())

@@ -11,6 +11,7 @@ from partita.problems.hybrid.report.limits import least_device_times
 from partita.problems.hybrid.report.runtimes import runtimes_of
 from partita.problems.hybrid.report.tables import degrees_text
 from partita.problems.hybrid.simulated_step import simulated_step
+from partita.problems.hybrid.step.rows import is_uniform
 from partita.problems.hybrid.worth import HybridEvaluation
 from partita.units import format_time
 
@@ -34,14 +35,24 @@ def steady_per_sample(evaluation: HybridEvaluation) -> float:
     return float(evaluation.objective) if step is None else step.steady / step.microbatches
 
 
-def uniformity_loss(problem: HybridProblem, step: float) -> float:
-    """The largest share of a step that stages with degrees of their own could spare.
+def uniformity_known(problem: HybridProblem) -> bool:
+    """Whether plans are uniform meshes, on devices of one kind, so that degrees of each stage's own might be better."""
+    return problem.training is not None and problem.training.mesh == "uniform" and not problem.others
 
-    Whatever the degrees, all devices together work on every layer for as long as the degree takes at which its group's
-    device time is least.
+
+def uniformity_loss(answer: Answer[HybridProblem], step: float) -> float:
+    """The largest share of a step that stages with degrees of their own could spare, by the bound on these.
+
+    Where it is not known: whatever the degrees, all devices together work on every layer for as long as the degree
+    takes at which its group's device time is least.
     """
+    problem = answer.problem
+    if step <= 0:
+        return 0.0
+    if answer.wider_bound is not None:
+        return max(0.0, 1.0 - answer.wider_bound / step)
     work = sum(least_device_times(problem).values())
-    return max(0.0, 1.0 - problem.microbatches * work / problem.devices / step) if step > 0 else 0.0
+    return max(0.0, 1.0 - problem.microbatches * work / problem.devices / step)
 
 
 def step_document(problem: HybridProblem, plan: HybridPlan | None, evaluation: Any) -> dict[str, Any] | None:
@@ -81,8 +92,6 @@ def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
             f"a shorter step is known: {degrees_text(answer.other.plan)} takes {format_time(faster.per_sample, unit)} "
             f"per microbatch, {1 - faster.step / step.step:.1%} less; --minimise step plans for that"
         )
-    if answer.priced.settings.minimise == "step":
-        found.append("this plan was chosen for its step; the bound is one of the steady state, so of every step, too")
     return found
 
 
@@ -105,15 +114,19 @@ def _step_parts(answer: Answer[HybridProblem], step: Any, steady: float) -> list
     shares = "" if plan.zero == 0 else f", ZeRO-{plan.zero}"
     size = answer.priced.settings.samples
     samples = f"{size} sample" + ("s" if size > 1 else "")
-    loss = uniformity_loss(answer.problem, step.step)
+    called, loss = degrees_text(plan), ""
+    if is_uniform(plan):
+        called = f"runtimes call it tensor {each.tensor_parallel}, pipeline {len(plan.stages)}, data "
+        called += f"{each.data_parallel}{_further(answer.problem, each)}"
+    if uniformity_known(answer.problem):
+        spared = uniformity_loss(answer, step.step)
+        loss = f"; stages with degrees of their own would be at most {spared:.1%} faster"
     return [
         f"{step.microbatches} microbatches of {samples} take {format_time(step.step, unit)}: "
         f"{format_time(formula.pipeline, unit)} from the first forward to the last backward part, "
         f"{format_time(ends, unit)} of it to fill and drain, {format_time(formula.weight_sync, unit)} for replicas to "
         f"exchange what the pipeline does not hide, {format_time(formula.update, unit)} for the optimizer",
-        f"runtimes call it tensor {each.tensor_parallel}, pipeline {len(plan.stages)}, data {each.data_parallel}"
-        f"{_further(answer.problem, each)}; schedule {plan.schedule}{parts}{shares}; stages with degrees of their own "
-        f"would be at most {loss:.1%} faster",
+        f"{called}; schedule {plan.schedule}{parts}{shares}{loss}",
         f"it runs in {_listed(runtimes_of(plan)) or 'no runtime that is known here'}",
         f"model FLOPs utilisation: {utilisation(answer, step.per_sample):.1%} with the whole step, "
         f"{utilisation(answer, steady):.1%} in the steady state",

@@ -37,7 +37,8 @@ def degrees_text(plan: HybridPlan) -> str:
 def _degrees(stage: HybridStage) -> str:
     further = (("c", stage.context_parallel), ("e", stage.expert_parallel))
     more = "".join(f"·{letter}{degree}" for letter, degree in further if degree > 1)
-    return f"d{stage.data_parallel}·t{stage.tensor_parallel}{more}"
+    where = f" on {stage.device}" if stage.device else ""
+    return f"d{stage.data_parallel}·t{stage.tensor_parallel}{more}{where}"
 
 
 def _further(problem: HybridProblem, plan: HybridPlan) -> list[str]:
@@ -89,14 +90,15 @@ def plan_tables(
     """
     machines = () if problem.hierarchy is None or problem.training is not None else ("machines",)
     parts = ("compute", "transfer", "weight sync", "per sample")
-    title = f"Stages: {plan.devices} of {problem.devices} devices"
+    title = f"Stages: {plan.devices} of {problem.all_devices} devices"
     title += "" if named else f", {plan.microbatches} microbatches in flight"
     words = "layers: recomputation" if named else "configurations"
-    further = _further(problem, plan)
-    columns = ("#", "layers", "data", "tensor", *further, *machines)
+    places, further = ("device",) if problem.others else (), _further(problem, plan)
+    columns = ("#", "layers", *places, "data", "tensor", *further, *machines)
     table = new_table(title, columns, words, ("in flight", *parts, "memory"))
-    worst, limit = slowest_stage(evaluation), problem.memory_bytes
+    worst = slowest_stage(evaluation)
     for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):
+        limit = problem.on(stage.device).memory_bytes
         if named:
             ways = "; ".join(f"{layers}: {choice}" for layers, choice in configuration_ranges(problem, stage))
         else:
@@ -104,8 +106,10 @@ def plan_tables(
         times = (worth.compute, worth.transfer, worth.weight_sync, worth.time_per_sample)
         *shown, total = (format_time(time, problem.unit) for time in times)
         table.add_row(
-            *(str(count) for count in (number, len(stage.operators), stage.data_parallel, stage.tensor_parallel)),
-            *(str(getattr(stage, f"{name}_parallel")) for name in further),
+            str(number),
+            str(len(stage.operators)),
+            *(stage.device for _ in places),
+            *(str(getattr(stage, f"{name}_parallel")) for name in ("data", "tensor", *further)),
             *(str(stage.machines) for _ in machines),
             ways,
             str(worth.in_flight),

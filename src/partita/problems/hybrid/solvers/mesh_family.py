@@ -164,7 +164,7 @@ class DegreeFamily:
             return self.tables[key]
         size = len(self.sets)
         stages = MeshStages(*(np.full((size, size), math.inf) for _ in MeshStages._fields))
-        fill_stages(self.work, self._replicas(mesh), stages)
+        fill_stages(self.work, replicas_of(mesh), stages)
         stages.forward[self.passed_over] = math.inf
         stages.state[:] += mesh.reserve
         found = stages, self._knapsacks(stages)
@@ -172,25 +172,6 @@ class DegreeFamily:
         while len(self.tables) > max(1, _KEPT // (size * size * 80)):
             self.tables.popitem(last=False)
         return found
-
-    def _replicas(self, mesh: Mesh) -> Replicas:
-        exchanges, degree = mesh.exchanges, self.degree
-        layers = {layer.id: layer for layer in self.problem.layers}
-        into, out = [], []
-        within = mesh.network.inside
-        for edge in self.problem.edges:
-            source, target = (layers[end].configurations.get(degree, ()) for end in (edge.source, edge.target))
-            into.append(target[0].sync_in_bytes.get(edge.source, 0.0) / within if target else 0.0)
-            out.append(source[0].sync_out_bytes.get(edge.target, 0.0) / within if source else 0.0)
-        values = {name: getattr(exchanges, name) for name in Replicas._fields if hasattr(exchanges, name)}
-        values |= {
-            "edge_bytes": [edge.bytes for edge in self.problem.edges],
-            "edge_in": into,
-            "edge_out": out,
-            "overlap": [exchanges.overlap],
-            "occupied": [exchanges.occupied],
-        }
-        return as_arrays(Replicas, values)
 
     def _sorts(self) -> npt.NDArray[np.int64]:
         """(sorts, Z) how many layers of every sort a set has; layers of one sort have the same options."""
@@ -225,6 +206,27 @@ def in_flight(mesh: Mesh, k: int) -> int:
     if mesh.schedule == "gpipe":
         return mesh.microbatches
     return min(mesh.stages if mesh.schedule == "zero-bubble" else k, mesh.microbatches)
+
+
+def replicas_of(mesh: Mesh) -> Replicas:
+    """What the replicas of a mesh exchange, for the kernels."""
+    exchanges, degree, problem = mesh.exchanges, mesh.tensor, mesh.problem
+    layers = {layer.id: layer for layer in problem.layers}
+    into, out = [], []
+    within = mesh.network.inside
+    for edge in problem.edges:
+        source, target = (layers[end].configurations.get(degree, ()) for end in (edge.source, edge.target))
+        into.append(target[0].sync_in_bytes.get(edge.source, 0.0) / within if target else 0.0)
+        out.append(source[0].sync_out_bytes.get(edge.target, 0.0) / within if source else 0.0)
+    values = {name: getattr(exchanges, name) for name in Replicas._fields if hasattr(exchanges, name)}
+    values |= {
+        "edge_bytes": [edge.bytes for edge in problem.edges],
+        "edge_in": into,
+        "edge_out": out,
+        "overlap": [exchanges.overlap],
+        "occupied": [exchanges.occupied],
+    }
+    return as_arrays(Replicas, values)
 
 
 def _single_degree(problem: HybridProblem, degree: int) -> HybridInstance:

@@ -15,6 +15,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from partita.errors import DisagreementError
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders
@@ -95,7 +97,8 @@ class UniformMesh(Solver):
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         if problem.training is not None:
-            return None
+            alike = problem.training.mesh == "uniform" and not problem.others
+            return None if alike else "it plans uniform meshes of devices of one kind; use rows"
         return "it plans steps, and the problem is about the time per sample; use exact"
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
@@ -104,7 +107,7 @@ class UniformMesh(Solver):
 
         if not is_compiled(best_row):
             monitor.report(note="compiling the kernels of uniform meshes, once on this machine: half a minute or so")
-        search = _Search(problem, options, self.admits)
+        search = MeshSearch(problem, options, self.admits)
         run_in_background(search.best, monitor, search.run)
         value, plan, bound = search.best.snapshot()
         infeasible = search.best.infeasible
@@ -112,52 +115,82 @@ class UniformMesh(Solver):
         return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible)
 
 
-class _Search:
-    """What one run works on; ``run`` is called in a worker thread."""
+class MeshSearch:
+    """What one run works on; ``run`` is called in a worker thread.
 
-    def __init__(self, problem: HybridProblem, options: Options, admits: Callable[[Candidate], bool] | None) -> None:
-        self.problem, self.options, self.admits = problem, options, admits
-        self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE)
+    Parameters
+    ----------
+    problem, options, admits
+        As for the solver.
+    best
+        Where plans go, if others have some as well; ``run`` says there what is proven, ``sweep`` does not.
+    device
+        Kind of devices that plans then name.
+    """
+
+    def __init__(
+        self,
+        problem: HybridProblem,
+        options: Options,
+        admits: Callable[[Candidate], bool] | None = None,
+        best: Incumbent[HybridPlan] | None = None,
+        device: str = "",
+    ) -> None:
+        self.problem, self.options = problem, options
+        self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE) if best is None else best
         self.order = [problem.layers[place] for place in problem.order()]
         self.blocks = find_blocks(self.order)
         self.spreads = spreads_of(problem)
         self.families: dict[tuple[int, int, int], DegreeFamily] = {}
-
-    def run(self) -> None:
         self.best.counters |= {"meshes": 0, "rows": 0}
-        candidates = sorted(
+        self.candidates = sorted(
             one
             for (context, expert), spread in self.spreads.items()
             for one in candidates_of(spread, self.blocks.starts, context, expert)
-            if self.admits is None or self.admits(one)
+            if admits is None or admits(one)
         )
-        if not candidates:
+        model = build_instance(problem.replace(training=None, spreads=(), microbatches=1))
+        sets = all_suffix_sets(model.after, model.before, MOST_SETS)
+        self.proof = sets is not None
+        if sets is None:
+            sets = along_orders(some_orders(model.after, model.before, _ORDERS, options.seed))
+        self.sets = uncut(problem, model.order, sets)
+        self.close, self.device = CLOSE, device
+
+    def run(self) -> None:
+        if not self.candidates:
             self.best.refute("the meshes there are")
             return
-        model = build_instance(self.problem.replace(training=None, spreads=(), microbatches=1))
-        sets = all_suffix_sets(model.after, model.before, MOST_SETS)
-        proof = sets is not None
-        if sets is None:
-            sets = along_orders(some_orders(model.after, model.before, _ORDERS, self.options.seed))
-        sets = uncut(self.problem, model.order, sets)
-        self.best.prove(candidates[0].bound, "division of work")
-        for place, candidate in enumerate(candidates):
-            if candidate.bound >= self.best.value * (1 - CLOSE):
-                break
-            if self.best.stop[0] != 0:
-                return
-            ahead = candidates[place + 1].bound if place + 1 < len(candidates) else math.inf
-            self.best.counters["meshes"] += 1
-            self._close(candidate, sets)
-            if proof and self.best.stop[0] == 0:
-                proven = min(ahead, self.best.value)
-                self.best.prove(0.0 if math.isinf(proven) else proven, "meshes")
-        if self.best.stop[0] != 0 or not proof:
+        self.best.prove(self.candidates[0].bound, "division of work")
+        self.sweep(CLOSE, lambda bound: self.best.prove(bound, "meshes"))
+        if self.best.stop[0] != 0 or not self.proof:
             return
         if self.best.answer is None:
             self.best.refute("all meshes")
         else:
             self.best.prove(self.best.value, "meshes")
+
+    def sweep(self, close: float, proven: Callable[[float], object]) -> float:
+        """Look at every mesh that may be better than the best plan by that share; ``proven`` hears of every bound.
+
+        Returns a bound on the steps of all meshes, infinite if none can run.
+        """
+        self.close = close
+        for place, candidate in enumerate(self.candidates):
+            if candidate.bound >= self.best.value * (1 - close):
+                return candidate.bound
+            if self.best.stop[0] != 0:
+                return candidate.bound
+            ahead = self.candidates[place + 1].bound if place + 1 < len(self.candidates) else math.inf
+            self.best.counters["meshes"] += 1
+            self._close(candidate, self.sets)
+            if self.proof and self.best.stop[0] == 0:
+                bound = min(ahead, self.best.value * (1 - close) if close > CLOSE else self.best.value)
+                proven(0.0 if math.isinf(bound) else bound)
+        stopped = self.best.stop[0] != 0 or not self.proof
+        if self.candidates and stopped:
+            return self.candidates[0].bound
+        return self.best.value * (1 - close) if self.candidates else math.inf
 
     def _close(self, candidate: Candidate, sets: set[int]) -> None:
         spread = self.spreads[candidate.context, candidate.expert]
@@ -176,7 +209,7 @@ class _Search:
         boxes = [(candidate.bound, next(counter), *first)]
         while boxes and best.stop[0] == 0:
             bound, _, (low, high), (least, most), (few, many) = heapq.heappop(boxes)
-            if bound >= best.value * (1 - CLOSE):
+            if bound >= best.value * (1 - self.close):
                 break
             left = best.value - candidate.passing - low - least - few
             high, most, many = min(high, left + low), min(most, left + least), min(many, left + few)
@@ -202,7 +235,7 @@ class _Search:
                 parts.append(((max(low, below), high), (max(least, lower), most), (few, fewer)))
             for part in parts:
                 reached = bound + sum(a for a, _ in part)
-                if all(a <= b for a, b in part) and reached < best.value * (1 - CLOSE):
+                if all(a <= b for a, b in part) and reached < best.value * (1 - self.close):
                     heapq.heappush(boxes, (reached, next(counter), *part))
 
     def _offer(self, plan: HybridPlan, promised: float | None) -> None:
@@ -212,7 +245,8 @@ class _Search:
         if promised is not None and not leq(evaluation.objective, promised):
             raise DisagreementError(f"a row of stages takes {evaluation.objective!r}, and promised {promised!r}")
         if evaluation.feasible:
-            self.best.offer(evaluation.objective, plan, "uniform")
+            stages = tuple(msgspec.structs.replace(stage, device=self.device) for stage in plan.stages)
+            self.best.offer(evaluation.objective, msgspec.structs.replace(plan, stages=stages), "uniform")
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,14 @@ def exchanges_of(problem: HybridProblem, data: int, tensor: int, zero: int, expe
     training = problem.training or Training()
     networks = network_of(problem, data, tensor), network_of(problem, data // expert, tensor * expert)
     order = [problem.layers[place] for place in problem.order()]
-    rows = [_row(layer, networks, tensor, zero) for layer in order]
+    known: dict[object, tuple[float, ...]] = {}
+    rows = []
+    for layer in order:
+        times = tuple((choice.time, choice.forward_time) for choice in layer.configurations.get(tensor, ()))
+        key = layer.states.get(tensor), times
+        if key not in known:
+            known[key] = _row(layer, networks, tensor, zero)
+        rows.append(known[key])
     names = [field.name for field in dataclasses.fields(Exchanges) if field.name not in ("overlap", "occupied")]
     columns = np.array(rows, dtype=np.float64).reshape(-1, len(names)).T
     arrays = {name: np.ascontiguousarray(column) for name, column in zip(names, columns, strict=True)}

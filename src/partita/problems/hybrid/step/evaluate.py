@@ -1,11 +1,12 @@
 """The time of one optimizer step, and which plans can run it: the only place where they are defined.
 
-All stages have the same degrees (a uniform mesh). A step takes
+All stages have the same degrees (a uniform mesh), or each its own if the problem's mesh is free. A step takes
 
     Σ φ_i + max κ_i + max (sync_i + update_i)
 
-over the stages: ``pipeline`` says what a schedule makes of their times, ``mesh`` and ``costs`` what these are. With
-equal stages this is what happens under each schedule; with others what happens is not later.
+over the stages: ``pipeline`` says what a schedule makes of their times, ``mesh`` and ``costs`` what these are, ``rows``
+what is different where degrees are. With equal stages this is what happens under each schedule; with others of one
+mesh what happens is not later. Stages with degrees of their own may wait longer for replicas that take turns.
 """
 
 from __future__ import annotations
@@ -17,16 +18,25 @@ from partita.problems.hybrid.step.interleaved import part_rows, slots
 from partita.problems.hybrid.step.limits import limit_violations, order_of_parts, parts_of
 from partita.problems.hybrid.step.mesh import Mesh, StageCost
 from partita.problems.hybrid.step.pipeline import pipeline_time, refusal
+from partita.problems.hybrid.step.rows import is_uniform, row_meshes, row_violations
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, Training
 from partita.problems.hybrid.worth import HybridEvaluation, HybridStageEvaluation, StepTime, choose, stages_of_layers
 from partita.units import format_bytes, leq
 
 
-def mesh_of(problem: HybridProblem, plan: HybridPlan) -> Mesh:
-    """The mesh of a plan, by its first stage."""
+def is_row(problem: HybridProblem, plan: HybridPlan) -> bool:
+    """Whether a plan's stages differ in degrees or kinds of devices, and may do so."""
+    may = problem.training is not None and (problem.training.mesh == "free" or bool(problem.others))
+    return may and not is_uniform(plan)
+
+
+def meshes_of(problem: HybridProblem, plan: HybridPlan) -> list[Mesh]:
+    """The mesh of every stage: of a uniform mesh that of the first one."""
+    if is_row(problem, plan):
+        return [*row_meshes(problem, plan)]
     first = plan.stages[0]
-    return Mesh(
-        spread_problem(problem, plan),
+    mesh = Mesh(
+        spread_problem(problem, plan).on(first.device),
         len(plan.stages),
         first.data_parallel,
         first.tensor_parallel,
@@ -36,25 +46,28 @@ def mesh_of(problem: HybridProblem, plan: HybridPlan) -> Mesh:
         first.context_parallel,
         first.expert_parallel,
     )
+    return [mesh] * len(plan.stages)
 
 
 def spread_problem(problem: HybridProblem, plan: HybridPlan) -> HybridProblem:
-    """What layers cost under a plan's context- and expert-parallel degrees; with unknown ones, as without."""
+    """What layers cost under a plan's context- and expert-parallel degrees; of rows, or with unknown ones, without."""
+    if is_row(problem, plan):
+        return problem
     first = plan.stages[0]
     return problem.at(first.context_parallel, first.expert_parallel) or problem
 
 
 def stage_costs(
     problem: HybridProblem, plan: HybridPlan, chosen: dict[int, Configuration]
-) -> tuple[Mesh, list[StageCost]]:
-    """What each stage costs; layers without a configuration cost nothing."""
-    mesh = mesh_of(problem, plan)
+) -> tuple[list[Mesh], list[StageCost]]:
+    """The mesh of each stage and what it costs; layers without a configuration cost nothing."""
+    meshes = meshes_of(problem, plan)
     costs = []
-    for rank, stage in enumerate(plan.stages):
+    for rank, (stage, mesh) in enumerate(zip(plan.stages, meshes, strict=True)):
         nothing = Configuration(id="", time=0.0)
         parts = [[(identity, chosen.get(identity, nothing)) for identity in part] for part in parts_of(stage)]
         costs.append(mesh.cost(rank, parts + [[]] * (plan.chunks - len(parts))))
-    return mesh, costs
+    return meshes, costs
 
 
 def evaluate_step(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
@@ -64,13 +77,13 @@ def evaluate_step(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
     violations = _mesh_violations(problem, plan)
     spread = spread_problem(problem, plan)
     for number, stage in enumerate(plan.stages):
-        violations += choose(spread, number, stage, chosen)
+        violations += choose(spread.on(stage.device), number, stage, chosen)
     violations += _order_violations(problem, plan)
     violations += limit_violations(problem, plan)
-    mesh, costs = stage_costs(spread, plan, chosen)
-    batch, d = problem.microbatches, mesh.data
-    limit = problem.memory_bytes
-    for number, cost in enumerate(costs):
+    meshes, costs = stage_costs(spread, plan, chosen)
+    batch = problem.microbatches
+    for number, (mesh, cost) in enumerate(zip(meshes, costs, strict=True)):
+        limit = mesh.problem.memory_bytes
         if limit is not None and not leq(cost.memory_bytes, limit):
             violations.append(
                 f"each device of stage {number} needs {format_bytes(cost.memory_bytes)}, "
@@ -83,23 +96,39 @@ def evaluate_step(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
         pipeline=pipeline,
         weight_sync=last.sync,
         update=last.update,
-        steady=batch / d * max(cost.time for cost in costs) + last.sync,
+        steady=max(batch / mesh.data * cost.time for mesh, cost in zip(meshes, costs, strict=True)) + last.sync,
     )
     stages = tuple(
         HybridStageEvaluation(
-            compute=sum(part.forward + part.backward - part.exposed for part in cost.parts) / d,
-            transfer=sum(part.transfer for part in cost.parts) / d,
-            weight_sync=sum(part.exposed for part in cost.parts) / d + cost.sync / batch,
+            compute=sum(part.forward + part.backward - part.exposed for part in cost.parts) / mesh.data,
+            transfer=sum(part.transfer for part in cost.parts) / mesh.data,
+            weight_sync=sum(part.exposed for part in cost.parts) / mesh.data + cost.sync / batch,
             memory_bytes=cost.memory_bytes,
             in_flight=cost.in_flight,
         )
-        for cost in costs
+        for mesh, cost in zip(meshes, costs, strict=True)
     )
     return HybridEvaluation(objective=step.step, violations=tuple(violations), stages=stages, step=step)
 
 
 def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     """What of the mesh is not as it has to be."""
+    training = problem.training or Training(schedules=SCHEDULES, zero=ZERO_STAGES)
+    violations = [
+        f"stage {number} names machines; in a step they are filled in the order of the stages"
+        for number, stage in enumerate(plan.stages)
+        if stage.machines is not None or stage.machine_group is not None
+    ]
+    if plan.schedule not in training.schedules:
+        violations.append(f"schedule {plan.schedule} is not one of {', '.join(training.schedules)}")
+    if plan.zero not in training.zero:
+        violations.append(f"ZeRO stage {plan.zero} is not one of {', '.join(map(str, training.zero))}")
+    if is_row(problem, plan):
+        return violations + row_violations(problem, plan)
+    return violations + _uniform_violations(problem.on(plan.stages[0].device), plan)
+
+
+def _uniform_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     training = problem.training or Training(schedules=SCHEDULES, zero=ZERO_STAGES)
     first, violations = plan.stages[0], []
     d, t, c, e = first.data_parallel, first.tensor_parallel, first.context_parallel, first.expert_parallel
@@ -114,8 +143,6 @@ def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
                 f"stage {number} has context and expert degrees {stage.context_parallel} and {stage.expert_parallel}, "
                 f"stage 0 has {c} and {e}; in a uniform mesh they are the same"
             )
-        if stage.machines is not None or stage.machine_group is not None:
-            violations.append(f"stage {number} names machines; a uniform mesh fills them in the order of its ranks")
     if plan.devices > problem.devices:
         violations.append(f"the stages use {plan.devices} devices, the problem has {problem.devices}")
     if t > problem.devices_per_machine:
@@ -127,10 +154,6 @@ def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
         violations.append(f"expert-parallel degree {e} does not divide the {d * c} groups of {t} devices of a stage")
     if problem.microbatches % d:
         violations.append(f"data-parallel degree {d} does not divide the {problem.microbatches} microbatches")
-    if plan.schedule not in training.schedules:
-        violations.append(f"schedule {plan.schedule} is not one of {', '.join(training.schedules)}")
-    if plan.zero not in training.zero:
-        violations.append(f"ZeRO stage {plan.zero} is not one of {', '.join(map(str, training.zero))}")
     wrong = refusal(plan.schedule, len(plan.stages), plan.chunks, problem.microbatches // d, plan.zero)
     if wrong is not None:
         violations.append(wrong)

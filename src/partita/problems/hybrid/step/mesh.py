@@ -10,6 +10,7 @@ from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.costs import Exchanges, exchanges_of
 from partita.problems.hybrid.step.network import Network, network_of
 from partita.problems.hybrid.step.pipeline import held, passing_time
+from partita.problems.hybrid.training import LayerState
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,10 @@ class Mesh:
         """Topological place of each layer, by id."""
         return {self.problem.layers[number].id: place for place, number in enumerate(self.problem.order())}
 
+    def state_of(self, identity: int) -> LayerState | None:
+        """What devices hold of a layer's weights."""
+        return self.problem.layers[self.problem.order()[self.place[identity]]].states.get(self.tensor)
+
     def cost(self, rank: int, parts: Sequence[Sequence[tuple[int, Configuration]]]) -> StageCost:
         """What a stage costs.
 
@@ -135,7 +140,7 @@ class Mesh:
         layers = [self.place[identity] for row in rows for identity, _ in row]
         choices = [choice for row in rows for _, choice in row]
         fixed = self.reserve + self.exchanges.held(layers) + sum(choice.memory_bytes for choice in choices)
-        flying = held(self.schedule, self.stages, self.chunks, self.microbatches, rank)
+        flying = self.flying(rank)
         active = max(
             sum(count * work.activation_bytes for count, work in zip(counts, works, strict=True)) for counts in flying
         )
@@ -205,6 +210,10 @@ class Mesh:
         before, entering = self.network.handover((rank - 1) % self.stages, self.stages)
         after, leaving = self.network.handover(rank, self.stages)
         return 0.5 / (self.tensor * before), 0.5 / (self.tensor * after), 0.5 * entering, 0.5 * leaving
+
+    def flying(self, rank: int) -> tuple[tuple[int, ...], ...]:
+        """The most that a stage holds: numbers of microbatches in flight in each of its parts."""
+        return held(self.schedule, self.stages, self.chunks, self.microbatches, rank)
 
     @property
     def reserve(self) -> float:

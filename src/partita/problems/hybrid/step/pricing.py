@@ -46,6 +46,7 @@ def step_layers(
     gradient_dtype: str,
     sequence_parallel: bool,
     offload: Offload | None,
+    host_bytes_per_s: float | None = None,
 ) -> tuple[Layer, ...]:
     """The layers with their configurations, and their states apart from these.
 
@@ -63,6 +64,8 @@ def step_layers(
         Whether a group shares out the tokens of what it hands over; otherwise its devices gather the parts.
     offload
         As for ``layer_menus``.
+    host_bytes_per_s
+        What each device exchanges with its host each way, for activations that are kept there; None if none are.
     """
     known: dict[int, tuple[dict[int, tuple[Configuration, ...]], dict[int, LayerState]]] = {}
     found = []
@@ -79,6 +82,8 @@ def step_layers(
                     "sync_out_bytes": {layer: size * share for layer, size in after.items() if share},
                 }
                 rows = [_configuration(entry, reserves[degree], tables) for entry in entries]
+                if host_bytes_per_s is not None:
+                    rows.append(kept_on_host(entries[0], rows[0], host_bytes_per_s))
                 configurations[degree] = (*rows, *offloaded(menu, degree, offload))
             states = {d: _state(entries[0], bandwidth, gradient_dtype) for d, entries in menu.entries.items()}
             known[menu.like] = configurations, states
@@ -96,6 +101,32 @@ def _configuration(entry: MenuEntry, reserve: float, tables: Mapping[str, Any]) 
         forward_time=min(entry.forward_s + entry.forward_communication_s, entry.time_s),
         traffic_time=entry.communication_s,
         **tables,
+    )
+
+
+def kept_on_host(entry: MenuEntry, plain: Configuration, host_bytes_per_s: float) -> Configuration:
+    """The layer with its activations sent to the host during the forward part, and brought back for the backward part.
+
+    Each part takes as long as the transfer beside it, at least. The device holds one microbatch's activations, whatever
+    is in flight: those that are made, sent or used (Rhu et al., "vDNN", MICRO 2016, §III).
+
+    Parameters
+    ----------
+    entry, plain
+        The layer without recomputation, and its configuration.
+    host_bytes_per_s
+        What the device exchanges with its host each way.
+    """
+    transfer = entry.activation_bytes / host_bytes_per_s
+    ahead = plain.time if plain.forward_time is None else plain.forward_time
+    forward = max(ahead, transfer)
+    return msgspec.structs.replace(
+        plain,
+        id="offload",
+        time=forward + max(plain.time - ahead, transfer),
+        forward_time=forward,
+        memory_per_microbatch_bytes=0.0,
+        memory_bytes=plain.memory_bytes + entry.activation_bytes,
     )
 
 

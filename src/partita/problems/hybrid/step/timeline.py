@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from partita.errors import InputError
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, HybridProblem
@@ -20,22 +22,23 @@ def step_pipeline(problem: HybridProblem, plan: HybridPlan, chosen: dict[int, Co
     InputError
         If an edge goes back.
     """
-    mesh, costs = stage_costs(problem, plan, chosen)
+    meshes, costs = stage_costs(problem, plan, chosen)
     parts = order_of_parts(plan)
-    count = len(parts)
+    count, ranks = len(parts), len(plan.stages)
     part_of = {identity: number for number, part in enumerate(parts) for identity in part}
+    devices = stage_devices(meshes)
     edges = [(number, count + number) for number in range(count)]
     messages = []
     passed: dict[tuple[int, int], float] = {}
-    for edge in mesh.problem.edges:
+    for edge in meshes[0].problem.edges:
         ends = part_of[edge.source], part_of[edge.target]
         if ends[0] > ends[1]:
             raise InputError(
-                f"edge {edge.source} → {edge.target} goes from stage {ends[0] % mesh.stages} back to stage "
-                f"{ends[1] % mesh.stages}; such a plan cannot run"
+                f"edge {edge.source} → {edge.target} goes from stage {ends[0] % ranks} back to stage "
+                f"{ends[1] % ranks}; such a plan cannot run"
             )
         if ends[0] != ends[1]:
-            passed[ends] = passed.get(ends, 0.0) + edge.bytes / mesh.tensor
+            passed[ends] = passed.get(ends, 0.0) + edge.bytes / meshes[ends[0] % ranks].tensor
     for (source, target), size in sorted(passed.items()):
         for a, b in ((source, target), (count + target, count + source)):
             edges.append((a, b))
@@ -43,7 +46,10 @@ def step_pipeline(problem: HybridProblem, plan: HybridPlan, chosen: dict[int, Co
     return StagePipeline(
         name=problem.name,
         unit=problem.unit,
-        stages=tuple(_stage(mesh, costs[number % mesh.stages], number) for number in range(count)),
+        stages=tuple(
+            _stage(meshes[number % ranks], costs[number % ranks], number, devices[number % ranks])
+            for number in range(count)
+        ),
         edges=tuple(edges),
         messages=tuple(messages),
         end_every=problem.microbatches,
@@ -51,13 +57,13 @@ def step_pipeline(problem: HybridProblem, plan: HybridPlan, chosen: dict[int, Co
     )
 
 
-def _stage(mesh: Mesh, cost: StageCost, number: int) -> Stage:
+def _stage(mesh: Mesh, cost: StageCost, number: int, devices: tuple[tuple[str, ...], ...]) -> Stage:
     """One part of a stage; the first one has what the stage has once."""
-    part, rank = divmod(number, mesh.stages)
+    part = number // mesh.stages
     work, first = cost.parts[part], part == 0
     backward = work.backward
     return Stage(
-        replicas=_devices(mesh, rank),
+        replicas=devices,
         forward=StageWork(work.forward, work.forward_in, work.forward_out, _traffic(work)),
         backward=StageWork(backward, work.backward_in, work.backward_out, _traffic(work)),
         weight_share=min(1.0, work.weight_gradients / backward) if backward > 0 else 0.0,
@@ -76,8 +82,12 @@ def _traffic(work: Work) -> float:
     return min(1.0, (work.traffic + work.exposed) / whole) if whole > 0 else 0.0
 
 
-def _devices(mesh: Mesh, rank: int) -> tuple[tuple[str, ...], ...]:
-    """The devices of every replica of a stage."""
-    t = mesh.tensor * mesh.context
-    first = rank * mesh.data * t
-    return tuple(tuple(f"device:{first + replica * t + k}" for k in range(t)) for replica in range(mesh.data))
+def stage_devices(meshes: Sequence[Mesh]) -> list[tuple[tuple[str, ...], ...]]:
+    """The devices of every replica of every stage, numbered along the stages."""
+    found, first = [], 0
+    for mesh in meshes:
+        t = mesh.tensor * mesh.context
+        starts = [first + replica * t for replica in range(mesh.data)]
+        found.append(tuple(tuple(f"device:{start + k}" for k in range(t)) for start in starts))
+        first += mesh.data * t
+    return found

@@ -1,0 +1,377 @@
+"""Rows of stages with degrees of their own: the least sum of passing times within two caps and the devices there are.
+
+Labels (devices used, replicas, sum of passing times) of every suffix set are extended stage by stage, as in resource
+constrained shortest paths (Irnich and Desaulniers, in "Column Generation", 2005, §2). A first pass that takes memory
+for what it is at least gives bounds on what is left, which prune labels.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.kernels.compiled import compiled, inlined
+from partita.kernels.hybrid.arrays import HybridWork, Stage
+from partita.kernels.hybrid.knapsack import cheapest, fill_items
+from partita.kernels.hybrid.mesh import ALL_FORWARD, IN_TURN, delay, held_time
+from partita.kernels.throughput.arrays import Floats, Ints, Longs
+
+#: What ``extend_rows`` returns if there are more labels than room for them, or than it should look at.
+#: The label is -1 in the first case, -2 in the second.
+FULL = -2.0
+
+
+class StageOptions(NamedTuple):
+    """Ways to run a stage, O of them by number of devices, over Z suffix sets.
+
+    Attributes
+    ----------
+    width, replicas, microbatches, degree, group
+        (O,) devices, replicas, microbatches of each replica, row of the arrays' degrees, and group of devices.
+    price
+        (O, G + 1, 2) what a byte costs that is handed over, and a call: to a stage in the same machine, and to others
+        on devices of each group.
+    forward, backward, gradients, once
+        (Z, Z, O) as in ``mesh.MeshStages``, the group's traffic at both ends included; forward is infinite where there
+        is no stage.
+    sack
+        (Z, Z, O) entry in ``Sacks``.
+    enter, leave
+        (Z, Z) bytes handed over.
+    devices, machine
+        (G,) devices of each group, and of one of its machines.
+    """
+
+    width: Longs
+    replicas: Longs
+    microbatches: Longs
+    degree: Longs
+    group: Longs
+    price: Floats
+    forward: Floats
+    backward: Floats
+    gradients: Floats
+    once: Floats
+    sack: Ints
+    enter: Floats
+    leave: Floats
+    devices: Longs
+    machine: Longs
+
+
+class Sacks(NamedTuple):
+    """Time that memory costs stages: (S,) an example of each, and ``extra`` (S, columns) by microbatches in flight."""
+
+    inner: Ints
+    outer: Ints
+    degree: Longs
+    state: Floats
+    extra: Floats
+
+
+class RowTask(NamedTuple):
+    """What is asked: a schedule, caps as in ``mesh.Row``, a sum of passing times that is of no use.
+
+    All stages together have ``least`` to ``most`` replicas, each stage ``data`` of them, 0 for any number. ``effort``
+    is how many labels to look at, kept or not.
+    """
+
+    schedule: int
+    holding: float
+    ahead: float
+    once: float
+    limit: float
+    least: int
+    most: int
+    data: int
+    effort: int
+
+
+class Entries(NamedTuple):
+    """Stages worth a look: of inner set and outer set, the option and its least passing time."""
+
+    ptr: Longs
+    option: Ints
+    passing: Floats
+
+
+class Left(NamedTuple):
+    """Bounds: fewest devices and replicas of each set's stages, (Z,), and the least sum of passing times of all others.
+
+    The last is (Z, V) by the devices that are left for them; V is 1 where groups of devices differ.
+    """
+
+    needed: Longs
+    fewest: Longs
+    rest: Floats
+
+
+class Labels(NamedTuple):
+    """Beginnings of rows, from the last stage: (C, G) devices used, and (C,) what else is known of each.
+
+    ``joint`` is what the next stage must be: 0 in the same machine, g + 1 in another one, of group g. ``narrow`` says
+    whether the label's first stage fits into a machine. ``same`` is the option of all stages, -1 where they differ.
+    """
+
+    used: Longs
+    replicas: Longs
+    passing: Floats
+    joint: Longs
+    group: Longs
+    narrow: Longs
+    same: Longs
+    parent: Longs
+    option: Ints
+    place: Ints
+    following: Longs
+
+
+@inlined
+def in_flight_of(schedule: int, behind: int, replicas: int, microbatches: int) -> int:
+    """Microbatches that each replica holds, given those of the stage and all behind it (of all, if split)."""
+    if schedule == ALL_FORWARD:
+        return microbatches
+    return min(-(-behind // replicas), microbatches)
+
+
+@compiled
+def lost_time(w: HybridWork, s: Sacks, number: int, in_flight: int) -> float:
+    """Time that a stage loses to fit into memory."""
+    inner, outer, r = s.inner[number], s.outer[number], s.degree[number]
+    count, _, missing = fill_items(w.arrays, w.scratch, Stage(inner, outer, r), 1, in_flight, 0.0)
+    found = cheapest(w.scratch, w.arrays.kind[r], count, missing + s.state[number], np.inf, False, w.stop)
+    if in_flight < s.extra.shape[1] and w.stop[0] == 0:
+        s.extra[number, in_flight] = found
+    return float(found)
+
+
+@inlined
+def passing_of(
+    w: HybridWork,
+    p: StageOptions,
+    s: Sacks,
+    task: RowTask,
+    o: int,
+    inner: int,
+    outer: int,
+    moved: float,
+    in_flight: int,
+) -> float:
+    """φ of a stage, ``moved`` being each direction's time for what it hands over; infinite if it is beyond a cap."""
+    result: float = np.inf
+    forward = p.forward[inner, outer, o] + moved
+    if forward < np.inf and p.once[inner, outer, o] <= task.once * (1.0 + 1e-12):
+        backward, gradients = p.backward[inner, outer, o] + moved, p.gradients[inner, outer, o]
+        most = task.holding * (1.0 + 1e-12)
+        passing, m = delay(task.schedule, forward, backward, gradients), p.microbatches[o]
+        within = task.schedule != ALL_FORWARD or (m - 1) * forward <= task.ahead * (1.0 + 1e-12)
+        if within and held_time(task.schedule, m, forward, backward, gradients) <= most and passing <= task.limit:
+            number = p.sack[inner, outer, o]
+            lost = float(s.extra[number, in_flight]) if in_flight < s.extra.shape[1] else np.nan
+            if np.isnan(lost):
+                lost = lost_time(w, s, number, in_flight)
+            if lost < np.inf:
+                backward += lost
+                passing = delay(task.schedule, forward, backward, gradients)
+                if held_time(task.schedule, m, forward, backward, gradients) <= most:
+                    result = passing
+    return result
+
+
+@inlined
+def handed(p: StageOptions, o: int, inner: int, outer: int, entering: int, leaving: int) -> float:
+    """Time of what a stage hands over in each direction; the joints say where its neighbours are."""
+    enter, leave = p.enter[inner, outer], p.leave[inner, outer]
+    moved = p.price[o, entering, 0] * enter + p.price[o, leaving, 0] * leave
+    moved += p.price[o, entering, 1] if enter > 0.0 else 0.0
+    return float(moved + (p.price[o, leaving, 1] if leave > 0.0 else 0.0))
+
+
+@compiled
+def bound_rows(w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, cheap: Floats, e: Entries, left: Left) -> int:
+    """Fill entries and bounds; the number of entries, negative if there is no room for them or the search has to stop.
+
+    ``cheap`` (O, 2) is the least price of what an option hands over, a byte and a call.
+    """
+    sets, options, groups = p.enter.shape[0], p.width.shape[0], p.devices.shape[0]
+    alone = groups == 1
+    room = p.devices.sum()
+    left.needed[:] = room + 1
+    left.fewest[:] = task.most + 1
+    left.needed[0] = 0
+    left.fewest[0] = 0
+    count = 0
+    for inner in range(sets):
+        for outer in range(sets):
+            e.ptr[inner * sets + outer] = count
+            if outer <= inner or left.needed[inner] > room or left.fewest[inner] > task.most:
+                continue
+            if w.stop[0] != 0:
+                return -1
+            enter, leave = p.enter[inner, outer], p.leave[inner, outer]
+            for o in range(options):
+                needed, behind = left.needed[inner] + p.width[o], left.fewest[inner] + p.replicas[o]
+                if p.forward[inner, outer, o] == np.inf or needed > room or behind > task.most:
+                    continue
+                if task.data > 0 and p.replicas[o] != task.data:
+                    continue
+                moved = cheap[o, 0] * (enter + leave)
+                moved += (cheap[o, 1] if enter > 0.0 else 0.0) + (cheap[o, 1] if leave > 0.0 else 0.0)
+                held = behind if task.schedule == IN_TURN else max(behind, task.least)
+                flying = in_flight_of(task.schedule, held, p.replicas[o], p.microbatches[o])
+                passing = passing_of(w, p, s, task, o, inner, outer, moved, flying)
+                if passing > task.limit:
+                    continue
+                if count == e.option.shape[0]:
+                    return -1
+                e.option[count], e.passing[count] = o, passing * (1.0 - 1e-13)
+                count += 1
+                left.needed[outer] = min(left.needed[outer], needed)
+                left.fewest[outer] = min(left.fewest[outer], behind)
+    e.ptr[sets * sets] = count
+    left.rest[:] = np.inf
+    left.rest[sets - 1, :] = 0.0
+    # The fewest devices for the layers outside each set.
+    first = np.full(sets, left.rest.shape[1])
+    first[sets - 1] = 0
+    top = left.rest.shape[1] - 1
+    for inner in range(sets - 2, -1, -1):
+        if left.needed[inner] > room:
+            continue
+        most = top - left.needed[inner] if alone else 0
+        for outer in range(inner + 1, sets):
+            least = np.inf
+            for k in range(e.ptr[inner * sets + outer], e.ptr[inner * sets + outer + 1]):
+                width, passing = p.width[e.option[k]] if alone else 0, e.passing[k]
+                # Wider options come later.
+                if passing >= least:
+                    continue
+                least = passing
+                first[inner] = min(first[inner], width + first[outer])
+                for free in range(width + first[outer], most + 1):
+                    reached = passing + left.rest[outer, free - width]
+                    if reached < left.rest[inner, free]:
+                        left.rest[inner, free] = reached
+    return count
+
+
+@compiled
+def rules(p: StageOptions, n: Labels, a: int, b: int) -> bool:
+    """Whether whatever label b can become, label a can become as well, and no later."""
+    if n.joint[a] != n.joint[b] or n.group[a] != n.group[b] or n.narrow[a] != n.narrow[b]:
+        return False
+    if n.replicas[a] > n.replicas[b] or n.passing[a] > n.passing[b]:
+        return False
+    if n.same[a] >= 0 and n.same[a] != n.same[b]:
+        return False
+    for g in range(p.devices.shape[0]):
+        more = n.used[b, g] - n.used[a, g]
+        if more < 0 or more % p.machine[g] != 0:
+            return False
+    return True
+
+
+@compiled
+def extend_rows(
+    w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, e: Entries, left: Left, n: Labels, head: Longs
+) -> tuple[float, int]:
+    """The least sum of passing times of a row for the whole model, and its label; infinite if none is below the limit.
+
+    Rows whose stages all have the same option are left out: they are uniform meshes, laid out in another way.
+    ``head`` (Z,) becomes the first label of every set. ``FULL`` instead if it takes too many.
+    """
+    sets, groups = p.enter.shape[0], p.devices.shape[0]
+    alone, room = groups == 1, left.rest.shape[1] - 1
+    best, found = task.limit, -1
+    head[:] = -1
+    n.used[0, :] = 0
+    n.replicas[0], n.passing[0], n.joint[0], n.group[0], n.narrow[0] = 0, 0.0, -1, -1, 0
+    n.same[0] = -1
+    n.parent[0], n.option[0], n.place[0], n.following[0] = -1, -1, 0, -1
+    head[0] = 0
+    count, looked = 1, 0
+    for inner in range(sets - 1):
+        label = head[inner]
+        while label >= 0:
+            if w.stop[0] != 0:
+                return np.inf, -1
+            spare = room - n.used[label, 0] if alone else 0
+            if n.passing[label] + left.rest[inner, max(spare, 0)] > best:
+                label = n.following[label]
+                continue
+            for outer in range(inner + 1, sets):
+                for k in range(e.ptr[inner * sets + outer], e.ptr[inner * sets + outer + 1]):
+                    o = e.option[k]
+                    width, g = p.width[o], p.group[o]
+                    size = p.machine[g]
+                    used = n.used[label, g]
+                    idle = -used % size
+                    fits = idle == 0 or width <= idle
+                    start = used if fits else used + idle
+                    if start + width > p.devices[g]:
+                        continue
+                    joint = n.joint[label]
+                    if joint >= 0:
+                        inside = idle > 0 and fits and n.group[label] == g and n.narrow[label] == 1
+                        if (joint == 0) != inside or (joint > 0 and joint != g + 1):
+                            continue
+                    free = room - start - width if alone else 0
+                    ahead = n.passing[label] + left.rest[outer, max(free, 0)]
+                    if ahead + e.passing[k] > best:
+                        continue
+                    behind = n.replicas[label] + p.replicas[o]
+                    if behind > task.most:
+                        continue
+                    held = behind if task.schedule == IN_TURN else max(behind, task.least)
+                    flying = in_flight_of(task.schedule, held, p.replicas[o], p.microbatches[o])
+                    end = outer == sets - 1
+                    same = o if inner == 0 or n.same[label] == o else -1
+                    if end and same >= 0:
+                        continue
+                    narrow = width <= size
+                    for entering in range(1 if end else 0, 2 if end else groups + 1):
+                        if entering == 0 and not (narrow and (start + width) % size != 0):
+                            continue
+                        looked += 1
+                        leaving = n.group[label] + 1 if joint > 0 else 0
+                        moved = handed(p, o, inner, outer, entering, leaving)
+                        passing = passing_of(w, p, s, task, o, inner, outer, moved, flying)
+                        if ahead + passing > best:
+                            continue
+                        if count == n.passing.shape[0] or looked > task.effort:
+                            return FULL, -2 if looked > task.effort else -1
+                        for other in range(groups):
+                            n.used[count, other] = n.used[label, other]
+                        n.used[count, g] = start + width
+                        n.replicas[count], n.passing[count] = behind, n.passing[label] + passing
+                        n.joint[count], n.group[count], n.narrow[count] = entering, g, 1 if narrow else 0
+                        n.parent[count], n.option[count], n.place[count] = label, o, outer
+                        n.same[count] = same
+                        if end:
+                            if behind >= task.least and n.passing[count] < best:
+                                best, found = n.passing[count], count
+                                count += 1
+                            continue
+                        beaten = False
+                        before, other_label = -1, head[outer]
+                        while other_label >= 0:
+                            looked += 1
+                            after = n.following[other_label]
+                            if rules(p, n, other_label, count):
+                                beaten = True
+                                break
+                            if rules(p, n, count, other_label):
+                                if before < 0:
+                                    head[outer] = after
+                                else:
+                                    n.following[before] = after
+                            else:
+                                before = other_label
+                            other_label = after
+                        if not beaten:
+                            n.following[count] = head[outer]
+                            head[outer] = count
+                            count += 1
+            label = n.following[label]
+    return (best if found >= 0 else np.inf), found

@@ -1,0 +1,127 @@
+"""What people do with several kinds of devices: use one alone, or a pipeline with stages as large as each is fast.
+
+The second is how Whale (Jia et al., USENIX ATC 2022, §3.3) balances stages on unequal devices: layers in proportion to
+what each device can do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from partita.problems.hybrid.evaluate import evaluate
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.uniform import UniformMesh, divisors
+from partita.run.monitor import Monitor
+
+
+@dataclass(frozen=True)
+class OnKinds:
+    """A baseline for several kinds of devices."""
+
+    name: str
+    summary: str
+    plan: Callable[[HybridProblem, Options, Monitor], HybridPlan | None]
+
+    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+        return None if problem.others else "it is for several kinds of devices"
+
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+        plan = self.plan(problem, options, monitor)
+        return Outcome(plan, reason="no plan of this kind fits" if plan is None else "")
+
+
+def _fastest(problem: HybridProblem, options: Options, monitor: Monitor) -> HybridPlan | None:
+    """The best uniform mesh on the kind that is best alone."""
+    best, value = None, math.inf
+    for kind in problem.kinds:
+        plan = UniformMesh().solve(kind.replace(others=()), options, monitor.part()).plan
+        if plan is None:
+            continue
+        stages = tuple(msgspec.structs.replace(stage, device=kind.device) for stage in plan.stages)
+        plan = msgspec.structs.replace(plan, stages=stages)
+        found = evaluate(problem, plan)
+        if found.feasible and found.objective < value:
+            best, value = plan, found.objective
+    return best
+
+
+def _proportional(problem: HybridProblem, options: Options, monitor: Monitor) -> HybridPlan | None:
+    """All devices in stages of equal degrees, the fastest kind first, and blocks in proportion to their speed."""
+    best, value = None, math.inf
+    for plan in _pipelines(problem):
+        if monitor.stopping:
+            break
+        found = evaluate(problem, plan)
+        if found.feasible and found.objective < value:
+            best, value = plan, found.objective
+    return best
+
+
+def _pipelines(problem: HybridProblem) -> Iterator[HybridPlan]:
+    training = problem.training
+    assert training is not None
+    order = problem.order()
+    shared = set.intersection(*(set(kind.degrees()) for kind in problem.kinds))
+    for t, d in itertools.product(sorted(shared), divisors(problem.microbatches)):
+        counts = [kind.devices // (d * t) for kind in problem.kinds]
+        if not all(counts) or sum(counts) > len(order):
+            continue
+        kinds = [kind for kind, count in zip(problem.kinds, counts, strict=True) for _ in range(count)]
+        rows = _dealt(kinds, order, t)
+        for way, schedule, zero in itertools.product(("none", "selective", "full"), training.schedules, training.zero):
+            if rows is not None and schedule != "interleaved":
+                yield HybridPlan(
+                    stages=tuple(
+                        HybridStage(
+                            operators=tuple(problem.layers[v].id for v in sorted(row)),
+                            data_parallel=d,
+                            tensor_parallel=t,
+                            device=kind.device,
+                            configurations={kind.layers[v].id: _choice(kind.layers[v], t, way) for v in row},
+                        )
+                        for kind, row in zip(kinds, rows, strict=True)
+                    ),
+                    schedule=schedule,
+                    zero=zero,
+                )
+
+
+def _dealt(kinds: list[HybridProblem], order: list[int], t: int) -> list[list[int]] | None:
+    """Places of each stage's layers; None where a layer lacks the degree."""
+    if not all(layer.configurations.get(t) for kind in kinds for layer in kind.layers):
+        return None
+    times = [[min(c.time for c in kind.layers[v].configurations[t]) for v in order] for kind in kinds]
+    speeds = [1 / max(sum(row), 1e-300) for row in times]
+    rows: list[list[int]] = []
+    begin, done = 0, 0.0
+    for number, speed in enumerate(speeds):
+        done += speed / sum(speeds)
+        left = len(speeds) - number - 1
+        end, whole = begin + 1, sum(times[number])
+        while end < len(order) - left and sum(times[number][: end + 1]) <= done * whole * (1 + 1e-9):
+            end += 1
+        end = len(order) if left == 0 else end
+        rows.append(order[begin:end])
+        begin = end
+    return rows
+
+
+def _choice(layer: Layer, t: int, way: str) -> str:
+    """The way to recompute, or what comes first where the layer does not have it."""
+    names = [choice.id for choice in layer.configurations[t]]
+    return way if way in names else names[0]
+
+
+FASTEST_KIND = OnKinds("the fastest kind of devices alone", "the best mesh on devices of one kind", _fastest)
+PROPORTIONAL = OnKinds(
+    "pipeline in proportion to speed",
+    "stages of equal degrees on all devices, with layers in proportion to the speed of their devices",
+    _proportional,
+)

@@ -1,0 +1,187 @@
+"""Rows of stages with degrees of their own, or on several kinds of devices: where their devices are, and what that
+makes of transfers and memory.
+
+Stages are laid out from the last one back, over machines of their kind from the last one back: each begins where the
+one behind it ends, unless it would then lie in two machines and need not; then it begins a machine. So a handover stays
+inside a machine only if both of its stages do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.mesh import Mesh
+from partita.problems.hybrid.step.network import network_of
+from partita.problems.hybrid.step.pipeline import held, refusal
+
+
+@dataclass(frozen=True)
+class StageMesh(Mesh):
+    """One stage of a row: like a stage of a uniform mesh, but for its handovers and what it holds.
+
+    Attributes
+    ----------
+    rates
+        As of ``Mesh.handover``.
+    in_flight
+        Microbatches of which it holds activations.
+    start
+        Devices behind it, idle ones among them included.
+    """
+
+    rates: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    in_flight: int = 1
+    start: int = 0
+
+    def handover(self, rank: int) -> tuple[float, float, float, float]:
+        return self.rates
+
+    def flying(self, rank: int) -> tuple[tuple[int, ...], ...]:
+        return ((self.in_flight,) * self.chunks,)
+
+
+def is_uniform(plan: HybridPlan) -> bool:
+    """Whether all stages have the same degrees, on devices of one kind."""
+    degrees = (
+        (s.data_parallel, s.tensor_parallel, s.context_parallel, s.expert_parallel, s.device) for s in plan.stages
+    )
+    return len(set(degrees)) == 1
+
+
+def begin(used: int, width: int, machine: int) -> int:
+    """Devices behind a stage of so many, given those in use behind it and the devices of a machine."""
+    left = -used % machine
+    return used if left == 0 or width <= left else used + left
+
+
+def shares(used: int, width: int, before: int, machine: int) -> bool:
+    """Whether a stage of ``before`` devices lies in one machine with the one of ``width`` that ends at ``used``."""
+    return width <= machine and 0 < -used % machine >= before
+
+
+def handover_price(mesh: Mesh, to: HybridProblem | None) -> tuple[float, float]:
+    """What a byte costs a stage that is handed over, and what a transfer does: inside a machine, or to another one.
+
+    ``to`` is the problem on the other machine's devices, None inside a machine. Each end counts half of the time that
+    its own devices take, between machines at the lower of both ends' rates.
+    """
+    network = mesh.network
+    if to is None:
+        return 0.5 / (mesh.tensor * network.inside), 0.5 * network.training.call_times[0]
+    other = network_of(to, 1, 1)
+    call = max(network.training.call_times[1], other.training.call_times[1])
+    return 0.5 / (mesh.tensor * min(network.outside, other.outside)), 0.5 * call
+
+
+def row_in_flight(schedule: str, behind: int, total: int, data: int, microbatches: int) -> int:
+    """Microbatches that a stage's replicas hold each, given the replicas of it and those behind, and of all stages."""
+    if schedule == "zero-bubble":
+        # As many stages as there are: they have the same number of replicas.
+        behind = total
+    stages = -(-behind // data)
+    # Interleaved rows are violations; they are judged all the same.
+    return sum(held("1f1b" if schedule == "interleaved" else schedule, stages, 1, microbatches, 0)[0])
+
+
+def row_meshes(problem: HybridProblem, plan: HybridPlan) -> list[StageMesh]:
+    """The stages of a row, first stage first."""
+    total, starts = plan.microbatches, row_starts(problem, plan.stages)
+    found, behind = [], total
+    for rank, (stage, start) in enumerate(zip(plan.stages, starts, strict=True)):
+        kind, d, t = problem.on(stage.device), stage.data_parallel, stage.tensor_parallel
+        mesh = Mesh(kind, len(plan.stages), d, t, plan.schedule, 1, plan.zero)
+        into, out = (0.0, 0.0), (0.0, 0.0)
+        if rank > 0:
+            before = plan.stages[rank - 1]
+            into = handover_price(mesh, _across(problem, before, stage, start))
+        if rank + 1 < len(plan.stages):
+            after = plan.stages[rank + 1]
+            across = _across(problem, stage, after, starts[rank + 1])
+            out = handover_price(mesh, None if across is None else problem.on(after.device))
+        found.append(
+            StageMesh(
+                kind,
+                len(plan.stages),
+                d,
+                t,
+                plan.schedule,
+                plan.chunks,
+                plan.zero,
+                rates=(into[0], out[0], into[1], out[1]),
+                in_flight=row_in_flight(plan.schedule, behind, total, d, max(1, problem.microbatches // d)),
+                start=start,
+            )
+        )
+        behind -= d
+    return found
+
+
+def _across(problem: HybridProblem, before: HybridStage, after: HybridStage, start: int) -> HybridProblem | None:
+    """The problem on the devices of the stage before, if a handover to the one after leaves a machine."""
+    kind = problem.on(before.device)
+    if problem.on(after.device) is not kind:
+        return kind
+    inside = shares(start + after.devices, after.devices, before.devices, kind.devices_per_machine)
+    return None if inside else kind
+
+
+def row_starts(problem: HybridProblem, stages: Sequence[HybridStage]) -> list[int]:
+    """Devices of its kind behind each stage."""
+    used: dict[str, int] = {}
+    starts = []
+    for stage in reversed(stages):
+        kind = problem.on(stage.device)
+        starts.append(begin(used.get(kind.device, 0), stage.devices, kind.devices_per_machine))
+        used[kind.device] = starts[-1] + stage.devices
+    return starts[::-1]
+
+
+def row_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+    """What of a row is not as it has to be."""
+    found, batch = [], problem.microbatches
+    degrees = {stage.data_parallel for stage in plan.stages}
+    if plan.chunks > 1 or plan.schedule == "interleaved":
+        found.append("an interleaved schedule has the same degrees in every stage, on devices of one kind")
+    for number, stage in enumerate(plan.stages):
+        d, t, kind = stage.data_parallel, stage.tensor_parallel, problem.on(stage.device)
+        if batch % d:
+            found.append(f"stage {number}: data-parallel degree {d} does not divide the {batch} microbatches")
+        if stage.context_parallel > 1 or stage.expert_parallel > 1:
+            found.append(
+                f"stage {number} has context-parallel degree {stage.context_parallel} and expert-parallel degree "
+                f"{stage.expert_parallel}; both are 1 where stages have degrees of their own"
+            )
+        if t > kind.devices_per_machine:
+            found.append(
+                f"stage {number}: tensor-parallel degree {t} is more than the {kind.devices_per_machine} of a machine"
+            )
+    if plan.schedule == "zero-bubble":
+        wrong = refusal(plan.schedule, len(plan.stages), 1, batch // max(degrees), plan.zero)
+        if len(degrees) > 1:
+            wrong = "a zero-bubble schedule has the same data-parallel degree in every stage"
+        found += [] if wrong is None else [wrong]
+    training = problem.training
+    if training is not None and not (1 in training.context and 1 in training.expert):
+        found.append("stages of unlike degrees have context- and expert-parallel degree 1, which is not allowed")
+    if training is not None and training.mesh == "uniform":
+        if len(degrees) > 1:
+            found.append("in a uniform mesh every stage has the same data-parallel degree")
+        for kind in problem.kinds:
+            groups = {stage.tensor_parallel for stage in plan.stages if problem.on(stage.device) is kind}
+            if len(groups) > 1:
+                found.append(f"in a uniform mesh the stages on {kind.device} have the same tensor-parallel degree")
+    starts = row_starts(problem, plan.stages)
+    for kind in problem.kinds:
+        mine = [n for n, stage in enumerate(plan.stages) if problem.on(stage.device) is kind]
+        if not mine:
+            continue
+        needed = starts[mine[0]] + plan.stages[mine[0]].devices
+        if needed > kind.devices:
+            idle = needed - sum(plan.stages[number].devices for number in mine)
+            parts = f", {idle} of them idle where a machine is not filled," if idle else ""
+            where = f" on {kind.device}" if problem.others else ""
+            found.append(f"the stages{where} take {needed} devices{parts} and there are {kind.devices}")
+    return found
