@@ -223,7 +223,7 @@ def test_experts_are_grouped_and_noted() -> None:
         ("hf:gpt2", {"sequence_length": 2048}, r"sequence length 2048 exceeds the 1024 positions"),
         ("hf:gpt2", {"sequence_length": 0}, "sequence length is 0; it must be at least 1"),
         ("hf:gpt2", {"batch_size": 0}, "batch size is 0; it must be at least 1"),
-        ("model.pt", {}, r"'hf:TYPE_OR_FILE' or 'path/to/file\.py:callable'"),
+        ("model.pt", {}, r"'hf:TYPE_OR_FILE', 'path/to/file\.py:callable' or 'path/to/model\.onnx'"),
     ],
 )
 def test_wrong_options_name_the_remedy(spec: str, options: dict, message: str) -> None:

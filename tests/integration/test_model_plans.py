@@ -71,7 +71,8 @@ def test_small_models(name: str, fields: dict[str, str], training: bool) -> None
     length = None if name == "resnet" else 32
     graph = pt.load_model(f"hf:{name}", sequence_length=length, set_fields=fields, training=training)
     cluster = pt.Cluster.from_spec("2xA100-40GB+1xT4")
-    answer = pt.plan(graph, cluster, time_limit_s=30, **({"microbatches": 4} if training else {}))
+    asked: dict[str, Any] = {"objective": "throughput", "microbatches": 4} if training else {}
+    answer = pt.plan(graph, cluster, time_limit_s=30, **asked)
     _check(answer.problem, answer.result)
     for row in answer.baselines:
         if row.evaluation is not None and row.evaluation.feasible:
