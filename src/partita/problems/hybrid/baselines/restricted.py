@@ -38,6 +38,9 @@ class Restricted(AnyProblem):
     restrict: Callable[[HybridProblem], HybridProblem | str]
     replicas: bool = True
 
+    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+        return "it is for devices of one kind" if problem.others else None
+
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         if problem.training is not None and not self.replicas:
             return self._step(problem, UniformMesh(lambda mesh: mesh.data == 1), options, monitor)
