@@ -344,7 +344,10 @@ def test_experts_and_sequences_are_shared_out(partita: Callable[..., Any], tmp_p
         (("--layout", "data=8,expert=8"), "degree 8 does not divide the 4 experts of model.layers.0"),
         (("--context-parallel-degrees", "3"), "does not cut the 128 tokens of a sequence into 6 equal pieces"),
         (("--expert-capacity", "0.5"), "the busiest device has the mean of rows or more"),
-        (("--minimise", "steady", "--expert-parallel-degrees", "2"), "--expert-parallel-degrees is for steps; leave it out"),
+        (
+            ("--minimise", "steady", "--expert-parallel-degrees", "2"),
+            "--expert-parallel-degrees is for steps; leave it out",
+        ),
     ):
         wrong = partita(*common, *asked)
         assert wrong.code == 2
