@@ -122,4 +122,5 @@ def _same_batch(kind: AnyKind, priced: Priced[Any]) -> dict[str, Any]:
     count = getattr(priced.settings, "microbatches", None)
     if setting is None or count is None:
         return {}
-    return {"microbatches": (count,) if setting.is_list else count}
+    counts = tuple(count) if isinstance(count, tuple) else (count,)
+    return {"microbatches": counts if setting.is_list else counts[0]}
