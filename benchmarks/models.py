@@ -40,7 +40,7 @@ class Traced:
 def trace_one(kind: str, training: bool) -> Traced:
     """Trace a type here and now."""
     from partita.errors import PartitaError
-    from partita.frontends.hf_depth import shallow_fields
+    from partita.frontends.hf.depth import shallow_fields
     from partita.frontends.models import load_model
 
     started = time.perf_counter()
@@ -126,7 +126,7 @@ def main() -> int:
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    import partita.frontends.hf
+    import partita.frontends.hf.load
     import partita.frontends.run
 
     _ = partita.frontends

@@ -22,9 +22,10 @@ from frontends.helpers import (
     tensor,
 )
 from partita.errors import InputError, TraceError
-from partita.frontends.hf import _build, _configuration, _on_meta, _simplify
-from partita.frontends.hf_heads import model_classes
-from partita.frontends.hf_inputs import make_inputs
+from partita.frontends.hf.configuration import read_configuration
+from partita.frontends.hf.load import _build, _on_meta, _simplify
+from partita.frontends.hf.heads import model_classes
+from partita.frontends.hf.inputs import make_inputs
 from partita.frontends.models import load_model
 from partita.frontends.options import Asked
 from partita.frontends.torch import trace
@@ -78,7 +79,7 @@ def text(fields: dict) -> dict[str, str]:
 
 def build(name: str, fields: dict, training: bool, length: int | None = None, dtype=torch.bfloat16):
     """The module and the inputs that load_model would trace."""
-    config = _configuration(name, text(fields))
+    config = read_configuration(name, text(fields))
     task, cls = next(model_classes(config, None))
     _simplify(config, training)
     model = _build(cls, config, dtype, name, _on_meta)

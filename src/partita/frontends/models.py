@@ -70,7 +70,7 @@ def load_model(
 
         return load_onnx(spec, asked)
     if of_hub:
-        from partita.frontends.hf import load_transformers
+        from partita.frontends.hf.load import load_transformers
 
         return load_transformers(spec[3:], asked)
     from partita.frontends.userfile import load_file
@@ -114,7 +114,7 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
             random.seed(seed)
             torch.manual_seed(seed)
         if of_hub:
-            from partita.frontends.hf import build_transformers
+            from partita.frontends.hf.load import build_transformers
 
             return build_transformers(source.model[3:], asked, real=seed is not None)
         from partita.frontends.userfile import build_file

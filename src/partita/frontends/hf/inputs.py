@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 from partita.errors import InputError
-from partita.frontends.hf_rules import RULES, Example, patches, placed
+from partita.frontends.hf.rules import RULES, Example, patches, placed
 from partita.frontends.options import Asked
 
 _DEFAULT_LENGTH = 1024
@@ -111,7 +111,7 @@ def _towers(example: Example, accepted: set[str]) -> list[dict[str, Any]]:
 
 def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
     """Keyword arguments of one step of decoding: a token of each sample, and the cache of those before."""
-    from partita.frontends.hf_cache import resident_cache
+    from partita.frontends.hf.cache import resident_cache
 
     assert asked.decode is not None
     text = config.get_text_config() if hasattr(config, "get_text_config") else config

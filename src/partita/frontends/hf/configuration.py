@@ -1,0 +1,101 @@
+"""Configurations of the transformers library: a type's default or a JSON file, with fields that were set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from partita.errors import InputError
+from partita.frontends.options import nearest, one_line, parse_value
+
+
+def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
+    """The configuration that a type or a file names, with fields changed; what is wrong is an ``InputError``."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+
+    given: dict[str, Any] = {}
+    kind = name
+    path = Path(name)
+    if path.is_file():
+        given, kind = _read(path)
+    elif name.endswith(".json") or "/" in name:
+        raise InputError(
+            f"there is no configuration file {name!r}; hf: takes a model type, or a local JSON file such as the "
+            "config.json of a model hub (download it first: nothing is fetched here)"
+        )
+    known = set(CONFIG_MAPPING_NAMES)
+    if kind not in known:
+        kind = next((k for k in (kind.replace("-", "_"), kind.replace("_", "-")) if k in known), kind)
+    if kind not in known:
+        raise InputError(f"transformers has no model type {kind!r}{nearest(kind, known)}")
+    try:
+        cls = CONFIG_MAPPING[kind]
+        default = cls()
+    except Exception as error:
+        raise InputError(f"transformers cannot make a default configuration of {kind!r}: {one_line(error)}") from error
+    for field, text in fields.items():
+        _set(given, cls, default, kind, field, parse_value(text))
+    try:
+        return cls.from_dict(given)
+    except Exception as error:
+        raise InputError(f"the configuration of {name!r} is not valid: {one_line(error)}") from error
+
+
+def _read(path: Path) -> tuple[dict[str, Any], str]:
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)!r} is not a JSON file: {one_line(error)}") from error
+    if not isinstance(given, dict) or not isinstance(given.get("model_type"), str):
+        raise InputError(f"{str(path)!r} has no model_type; add the transformers model type it configures")
+    kind: str = given["model_type"]
+    return given, kind
+
+
+def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, value: Any) -> None:
+    """Put one field into the arguments of a configuration, so that fields derived from it follow."""
+    head, _, rest = field.partition(".")
+    head = getattr(cls, "attribute_map", {}).get(head, head)
+    known = {*default.to_dict(), *getattr(cls, "attribute_map", {}), "num_labels"}
+    if head not in known:
+        raise InputError(f"the configuration of {kind!r} has no field {field!r}{nearest(head, known)}")
+    before = getattr(default, head, None)
+    if rest:
+        # Some configurations pick the class of a part by its type.
+        own_type = getattr(before, "model_type", "")
+        kept = {"model_type": own_type} if own_type else {}
+        nested = given.setdefault(head, kept)
+        if not hasattr(before, "to_dict") or not isinstance(nested, dict):
+            raise InputError(f"field {head!r} of the configuration of {kind!r} has no fields of its own")
+        _set(nested, type(before), before, f"{kind}.{head}", rest, value)
+        return
+    _check_type(kind, field, before, value)
+    given[head] = value
+
+
+#: What a field may become, by what it is: sizes are often either one number or one per layer or side.
+_ACCEPTED: dict[type, tuple[type, ...]] = {
+    bool: (bool,),
+    int: (int, list),
+    float: (int, float),
+    list: (list, int),
+    tuple: (list, int),
+    str: (str,),
+    dict: (dict,),
+}
+
+
+def _check_type(kind: str, field: str, before: Any, value: Any) -> None:
+    expected = next((types for kind, types in _ACCEPTED.items() if isinstance(before, kind)), None)
+    if value is None or expected is None:
+        return
+    if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
+        raise InputError(
+            f"field {field!r} of the configuration of {kind!r} is {before!r} by default; "
+            f"{value!r} is not of its type {type(before).__name__}"
+        )
+    counts = type(before) is int and before > 0 and not field.endswith(("_id", "_index"))
+    if counts and isinstance(value, int) and value < 0:
+        raise InputError(f"field {field!r} of the configuration of {kind!r} is {value}; it cannot be negative")
