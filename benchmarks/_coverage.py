@@ -53,6 +53,7 @@ def page(rows: Sequence[Traced], versions: Mapping[str, str], day: str, limits: 
     rows = sorted(rows, key=lambda row: row.model)
     done = [row for row in rows if row.traced]
     partly = [row for row in done if row.without]
+    share = len(done) / max(len(rows), 1)
     lines = [
         "# Model coverage",
         "",
@@ -65,7 +66,7 @@ def page(rows: Sequence[Traced], versions: Mapping[str, str], day: str, limits: 
         "",
         "| types | traced | not traced | traced without some input |",
         "|---|---|---|---|",
-        f"| {len(rows)} | {len(done)} ({len(done) / max(len(rows), 1):.1%}) | {len(rows) - len(done)} | {len(partly)} |",
+        f"| {len(rows)} | {len(done)} ({share:.1%}) | {len(rows) - len(done)} | {len(partly)} |",
         "",
     ]
     if done:
@@ -73,8 +74,8 @@ def page(rows: Sequence[Traced], versions: Mapping[str, str], day: str, limits: 
         largest = max(done, key=lambda row: row.memory_bytes)
         middle = sorted(row.seconds for row in done)[len(done) // 2]
         lines += [
-            f"Half of them take less than {middle:.1f} s; the slowest is `{slowest.model}` ({slowest.seconds:.0f} s), the "
-            f"largest `{largest.model}` ({largest.memory_bytes / 2**30:.1f} GiB).",
+            f"Half of them take less than {middle:.1f} s; the slowest is `{slowest.model}` ({slowest.seconds:.0f} s), "
+            f"the largest `{largest.model}` ({largest.memory_bytes / 2**30:.1f} GiB).",
             "",
         ]
     lines += _reasons([row for row in rows if not row.traced])

@@ -8,6 +8,7 @@ from typing import Any
 
 from partita.errors import FormatError, InputError
 from partita.frontends.onnx.arrays import array_bytes, check_type
+from partita.frontends.onnx.runtime import ADDED, DOMAIN, LIKE, rule_of
 from partita.frontends.options import one_line
 
 #: Fields of a tensor that may hold its data.
@@ -39,6 +40,7 @@ def read_model(path: str) -> Any:
     if not model.HasField("graph") or not model.ir_version:
         raise FormatError(f"{path} is no ONNX model: it states no graph or no version; export it again")
     _check_opsets(path, model)
+    _name_domains(model, model.graph)
     if model.functions:
         from onnx import inliner
 
@@ -63,6 +65,19 @@ def _check_opsets(path: str, model: Any) -> None:
                 f"{path} uses operator set {opset.version} of {opset.domain or 'ai.onnx'}; the installed onnx knows 1 "
                 f"to {newest}; upgrade onnx, or export with another opset"
             )
+
+
+def _name_domains(model: Any, graph: Any) -> None:
+    """Say of operators that the runtime adds to the standard's set that they are its own."""
+    from onnx import defs
+
+    for node in graph.node:
+        if node.op_type in ADDED and node.domain in ("", "ai.onnx") and not defs.has(node.op_type):
+            node.domain = DOMAIN
+            if opset_of(model, DOMAIN) is None:
+                model.opset_import.add(domain=DOMAIN, version=1)
+        for inner in graphs_of(node):
+            _name_domains(model, inner)
 
 
 def _check_graph(path: str, model: Any, graph: Any, outer: tuple[set[str], ...]) -> None:
@@ -120,6 +135,8 @@ def _check_operator(what: str, model: Any, node: Any) -> None:
     version = opset_of(model, node.domain)
     if version is None:
         raise InputError(f"{what} is of operator set {node.domain!r}, which the file does not import; export it again")
+    if node.domain == DOMAIN and (node.op_type in LIKE or rule_of(node.domain, node.op_type)):
+        return
     if not defs.has(node.op_type, version, node.domain if node.domain != "ai.onnx" else ""):
         cause = f"is not an operator of {node.domain or 'ai.onnx'} {version}"
         remedy = (
@@ -179,6 +196,10 @@ def _without_data(model: Any) -> Any:
     light.graph.node.extend(graph.node)
     light.graph.input.extend(graph.input)
     light.graph.output.extend(graph.output)
+    for each in light.graph.output:
+        # Results may be of any type that follows; the checker wants one stated.
+        if each.type.WhichOneof("value") is None:
+            each.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     for each in (*light.graph.input, *light.graph.output):
         if each.type.HasField("tensor_type"):
             # The checker insists on a shape, though one that follows may be left out.

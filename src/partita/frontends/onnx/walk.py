@@ -15,6 +15,7 @@ from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.flops import Cost, cost_of
 from partita.frontends.onnx.modules import Modules
 from partita.frontends.onnx.presumed import presume
+from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
 from partita.frontends.onnx.shapes import infer, is_random, known_outputs
 from partita.frontends.onnx.stored import Store
 from partita.frontends.onnx.views import view_of
@@ -23,7 +24,14 @@ from partita.frontends.records import Call, Capture, Read
 #: Operators that take these inputs for their shape or type alone.
 _SHAPE_ONLY = {"CastLike": 1, "EyeLike": 0, "RandomNormalLike": 0, "RandomUniformLike": 0}
 
-_GATHERS = frozenset({"Gather", "GatherElements", "GatherND"})
+#: Inputs of which operators read the rows they pick.
+_TABLES = {
+    "EmbedLayerNormalization": (2, 3, 4),
+    "Gather": (0,),
+    "GatherBlockQuantized": (0,),
+    "GatherElements": (0,),
+    "GatherND": (0,),
+}
 
 _DATA_NOTE = "Sizes that depend on data ({names}) are presumed to be the largest there can be."
 
@@ -144,7 +152,7 @@ class Walk:
         types: list[int],
     ) -> list[Array]:
         cost = self._cost(node, attributes, inputs, shapes)
-        reads, traffic = _reads(node.op_type, inputs)
+        reads, traffic = _reads(node.op_type, inputs, array_bytes(shapes[0], types[0]) if shapes else 0)
         domain = "onnx" if node.domain in ("", "ai.onnx") else node.domain.replace(".", "_")
         present = [array for array in inputs if array is not None]
         call = Call(
@@ -162,17 +170,21 @@ class Walk:
         outputs = [new_array(shape, number, call=call) for shape, number in zip(shapes, types, strict=True)]
         call.dtype = arithmetic_dtype(present, outputs)
         call.bytes_written = sum(value.layout.bytes for value in call.writes) + _gates(node.op_type, present)
-        if node.op_type in _GATHERS and traffic:
-            traffic[0] = min(traffic[0], call.bytes_written)
-        call.bytes_read = sum(traffic)
+        call.bytes_read = traffic
         self.calls.append(call)
         return outputs
 
     def _cost(
         self, node: Any, attributes: dict[str, Any], inputs: list[Array | None], shapes: list[tuple[int, ...]]
     ) -> Cost:
+        op, given, rule = node.op_type, inputs, rule_of(node.domain, node.op_type)
+        if node.domain == DOMAIN and op in LIKE:
+            op, count, _ = LIKE[op]
+            given = inputs[:count]
         try:
-            return cost_of(node.op_type, attributes, [() if a is None else a.shape for a in inputs], shapes)
+            if rule is not None:
+                return rule.cost(attributes, inputs)
+            return cost_of(op, attributes, [() if a is None else a.shape for a in given], shapes)
         except (ArithmeticError, IndexError, KeyError, ValueError) as error:
             shown = ", ".join(str(list(a.shape)) for a in inputs if a is not None)
             raise InputError(
@@ -188,9 +200,11 @@ def _gates(op: str, arrays: Sequence[Array]) -> int:
     return array_bytes((*x.shape[:2], *weights.shape[:2]), x.type)
 
 
-def _reads(op: str, inputs: Sequence[Array | None]) -> tuple[list[Read], list[int]]:
-    """What an operator reads, each region once, and how much of it."""
+def _reads(op: str, inputs: Sequence[Array | None], made: int) -> tuple[list[Read], int]:
+    """What an operator reads, each region once, and how many bytes of it; it makes a first output of so many."""
     reads: list[Read] = []
+    traffic = 0
+    tables = _TABLES.get(op, ())
     seen: set[Any] = set()
     for place, array in enumerate(inputs):
         # Small constants are part of the program.
@@ -203,4 +217,5 @@ def _reads(op: str, inputs: Sequence[Array | None]) -> tuple[list[Read], list[in
         if key not in seen:
             seen.add(key)
             reads.append(read)
-    return reads, [read.bytes for read in reads]
+            traffic += min(read.bytes, made) if place in tables else read.bytes
+    return reads, traffic
