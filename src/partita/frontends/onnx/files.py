@@ -8,6 +8,8 @@ from typing import Any
 
 from partita.errors import FormatError, InputError
 from partita.frontends.onnx.arrays import array_bytes, check_type
+from partita.frontends.onnx.external import check_place
+from partita.frontends.onnx.functions import inlined
 from partita.frontends.onnx.runtime import ADDED, DOMAIN, LIKE, rule_of
 from partita.frontends.options import one_line
 
@@ -39,15 +41,18 @@ def read_model(path: str) -> Any:
         raise FormatError(f"{path} is no ONNX model, or was cut off: {one_line(error)}; export it again") from error
     if not model.HasField("graph") or not model.ir_version:
         raise FormatError(f"{path} is no ONNX model: it states no graph or no version; export it again")
+    if model.ir_version > onnx.IR_VERSION:
+        raise InputError(
+            f"{path} has version {model.ir_version} of the format; the installed onnx knows up to {onnx.IR_VERSION}; "
+            "upgrade onnx, or export with an older version"
+        )
+    for each in model.graph.input:
+        if each.type.WhichOneof("value") is None:
+            raise InputError(f"{path}: input {each.name!r} states no type; export the model again")
     _check_opsets(path, model)
     _name_domains(model, model.graph)
     if model.functions:
-        from onnx import inliner
-
-        try:
-            model = inliner.inline_local_functions(model)
-        except Exception as error:
-            raise InputError(f"{path}: its local functions cannot be inlined: {one_line(error)}") from error
+        model = inlined(path, model)
     _check_graph(path, model, model.graph, ())
     _check_standard(path, model)
     return model
@@ -82,13 +87,11 @@ def _name_domains(model: Any, graph: Any) -> None:
 
 def _check_graph(path: str, model: Any, graph: Any, outer: tuple[set[str], ...]) -> None:
     """What can be wrong with names, types and operators, said with the names that matter."""
-    if graph.sparse_initializer:
-        name = graph.sparse_initializer[0].values.name
-        raise InputError(f"{path}: initialiser {name!r} is sparse, which is not supported; store it dense")
     if not graph.node and not outer:
         raise InputError(f"{path} has no operators; there is nothing to split")
     known: set[str] = set()
     stored = [tensor.name for tensor in graph.initializer]
+    stored += [each.values.name for each in graph.sparse_initializer]
     _check_distinct(path, "initialiser", stored)
     _check_distinct(path, "input", [each.name for each in graph.input])
     known.update(stored, (each.name for each in graph.input))
@@ -161,6 +164,7 @@ def check_tensor(what: str, tensor: Any) -> None:
     if any(extent < 0 for extent in tensor.dims):
         raise InputError(f"{what} has shape {list(tensor.dims)}; sizes cannot be negative")
     if tensor.data_location == TensorProto.EXTERNAL:
+        check_place(what, tensor)
         return
     stated = array_bytes(tensor.dims, tensor.data_type)
     if not any(len(getattr(tensor, name)) for name in _DATA) and stated:
@@ -208,7 +212,18 @@ def _without_data(model: Any) -> Any:
     for tensor in graph.initializer:
         if tensor.name not in stated:
             light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    for sparse in graph.sparse_initializer:
+        name, kind = sparse.values.name, sparse.values.data_type
+        if name not in stated:
+            light.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, sparse.dims))
     return light
+
+
+def sparse_notes(graph: Any) -> list[str]:
+    """What is to be said of sparse arrays."""
+    names = ", ".join(repr(each.values.name) for each in graph.sparse_initializer)
+    note = f"Initialisers that the file stores sparse ({names}) are planned dense, as runtimes unpack them."
+    return [note] if names else []
 
 
 def graphs_of(node: Any) -> Iterator[Any]:

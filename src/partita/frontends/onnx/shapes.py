@@ -13,7 +13,8 @@ from onnx import TypeProto, helper, numpy_helper
 from partita.errors import InputError
 from partita.frontends.onnx.arrays import Array, check_type
 from partita.frontends.onnx.files import describe
-from partita.frontends.onnx.runtime import DOMAIN, LIKE, Rule, rule_of
+from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
+from partita.frontends.onnx.runtime_rules import Rule
 from partita.frontends.options import one_line
 
 #: Elements of an array whose values are followed.
@@ -22,6 +23,9 @@ MOST_KNOWN = 4096
 _RANDOM = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
+
+#: Operators that keep a shape, for which onnx has no rule.
+_KEEPS = frozenset({"Binarizer", "Imputer", "LabelEncoder", "Normalizer", "Scaler"})
 
 #: Shape and element type by output; None for a size that depends on data, or for all of them.
 Outputs = list[tuple[tuple[int | None, ...] | None, int]]
@@ -100,7 +104,10 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
             found.update(_through_function(model, node, types, data))
     except Exception as error:
         raise InputError(f"{what} cannot take {shown}: {one_line(error)}") from error
-    return [_output(what, name, found.get(name), shown) for name in node.output if name]
+    outputs = [_output(what, name, found.get(name), shown) for name in node.output if name]
+    if domain == "ai.onnx.ml" and node.op_type in _KEEPS and inputs[0] is not None:
+        return [(inputs[0].shape, number) for _, number in outputs]
+    return outputs
 
 
 def _by_rule(what: str, rule: Rule, node: Any, inputs: Sequence[Array | None]) -> Outputs:
