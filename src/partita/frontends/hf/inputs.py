@@ -7,8 +7,13 @@ import inspect
 from typing import Any
 
 from partita.errors import InputError
-from partita.frontends.hf.rules import RULES, Example, patches, placed
+from partita.frontends.hf import rules
+from partita.frontends.hf.audio import SOUND
+from partita.frontends.hf.rules import Example, patches, placed
 from partita.frontends.options import Asked
+
+RULES = {**rules.RULES, **SOUND}
+"""Argument to the rule that makes it."""
 
 _DEFAULT_LENGTH = 1024
 _PER_TOKEN = frozenset({"causal-lm", "masked-lm", "token-classification", "image-text-to-text"})
