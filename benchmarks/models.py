@@ -126,10 +126,13 @@ def main() -> int:
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
+    # What every model needs, once and not in each child.
+    import transformers.models.bert.modeling_bert
+
     import partita.frontends.hf.load
     import partita.frontends.run
 
-    _ = partita.frontends
+    _ = partita.frontends, transformers.AutoModel
     kinds = asked.models or sorted(CONFIG_MAPPING_NAMES)
     if asked.sample:
         kinds = sorted(random.Random(asked.seed).sample(kinds, asked.sample))
