@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from partita.errors import InputError
+from partita.frontends.hf.configuration import read_configuration
+
 #: Fields that count layers of the same kind; lists count those of each stage.
 _COUNTS = (
     "num_hidden_layers",
@@ -24,11 +27,9 @@ def shallow_fields(kind: str, depth: int) -> dict[str, str]:
 
     Empty for types that have no default configuration. Nested configurations are changed, too.
     """
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
     try:
-        config = CONFIG_MAPPING[kind]()
-    except Exception:
+        config = read_configuration(kind, {})
+    except InputError:
         return {}
     found: dict[str, str] = {}
     _collect(config, "", depth, found)

@@ -9,6 +9,7 @@ from typing import Any
 from partita.errors import InputError
 from partita.frontends.hf import rules
 from partita.frontends.hf.audio import SOUND
+from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.rules import Example, patches, placed
 from partita.frontends.options import Asked
 
@@ -42,7 +43,7 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     """
     parameters = inspect.signature(model.forward).parameters
     accepted = set(parameters)
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    text = text_of(config)
     example = Example(config, task, dtype, asked.samples, _length(model, text, asked.sequence_length))
     inputs: dict[str, Any] = {}
     needed = [
@@ -119,7 +120,7 @@ def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked
     from partita.frontends.hf.cache import resident_cache
 
     assert asked.decode is not None
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    text = text_of(config)
     accepted = inspect.signature(model.forward).parameters
     if getattr(config, "is_encoder_decoder", False) or "past_key_values" not in accepted:
         raise InputError(

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from partita.frontends.hf.configuration import text_of
+
 #: Elements up to which whole numbers have values.
 _VALUED = 2**18
 _PIXELS = 224
@@ -36,7 +38,7 @@ class Example:
     @property
     def text(self) -> Any:
         """The configuration of the language model."""
-        return self.config.get_text_config() if hasattr(self.config, "get_text_config") else self.config
+        return text_of(self.config)
 
     @property
     def vision(self) -> Any:
