@@ -36,11 +36,12 @@ def _strips() -> dict[str, list[Any]]:
 _INDEXER = {
     "indexer_n_heads": 16,
     "indexer_kv_heads": 1,
-    "indexer_head_dim": 128,
+    "indexer_head_dim": 256,
     "indexer_budget": 2048,
     "indexer_compress_ratio": 16,
 }
 _EXPERTS = {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704}
+_DETECTOR = {"intraclass_block_config": _strips, "scale_factor_list": [1, 2, 4, 8], "kernel_list": [3, 2, 2]}
 
 #: Type to fields that its default leaves open. A function makes what is large.
 USUAL: dict[str, dict[str, Any]] = {
@@ -60,7 +61,6 @@ USUAL: dict[str, dict[str, Any]] = {
         }
     },
     "granite4_vision": {"deepstack_layer_map": [[-19, 9], [-13, 6], [-7, 3], [-1, 0]], "downsample_rate": "4/8"},
-    "nougat": {"encoder": {"model_type": "donut-swin"}, "decoder": {"model_type": "mbart"}},
     "perception_lm": {
         "vision_config": {
             "model_type": "timm_wrapper",
@@ -68,10 +68,23 @@ USUAL: dict[str, dict[str, Any]] = {
             "model_args": {"embed_dim": 1024, "img_size": [448, 448], "global_pool": ""},
         }
     },
-    "pp_ocrv5_server_det": {"intraclass_block_config": _strips, "scale_factor_list": [1, 2, 4, 8]},
-    "pp_ocrv6_medium_det": {"intraclass_block_config": _strips, "scale_factor_list": [1, 2, 4, 8]},
+    "pp_ocrv5_server_det": _DETECTOR,
+    "pp_ocrv6_medium_det": _DETECTOR,
     "qwen4_exp_text": _INDEXER,
+    "timm_backbone": {"backbone": "resnet50"},
     "sapiens2": {"head_config": {"upsample_out_channels": [512, 256, 128, 64], "conv_out_channels": [64, 64]}},
+}
+
+#: Types without a class of their own to the type that stands for them, and its fields.
+STAND_INS: dict[str, tuple[str, dict[str, Any]]] = {
+    "layoutxlm": ("layoutlmv2", {}),
+    "nougat": (
+        "vision-encoder-decoder",
+        {
+            "encoder": {"model_type": "donut-swin"},
+            "decoder": {"model_type": "mbart", "is_decoder": True, "add_cross_attention": True},
+        },
+    ),
 }
 
 
@@ -164,6 +177,7 @@ _OPEN: dict[str, Callable[[Any], Any]] = {
     "rope_theta": lambda config: 10000.0,
     "dropout_rate": lambda config: 0.0,
     "vocab_size": lambda config: 32,
+    "spatial_merge_size": lambda config: 2,
 }
 _MISSING = re.compile(r"'(?P<owner>\w+)' object has no attribute '(?P<field>\w+)'")
 
@@ -175,7 +189,7 @@ def fill(config: Any, error: BaseException) -> list[str]:
         for field, rule in _OPEN.items():
             missing = _MISSING.search(str(error))
             wanted = missing is not None and (type(part).__name__, field) == (missing["owner"], missing["field"])
-            if not wanted and getattr(part, field, 0) is not None:
+            if not wanted and not _is_none(part, field):
                 continue
             with_value = rule(part) if field not in ("layer_types", "mlp_layer_types") or _deep(part) else None
             if with_value is not None:
@@ -188,6 +202,14 @@ def fill(config: Any, error: BaseException) -> list[str]:
             _as_from_file(part)
             filled.append(f"{path or 'all '}sizes as lists" if not path else f"{path}sizes as lists")
     return filled
+
+
+def _is_none(config: Any, field: str) -> bool:
+    """Whether a configuration has a field without a value."""
+    try:
+        return getattr(config, field, 0) is None
+    except Exception:  # some fields differ by layer, and cannot be read for all
+        return False
 
 
 def _deep(config: Any) -> bool:
