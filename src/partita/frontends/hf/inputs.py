@@ -8,7 +8,7 @@ from typing import Any
 
 from partita.errors import InputError
 from partita.frontends.hf import rules
-from partita.frontends.hf.audio import SOUND
+from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.rules import Example, patches, placed
 from partita.frontends.options import Asked
@@ -66,6 +66,7 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     if "pixel_values" in inputs and "spatial_shapes" in needed:
         rows, columns, features, _ = example.grid
         inputs["pixel_values"] = example.numbers(rows * columns, features)
+    inputs = settle_sound(inputs, accepted, example)
     if not inputs or (task in {"zero-shot-image-classification", "base"} and "input_ids" in accepted):
         inputs.setdefault("input_ids", RULES["input_ids"](example))
     if task == "zero-shot-image-classification" and asked.training and "return_loss" in accepted:
@@ -101,7 +102,7 @@ def _towers(example: Example, accepted: set[str]) -> list[dict[str, Any]]:
     config, found = example.config, list[dict[str, Any]]()
     audio = [name for name in ("input_features", "input_values") if name in accepted]
     if audio and example.audio is not config:
-        found.append({audio[0]: RULES[audio[0]](example)})
+        found.append({audio[0]: RULES[audio[0]](example), **lengths_of(accepted, audio[0], example)})
     if "pixel_values" in accepted and (example.vision is not config or hasattr(config, "image_size")):
         images = {"pixel_values": RULES["pixel_values"](example)}
         if "image_grid_thw" in accepted:

@@ -15,7 +15,7 @@ from partita.frontends.hf.inputs import decoding_inputs, input_sets
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
-from partita.frontends.options import Asked, parse_dtype
+from partita.frontends.options import Asked, one_line, parse_dtype
 from partita.graph import Graph
 
 _EXPERTS_NOTE = (
@@ -46,11 +46,28 @@ def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
     """
     try:
         return _first_traced(name, asked, real)
-    except TraceError as error:
-        if asked.dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
+    except PartitaError as error:
+        hinted = isinstance(error, TraceError) and any(hint in str(error) for hint in ("scalar type", "dtype"))
+        if asked.dtype is not None or not hinted:
             raise
         found = _first_traced(name, dataclasses.replace(asked, dtype="float32"), real)
         return found.noted("The model does not run in its own number format; this is float32.")
+    except Exception as error:
+        raise TraceError(f"cannot load hf:{name}: {_broken(error)}") from error
+
+
+def _broken(error: BaseException) -> str:
+    """What is wrong with the libraries themselves: the first cause, and what to do about it."""
+    while (earlier := error.__cause__ or error.__context__) is not None:
+        error = earlier
+    said = one_line(error)
+    for package in ("torchvision", "torchaudio", "timm", "accelerate", "torchao"):
+        if package in said:
+            return (
+                f"{said}; the {package} beside transformers does not fit this torch: install the one that does, "
+                "or uninstall it"
+            )
+    return f"{said}; transformers or a package that it uses cannot be imported or is damaged"
 
 
 def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:

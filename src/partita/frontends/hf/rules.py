@@ -218,10 +218,7 @@ Rule = Callable[[Example], Any]
 
 RULES: dict[str, Rule] = {
     "input_ids": lambda e: e.tokens(e.length),
-    "decoder_input_ids": lambda e: e.tokens(e.length),
     "qformer_input_ids": lambda e: e.tokens(32),
-    "audio_input_ids": lambda e: e.tokens(e.length),
-    "attention_mask": lambda e: e.integers(e.length),
     "token_type_ids": lambda e: e.integers(e.length, below=2) - 1,
     "inputs_embeds": lambda e: e.numbers(e.length, first(e.text, "hidden_size", "d_model", default=768)),
     "query_embeds": lambda e: e.numbers(32, first(e.config, "hidden_size", default=768)),
