@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError
+from partita.frontends.hf.parts import STAND_INS, merged, usual_fields, usual_note
 from partita.frontends.options import nearest, one_line, parse_value
 
 
 def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
     """The configuration that a type or a file names, with fields changed; what is wrong is an ``InputError``."""
+    return settled_configuration(name, fields)[0]
+
+
+def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tuple[str, ...]]:
+    """:func:`read_configuration`'s, and notes on what was taken where neither it nor its default says anything."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
     given: dict[str, Any] = {}
@@ -30,17 +37,42 @@ def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
         kind = next((k for k in (kind.replace("-", "_"), kind.replace("_", "-")) if k in known), kind)
     if kind not in known:
         raise InputError(f"transformers has no model type {kind!r}{nearest(kind, known)}")
+    stand_in, parts = STAND_INS.get(kind, (kind, {}))
     try:
-        cls = CONFIG_MAPPING[kind]
-        default = cls()
+        cls = CONFIG_MAPPING[stand_in]
+        taken = {**parts, **usual_fields(cls, {**parts, **given})}
+        default = _made(cls, taken)
     except Exception as error:
-        raise InputError(f"transformers cannot make a default configuration of {kind!r}: {one_line(error)}") from error
+        raise InputError(
+            f"transformers cannot make a default configuration of {kind!r}: {one_line(error)}; "
+            "name a configuration file (hf:config.json) that has what is missing"
+        ) from error
     for field, text in fields.items():
         _set(given, cls, default, kind, field, parse_value(text))
+    notes = usual_note(kind, taken, given)
+    if stand_in != kind:
+        notes = (*notes, f"transformers builds {kind!r} as {stand_in!r}.")
+        given.pop("model_type", None)
+    if not given:
+        return default, notes
     try:
-        return cls.from_dict(given)
+        return _made(cls, merged(taken, given)), notes
     except Exception as error:
         raise InputError(f"the configuration of {name!r} is not valid: {one_line(error)}") from error
+
+
+def _made(cls: Any, fields: Mapping[str, Any]) -> Any:
+    return cls.from_dict(copy.deepcopy(dict(fields))) if fields else cls()
+
+
+def text_of(config: Any) -> Any:
+    """The part of a configuration that reads text, or all of it; where text is read and written, what reads it."""
+    if not hasattr(config, "get_text_config"):
+        return config
+    try:
+        return config.get_text_config()
+    except ValueError:
+        return config.get_text_config(encoder=True)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:

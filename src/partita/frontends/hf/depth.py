@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from partita.errors import InputError
+from partita.frontends.hf.configuration import read_configuration
+
 #: Fields that count layers of the same kind; lists count those of each stage.
 _COUNTS = (
     "num_hidden_layers",
@@ -24,11 +27,9 @@ def shallow_fields(kind: str, depth: int) -> dict[str, str]:
 
     Empty for types that have no default configuration. Nested configurations are changed, too.
     """
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
     try:
-        config = CONFIG_MAPPING[kind]()
-    except Exception:
+        config = read_configuration(kind, {})
+    except InputError:
         return {}
     found: dict[str, str] = {}
     _collect(config, "", depth, found)
@@ -41,6 +42,10 @@ def _collect(config: Any, prefix: str, depth: int, found: dict[str, str]) -> Non
         value = fields.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > depth:
             found[prefix + name] = str(depth)
+    shared = fields.get("num_kv_shared_layers")
+    if found and isinstance(shared, int) and shared >= depth:
+        # The layers that the others have keys and values from are gone.
+        found[f"{prefix}num_kv_shared_layers"] = "0"
     for name, part in vars(config).items():
         if hasattr(part, "to_dict") and hasattr(part, "model_type"):
             _collect(part, f"{prefix}{name}.", depth, found)

@@ -7,8 +7,14 @@ import inspect
 from typing import Any
 
 from partita.errors import InputError
-from partita.frontends.hf.rules import RULES, Example, patches, placed
+from partita.frontends.hf import rules
+from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound
+from partita.frontends.hf.configuration import text_of
+from partita.frontends.hf.rules import Example, patches, placed
 from partita.frontends.options import Asked
+
+RULES = {**rules.RULES, **SOUND}
+"""Argument to the rule that makes it."""
 
 _DEFAULT_LENGTH = 1024
 _PER_TOKEN = frozenset({"causal-lm", "masked-lm", "token-classification", "image-text-to-text"})
@@ -37,7 +43,7 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     """
     parameters = inspect.signature(model.forward).parameters
     accepted = set(parameters)
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    text = text_of(config)
     example = Example(config, task, dtype, asked.samples, _length(model, text, asked.sequence_length))
     inputs: dict[str, Any] = {}
     needed = [
@@ -60,6 +66,7 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     if "pixel_values" in inputs and "spatial_shapes" in needed:
         rows, columns, features, _ = example.grid
         inputs["pixel_values"] = example.numbers(rows * columns, features)
+    inputs = settle_sound(inputs, accepted, example)
     if not inputs or (task in {"zero-shot-image-classification", "base"} and "input_ids" in accepted):
         inputs.setdefault("input_ids", RULES["input_ids"](example))
     if task == "zero-shot-image-classification" and asked.training and "return_loss" in accepted:
@@ -95,7 +102,7 @@ def _towers(example: Example, accepted: set[str]) -> list[dict[str, Any]]:
     config, found = example.config, list[dict[str, Any]]()
     audio = [name for name in ("input_features", "input_values") if name in accepted]
     if audio and example.audio is not config:
-        found.append({audio[0]: RULES[audio[0]](example)})
+        found.append({audio[0]: RULES[audio[0]](example), **lengths_of(accepted, audio[0], example)})
     if "pixel_values" in accepted and (example.vision is not config or hasattr(config, "image_size")):
         images = {"pixel_values": RULES["pixel_values"](example)}
         if "image_grid_thw" in accepted:
@@ -114,7 +121,7 @@ def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked
     from partita.frontends.hf.cache import resident_cache
 
     assert asked.decode is not None
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    text = text_of(config)
     accepted = inspect.signature(model.forward).parameters
     if getattr(config, "is_encoder_decoder", False) or "past_key_values" not in accepted:
         raise InputError(

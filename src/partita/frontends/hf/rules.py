@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from partita.frontends.hf.configuration import text_of
+
 #: Elements up to which whole numbers have values.
 _VALUED = 2**18
-AUDIO_SAMPLES = 16000
-_FRAMES = 3000
 _PIXELS = 224
 #: Points, boxes, prompts or labels of a sample where a model takes several.
 _FEW = 4
@@ -38,7 +38,7 @@ class Example:
     @property
     def text(self) -> Any:
         """The configuration of the language model."""
-        return self.config.get_text_config() if hasattr(self.config, "get_text_config") else self.config
+        return text_of(self.config)
 
     @property
     def vision(self) -> Any:
@@ -139,36 +139,6 @@ def first(config: Any, *names: str, default: Any) -> Any:
     return default
 
 
-def _features(example: Example) -> Any:
-    """Spectrograms: frames × bins, or bins × frames for encoders that begin with a convolution over time."""
-    config, audio = example.config, example.audio
-    bins = first(audio, "num_mel_bins", "feature_size", "input_feat_per_channel", "input_dim", "n_mels", default=80)
-    if hasattr(audio, "max_source_positions"):
-        frames = 2 * audio.max_source_positions
-    else:
-        frames = first(audio, "max_length", default=_FRAMES) if hasattr(audio, "spec_size") else _FRAMES
-    if hasattr(audio, "spec_size"):
-        return example.numbers(1, 1001, bins)
-    turned = any(mark in f"{config.model_type} {getattr(audio, 'model_type', '')}" for mark in _BINS_FIRST)
-    return example.numbers(bins, frames) if turned else example.numbers(frames, bins)
-
-
-#: Encoders in the manner of Whisper.
-_BINS_FIRST = ("whisper", "qwen2_audio", "audioflamingo", "voxtral", "glmasr", "musicflamingo", "vibevoice", "moss")
-
-
-def _values(example: Example) -> Any:
-    config = example.config
-    if hasattr(config, "max_length") and hasattr(config, "num_mel_bins") and hasattr(config, "patch_size"):
-        return example.numbers(config.max_length, config.num_mel_bins)
-    codec = hasattr(config, "codebook_size") or hasattr(config, "upsampling_ratios")
-    return (
-        example.numbers(first(config, "audio_channels", default=1), AUDIO_SAMPLES)
-        if codec
-        else example.numbers(AUDIO_SAMPLES)
-    )
-
-
 def _pixels(example: Example) -> Any:
     if example.task == "video-classification" or "video" in type(example.config).__name__.lower():
         frames = first(example.vision, "num_frames", "frames_per_clip", default=16)
@@ -248,19 +218,12 @@ Rule = Callable[[Example], Any]
 
 RULES: dict[str, Rule] = {
     "input_ids": lambda e: e.tokens(e.length),
-    "decoder_input_ids": lambda e: e.tokens(e.length),
     "qformer_input_ids": lambda e: e.tokens(32),
-    "audio_input_ids": lambda e: e.tokens(e.length),
-    "attention_mask": lambda e: e.integers(e.length),
     "token_type_ids": lambda e: e.integers(e.length, below=2) - 1,
     "inputs_embeds": lambda e: e.numbers(e.length, first(e.text, "hidden_size", "d_model", default=768)),
     "query_embeds": lambda e: e.numbers(32, first(e.config, "hidden_size", default=768)),
     "hidden_states": _hidden,
     "masks": lambda e: None,
-    "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
-    "input_features_mask": lambda e: e.integers(_FRAMES),
-    "feature_lens": lambda e: e.integers() * _FRAMES,
-    "feature_attention_mask": lambda e: e.integers(_FRAMES),
     "pixel_attention_mask": lambda e: e.integers(e.grid[0] * e.grid[1]),
     "spatial_shapes": lambda e: _grid(e)[:, 1:],
     "vision_features": _hidden,
@@ -280,7 +243,6 @@ RULES: dict[str, Rule] = {
     "latents": _hidden,
     "context": _hidden,
     "encoder_hidden_states": _hidden,
-    "spectrogram": lambda e: e.numbers(_FRAMES // 10, first(e.config, "model_in_dim", "num_mel_bins", default=80)),
     "x": _hidden,
     "features": _hidden,
     "patch_embeds": _hidden,
@@ -294,8 +256,6 @@ RULES: dict[str, Rule] = {
     "grid_thw": _grid,
     "image_grid_thw": _grid,
     "pixel_mask": lambda e: e.integers(*e.image[1:]),
-    "input_features": _features,
-    "input_values": _values,
     "past_values": lambda e: _series(e, length=_context(e)),
     "past_time_features": lambda e: e.numbers(_context(e), first(e.config, "num_time_features", default=1) or 1),
     "past_observed_mask": lambda e: _series(e, length=_context(e)),
