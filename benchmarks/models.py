@@ -124,10 +124,10 @@ def main() -> int:
     parser.add_argument("--docs", type=Path, help="write the documentation's page here")
     asked = parser.parse_args()
     import transformers
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     # What every model needs, once and not in each child.
     import transformers.models.bert.modeling_bert
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     import partita.frontends.hf.load
     import partita.frontends.run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from partita.frontends.options import Asked
@@ -26,6 +26,8 @@ class Model:
         Number format that floating arrays are to be traced in; None for what each has.
     notes
         What a reader should know about how it was made.
+    graph
+        Its graph without these notes, if making the model has traced it.
     """
 
     name: str
@@ -35,9 +37,20 @@ class Model:
     asked: Asked
     dtype: str | None = None
     notes: tuple[str, ...] = ()
+    graph: Graph | None = None
 
     def trace(self) -> Graph:
-        """Its graph."""
+        """Its graph; the module runs for it unless it has."""
+        graph = self.graph or self.traced().graph
+        assert graph is not None
+        return graph.replace(notes=(*graph.notes, *self.notes))
+
+    def traced(self) -> Model:
+        """This model with its graph."""
         training = self.asked.training
         graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
-        return graph.replace(notes=(*graph.notes, *self.notes))
+        return replace(self, graph=graph)
+
+    def noted(self, note: str) -> Model:
+        """This model with another note."""
+        return replace(self, notes=(*self.notes, note))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError
+from partita.frontends.hf.parts import merged, usual_fields, usual_note
 from partita.frontends.options import nearest, one_line, parse_value
 
 
 def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
     """The configuration that a type or a file names, with fields changed; what is wrong is an ``InputError``."""
+    return settled_configuration(name, fields)[0]
+
+
+def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tuple[str, ...]]:
+    """:func:`read_configuration`'s, and notes on what was taken where neither it nor its default says anything."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
     given: dict[str, Any] = {}
@@ -32,15 +39,31 @@ def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
         raise InputError(f"transformers has no model type {kind!r}{nearest(kind, known)}")
     try:
         cls = CONFIG_MAPPING[kind]
-        default = cls()
+        taken = usual_fields(cls, given)
+        default = cls.from_dict(copy.deepcopy(taken)) if taken else cls()
     except Exception as error:
-        raise InputError(f"transformers cannot make a default configuration of {kind!r}: {one_line(error)}") from error
+        raise InputError(
+            f"transformers cannot make a default configuration of {kind!r}: {one_line(error)}; "
+            "name a configuration file (hf:config.json) that has what is missing"
+        ) from error
     for field, text in fields.items():
         _set(given, cls, default, kind, field, parse_value(text))
+    if not given:
+        return default, usual_note(kind, taken, given)
     try:
-        return cls.from_dict(given)
+        return cls.from_dict(merged(taken, given)), usual_note(kind, taken, given)
     except Exception as error:
         raise InputError(f"the configuration of {name!r} is not valid: {one_line(error)}") from error
+
+
+def text_of(config: Any) -> Any:
+    """The part of a configuration that reads text, or all of it; where text is read and written, what reads it."""
+    if not hasattr(config, "get_text_config"):
+        return config
+    try:
+        return config.get_text_config()
+    except ValueError:
+        return config.get_text_config(encoder=True)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:
@@ -63,9 +86,8 @@ def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, v
         raise InputError(f"the configuration of {kind!r} has no field {field!r}{nearest(head, known)}")
     before = getattr(default, head, None)
     if rest:
-        # Some configurations pick the class of a part by its type.
-        own_type = getattr(before, "model_type", "")
-        kept = {"model_type": own_type} if own_type else {}
+        # What the whole sets in its parts stays, and so does a part's type.
+        kept = before.to_diff_dict() if hasattr(before, "to_diff_dict") else {}
         nested = given.setdefault(head, kept)
         if not hasattr(before, "to_dict") or not isinstance(nested, dict):
             raise InputError(f"field {head!r} of the configuration of {kind!r} has no fields of its own")

@@ -94,7 +94,7 @@ def _flattened(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     """Patches that begin with their row and column."""
     import torch
 
-    features = example.image[0] * example.patch**2 + 2
+    features = first(example.vision, "patch_embed_hidden_size", default=example.image[0] * example.patch**2) + 2
     most = first(example.vision, "seq_len", "max_num_patches", "max_patches", default=_MOST_PATCHES)
     side = torch.full((example.samples,), int(most**0.5))
     return {"flattened_patches": example.numbers(min(most, _MOST_PATCHES), features), "height": side, "width": side}
@@ -147,10 +147,12 @@ def _locals(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
 
 
 def _several(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
-    """One image of several that a sample may have."""
+    """One image of several that a sample may have; not zero, which would mark one that is not there."""
+    import torch
+
     channels, height, width = example.whole_image
     return {
-        "pixel_values": example.numbers(1, channels, height, width),
+        "pixel_values": torch.ones((example.samples, 1, channels, height, width), dtype=example.dtype),
         "pixel_attention_mask": example.integers(1, height, width).bool(),
     }
 
@@ -173,6 +175,13 @@ def _sized(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     }
 
 
+def _prompted(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+    """An image below an example of what is to be found: each is half of what the model sees."""
+    channels, height, width = example.image
+    half = example.numbers(channels, height // 2, width)
+    return {"pixel_values": half, "prompt_pixel_values": half.clone(), "prompt_masks": half.clone()}
+
+
 Form = Callable[[Example, frozenset[str]], dict[str, Any]]
 #: How images come, by an argument that goes with it; the first that a model has.
 _FORMS: tuple[tuple[str, Form], ...] = (
@@ -187,6 +196,7 @@ _FORMS: tuple[tuple[str, Form], ...] = (
     ("aspect_ratio_ids", _tiles),
     ("image_token_pooling", _crops),
     ("num_local_patches", _locals),
+    ("prompt_pixel_values", _prompted),
     ("image_sizes", _sized),
     ("pixel_attention_mask", _several),
 )
@@ -213,8 +223,6 @@ IMAGES: dict[str, Rule] = {
     "pixel_values": pixels,
     "pixel_values_videos": videos,
     "image": lambda e: e.numbers(*e.image),
-    "prompt_pixel_values": lambda e: e.numbers(*e.image),
-    "prompt_masks": lambda e: e.numbers(*e.image),
     "grid_thw": _grid,
     "image_grid_thw": _grid,
     "pixel_mask": lambda e: e.integers(*e.image[1:]),

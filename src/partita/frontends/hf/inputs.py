@@ -11,6 +11,7 @@ from typing import Any
 from partita.errors import InputError
 from partita.frontends.hf import rules
 from partita.frontends.hf.audio import SOUND
+from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.described import describe, make_described
 from partita.frontends.hf.images import IMAGES, image_arguments
 from partita.frontends.hf.places import place_features
@@ -53,7 +54,8 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
         full = place_features(model, example, {**plain, **others}, accepted)
         sets.insert(0, _with_labels(full))
     # Some code does not say what it cannot do without.
-    everything = {name: RULES[name](example) for name in RULES if name in accepted and name not in sets[0]}
+    others = [name for name in sorted(accepted) if name not in sets[0] and name not in _NEVER]
+    everything = {name: value for name in others if (value := _make(model, example, name)) is not None}
     if everything:
         sets.append({**sets[0], **everything})
     return sets
@@ -63,6 +65,8 @@ def completed(
     model: Any, config: Any, task: str, dtype: Any, asked: Asked, inputs: Mapping[str, Any], message: str
 ) -> dict[str, Any] | None:
     """Arguments with those that a message asks for by name; None if it names none that is not given and can be made."""
+    if _ASKS.search(message) is None:
+        return None
     parameters = inspect.signature(model.forward).parameters
     missing = [
         name
@@ -74,6 +78,8 @@ def completed(
     return {**inputs, **made} if made else None
 
 
+#: Words of a message that asks for an argument.
+_ASKS = re.compile(r"must|need|specify|provide|given|missing|require|None")
 #: Arguments that stand for others, or that hold what earlier calls left.
 _NEVER = frozenset({"inputs_embeds", "decoder_inputs_embeds", "encoder_outputs", "past_key_values", "labels", "kwargs"})
 
@@ -83,7 +89,7 @@ def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked
     from partita.frontends.hf.cache import resident_cache
 
     assert asked.decode is not None
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    text = text_of(config)
     accepted = frozenset(inspect.signature(model.forward).parameters)
     if getattr(config, "is_encoder_decoder", False) or "past_key_values" not in accepted:
         raise InputError(
@@ -99,7 +105,7 @@ def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked
 
 
 def _example(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> Example:
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    text = text_of(config)
     return Example(config, task, dtype, asked.samples, _length(model, text, asked.sequence_length))
 
 

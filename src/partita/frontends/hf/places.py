@@ -10,6 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from partita.errors import TraceError
+from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.refit import refit
 from partita.frontends.hf.rules import Example, first
 from partita.frontends.run import run_module
@@ -66,8 +67,13 @@ def place_features(model: Any, example: Example, inputs: Mapping[str, Any], acce
 
 
 def _mark(config: Any, name: str) -> int | None:
-    """The token that stands for a feature."""
-    mark = first(config, f"{name}_token_id", f"{name}_token_index", f"{name}_pad_token_id", default=None)
+    """The token that stands for a feature; one that a default configuration leaves open is the vocabulary's last."""
+    fields = [f"{name}_token_id", f"{name}_token_index", f"{name}_pad_token_id"]
+    mark = first(config, *fields, default=None)
+    left_open = next((field for field in fields if hasattr(config, field)), None)
+    if mark is None and left_open is not None:
+        mark = first(text_of(config), "vocab_size", default=1) - 1
+        setattr(config, left_open, mark)
     return mark if isinstance(mark, int) and mark >= 0 else None
 
 

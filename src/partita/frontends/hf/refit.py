@@ -17,6 +17,8 @@ _FEATURES = ((_PRODUCT, -1), (_CHANNELS, 1), (_NORM, -1))
 _SIDES = re.compile(r"not enough values to unpack \(expected (?P<takes>[45]), got (?P<got>\d)\)")
 #: Tokens of several codebooks: rows one below the other, or a side of their own.
 _CODES = re.compile(r"shape '\[(?P<form>-1, \d+, \d+|\d+, \d+, -1)\]' is invalid for input of size (?P<size>\d+)")
+#: A check of code that says which shape it wants: several images of a sample, say.
+_WANTED = re.compile(r"must be a 5D tensor of shape \(batch_size, (?P<several>\d+), ")
 #: Images of a video where the configuration does not say how many.
 _FRAMES = 8
 
@@ -32,6 +34,10 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
     found = _CODES.search(message)
     if found is not None:
         return _add_codes(inputs, found["form"], int(found["size"]))
+    found = _WANTED.search(message)
+    if found is not None:
+        several = int(found["several"])
+        return _change(inputs, lambda shape: len(shape) == 4, lambda shape: (shape[0], several, *shape[1:]))
     found = _SIDES.search(message)
     if found is not None and int(found["takes"]) == 5:
         return _change(inputs, lambda shape: len(shape) == 4, lambda shape: (shape[0], _FRAMES, *shape[1:]))

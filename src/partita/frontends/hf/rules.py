@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from partita.frontends.hf.configuration import text_of
+
 #: Elements up to which whole numbers have values.
 _VALUED = 2**18
 _PIXELS = 224
@@ -30,7 +32,7 @@ class Example:
     @property
     def text(self) -> Any:
         """The configuration of the language model."""
-        return self.config.get_text_config() if hasattr(self.config, "get_text_config") else self.config
+        return text_of(self.config)
 
     @property
     def vision(self) -> Any:
@@ -233,6 +235,8 @@ RULES: dict[str, Rule] = {
     "past_values": lambda e: _series(e, length=_context(e)),
     "past_time_features": lambda e: e.numbers(_context(e), first(e.config, "num_time_features", default=1) or 1),
     "past_observed_mask": lambda e: _series(e, length=_context(e)),
+    "past_values_padding": lambda e: e.integers(_context(e)) - 1,
+    "freq": lambda e: e.integers(1) - 1,
     "future_values": lambda e: _series(e, length=_future(e)),
     "future_time_features": lambda e: e.numbers(_future(e), first(e.config, "num_time_features", default=1) or 1),
     "states": lambda e: e.numbers(e.length, e.config.state_dim),
