@@ -87,7 +87,8 @@ def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, v
     before = getattr(default, head, None)
     if rest:
         # What the whole sets in its parts stays, and so does a part's type.
-        kept = before.to_diff_dict() if hasattr(before, "to_diff_dict") else {}
+        own = before.to_diff_dict() if hasattr(before, "to_diff_dict") else {}
+        kept = {name: value for name, value in own.items() if name == "model_type" or _is_size(value)}
         nested = given.setdefault(head, kept)
         if not hasattr(before, "to_dict") or not isinstance(nested, dict):
             raise InputError(f"field {head!r} of the configuration of {kind!r} has no fields of its own")
@@ -107,6 +108,12 @@ _ACCEPTED: dict[type, tuple[type, ...]] = {
     str: (str,),
     dict: (dict,),
 }
+
+
+def _is_size(value: Any) -> bool:
+    """Whether a field is a number or some: lists of names follow from other fields."""
+    sides = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(side, (int, float)) for side in sides)
 
 
 def _check_type(kind: str, field: str, before: Any, value: Any) -> None:

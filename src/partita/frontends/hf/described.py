@@ -10,7 +10,7 @@ from typing import Any
 
 from partita.frontends.hf.rules import FEW, Example, first, nested
 
-_SHAPE = re.compile(r"of shape\s*[`'(\[]*(?P<sides>[^`'\n]*)")
+_SHAPE = re.compile(r"of shape\s*[`'(\[]*(?P<sides>[^`'\n]*)|^[^`]*\[(?P<listed>\w+, [^\]]*)\]")
 #: Sizes that documentation names in several ways.
 _SAMPLES = frozenset({"batch_size", "batch", "bs", "num_images", "num_images_or_videos", "num_videos", "num_questions"})
 _LENGTHS = frozenset({"sequence_length", "seq_len", "seq_length", "seqlen", "num_tokens", "episode_length", "q_len"})
@@ -29,7 +29,10 @@ _OPERATORS: dict[type, Any] = {
 
 def describe(model: Any, name: str) -> str:
     """What the documentation of a model's call says that an argument is; empty if it says nothing."""
-    found = re.search(rf"^\s*{name} \((.*)\):", inspect.getdoc(model.forward) or "", re.MULTILINE)
+    text = inspect.getdoc(model.forward) or ""
+    found = re.search(rf"^\s*{name} \((.*)\):", text, re.MULTILINE) or re.search(
+        rf"^\s*{name}: (.*)", text, re.MULTILINE
+    )
     return found[1] if found else ""
 
 
@@ -40,17 +43,18 @@ def make_described(model: Any, example: Example, name: str) -> Any:
     said = describe(model, name)
     parameter = inspect.signature(model.forward).parameters.get(name)
     annotation = "" if parameter is None else str(parameter.annotation)
-    kind = said.split(" of shape")[0] if said else annotation
+    kind = said.split(" of shape")[0] if said.startswith("`") else annotation
     if "Tensor" not in kind and "Tensor" not in annotation:
         if kind.startswith(("int", "`int")) or annotation == "<class 'int'>":
             return _size(example, name)
         if "bool" in kind or "bool" in annotation:
             return False
         return None
-    if any(word in kind for word in ("~", "dict", "tuple", "Cache")):
-        return None
     shape = _shape(example, said)
-    if shape is None:
+    if shape is None and "feat" in name and annotation.startswith(("list[torch.Tensor", "tuple[torch.Tensor")):
+        # One map of features.
+        return [example.numbers(_size(example, "hidden_size"), *example.grid[:2])]
+    if shape is None or any(word in kind for word in ("~", "dict", "tuple", "Cache")):
         return None
     if "Bool" in kind + annotation:
         return torch.ones(shape, dtype=torch.bool)
@@ -70,7 +74,8 @@ def _shape(example: Example, said: str) -> tuple[int, ...] | None:
     found = _SHAPE.search(said)
     if found is None:
         return None
-    text = re.sub(r"\s+x\s+", " * ", found["sides"].strip("()[] ").rstrip(","))
+    text = re.sub(r"\s+x\s+", " * ", (found["sides"] or found["listed"]).strip("()[] ").rstrip(","))
+    text = re.sub(r"height\s*\*\s*width", "num_patches", text)
     text = re.sub(r"patch_size_", "patch_size", text)
     sides: list[int] = []
     for side in _split(text):

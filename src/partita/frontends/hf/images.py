@@ -25,7 +25,9 @@ def pixels(example: Example) -> Any:
 
 def videos(example: Example) -> Any:
     """Videos, a row a sample."""
-    frames = first(example.vision, "frames_per_clip", "num_frames", default=first(example.config, "num_frames", default=16))
+    frames = first(
+        example.vision, "frames_per_clip", "num_frames", default=first(example.config, "num_frames", default=16)
+    )
     return example.numbers(frames, *example.image)
 
 
@@ -82,7 +84,8 @@ def _strips(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     """All patches of all images side by side in one strip, and how many rows and columns each had."""
     import torch
 
-    rows, columns, _, _ = example.grid
+    # Cells of patches are merged twice.
+    rows, columns = (max(4, side // 4 * 4) for side in example.grid[:2])
     strip = (1, example.image[0], example.patch, example.samples * rows * columns * example.patch)
     return {
         "pixel_values": torch.empty(strip, dtype=example.dtype, device="meta"),
@@ -118,16 +121,16 @@ def _crops(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     """Crops as rows of patches, and which patches each token pools."""
     import torch
 
-    rows, columns, features, _ = example.grid
+    channels, *sides = example.image
+    rows, columns = (side // example.patch for side in sides)
     pool = first(example.config, "image_pooling_h", "pooling_size", default=2)
-    cells = (rows // pool) * (columns // pool)
-    places = torch.arange(rows // pool * pool * (columns // pool * pool)).reshape(cells, -1)
     crops = example.samples
-    offsets = torch.arange(crops).reshape(-1, 1, 1) * rows * columns
+    places = torch.arange(crops * rows * columns).reshape(crops, rows, columns)
+    cells = places[:, : rows // pool * pool, : columns // pool * pool].unfold(1, pool, pool).unfold(2, pool, pool)
     grid = [rows // pool, columns // pool, 0, 0]
     return {
-        "pixel_values": torch.empty((crops, rows * columns, features), dtype=example.dtype, device="meta"),
-        "image_token_pooling": (places + offsets).reshape(crops * cells, -1),
+        "pixel_values": example.numbers(rows * columns, channels * example.patch**2),
+        "image_token_pooling": cells.reshape(-1, pool * pool),
         "image_grids": torch.tensor([grid] * crops),
         "image_num_crops": torch.ones(crops, dtype=torch.long),
     }
@@ -225,6 +228,7 @@ IMAGES: dict[str, Rule] = {
     "image": lambda e: e.numbers(*e.image),
     "grid_thw": _grid,
     "image_grid_thw": _grid,
+    "image_attention_mask": lambda e: e.integers(e.length, 1),
     "pixel_mask": lambda e: e.integers(*e.image[1:]),
 }
 """Argument to the rule that makes it."""

@@ -65,6 +65,15 @@ def completed(
     model: Any, config: Any, task: str, dtype: Any, asked: Asked, inputs: Mapping[str, Any], message: str
 ) -> dict[str, Any] | None:
     """Arguments with those that a message asks for by name; None if it names none that is not given and can be made."""
+    example = _example(model, config, task, dtype, asked)
+    if "not enough values to unpack (expected 4, got 3)" in message:
+        # Features by name, but an image.
+        wrong = [name for name in ("hidden_states", "x", "features") if name in inputs]
+        if wrong:
+            return {**inputs, wrong[0]: example.numbers(*example.image)}
+        pixels = inputs.get("pixel_values")
+        # One image of several that a sample may have.
+        return None if pixels is None or pixels.dim() != 4 else {**inputs, "pixel_values": pixels.unsqueeze(1)}
     if _ASKS.search(message) is None:
         return None
     parameters = inspect.signature(model.forward).parameters
@@ -73,7 +82,6 @@ def completed(
         for name in parameters
         if name not in inputs and name not in _NEVER and re.search(rf"\b{re.escape(name)}\b", message)
     ]
-    example = _example(model, config, task, dtype, asked)
     made = {name: value for name in missing if (value := _make(model, example, name)) is not None}
     return {**inputs, **made} if made else None
 
@@ -113,7 +121,7 @@ def _plain(model: Any, example: Example, accepted: frozenset[str], training: boo
     """What every call needs, and labels in training."""
     config, task = example.config, example.task
     inputs = _needed(model, example, accepted)
-    if not inputs or (task in {"zero-shot-image-classification", "base"} and "input_ids" in accepted):
+    if not inputs or ("input_ids" in accepted and "inputs_embeds" not in inputs):
         inputs.setdefault("input_ids", RULES["input_ids"](example))
     if task == "zero-shot-image-classification" and training and "return_loss" in accepted:
         inputs["return_loss"] = True
@@ -172,7 +180,17 @@ _IMAGE_NAMES = frozenset({"pixel_values", "hidden_states", "flattened_patches"})
 
 def _make(model: Any, example: Example, name: str) -> Any:
     """An argument by the rule for its name, else as it is documented."""
-    return RULES[name](example) if name in RULES else make_described(model, example, name)
+    if name in RULES and name not in _VAGUE:
+        return RULES[name](example)
+    made = make_described(model, example, name)
+    return RULES[name](example) if made is None and name in RULES else made
+
+
+#: Arguments whose name says little: what is documented of them comes first.
+_VAGUE = frozenset(
+    {"hidden_states", "x", "features", "patch_embeds", "context", "latents", "vision_features", "text_features"}
+    | {"encoder_hidden_states", "noise_embeds", "t_cond", "image", "image_attention_mask"}
+)
 
 
 def _towers(example: Example, accepted: frozenset[str]) -> list[dict[str, Any]]:
@@ -187,15 +205,18 @@ def _towers(example: Example, accepted: frozenset[str]) -> list[dict[str, Any]]:
             found.append(images)
             if len(found) == 2:
                 found.append({**found[0], **found[1]})
+            if "image_sizes" in images and images["pixel_values"].dim() == 4:
+                # Not every tower that a model may have takes sizes.
+                found.append({name: value for name, value in found[-1].items() if name != "image_sizes"})
     return found
 
 
 def _with_labels(inputs: dict[str, Any]) -> dict[str, Any]:
     """Labels as long as the tokens, where these have grown."""
     labels, tokens = inputs.get("labels"), inputs.get("input_ids")
-    if labels is not None and tokens is not None and labels.dim() == 2 and "decoder_input_ids" not in inputs:
-        if labels.shape != tokens.shape:
-            inputs["labels"] = tokens.clone()
+    grown = labels is not None and tokens is not None and labels.dim() == 2 and labels.shape != tokens.shape
+    if grown and "decoder_input_ids" not in inputs:
+        inputs["labels"] = tokens.clone()
     return inputs
 
 

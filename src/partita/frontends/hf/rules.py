@@ -37,7 +37,8 @@ class Example:
     @property
     def vision(self) -> Any:
         """The configuration of the image tower."""
-        named = first(self.config, "vision_config", "vit_config", "image_config", "backbone_config", "encoder", default=None)
+        names = ("vision_config", "vit_config", "image_config", "backbone_config", "encoder")
+        named = first(self.config, *names, default=None)
         if hasattr(named, "to_dict"):
             return next((part for part in (named, *nested(named)) if _of_images(part)), named)
         return next((part for part in (self.config, *nested(self.config)) if _of_images(part)), self.config)
@@ -195,6 +196,12 @@ def _future(example: Example) -> int:
     return int(first(example.config, "prediction_length", default=24) or 24)
 
 
+def _chunk(example: Example) -> Any:
+    """The actions of a robot that are planned at a time."""
+    config = example.config
+    return example.numbers(first(config, "chunk_size", default=50), first(config, "max_action_dim", default=32))
+
+
 Rule = Callable[[Example], Any]
 
 RULES: dict[str, Rule] = {
@@ -207,7 +214,11 @@ RULES: dict[str, Rule] = {
     "inputs_embeds": lambda e: e.numbers(e.length, first(e.text, "hidden_size", "d_model", default=768)),
     "query_embeds": lambda e: e.numbers(32, first(e.config, "hidden_size", default=768)),
     "hidden_states": _hidden,
-    "masks": lambda e: None,
+    "masks": lambda e: e.numbers(1, 4 * e.dense[1], 4 * e.dense[2]),
+    "state": lambda e: e.numbers(first(e.config, "max_state_dim", default=32)),
+    "noise": _chunk,
+    "actions": lambda e: e.numbers(e.length, e.config.act_dim) if hasattr(e.config, "act_dim") else _chunk(e),
+    "timestep": lambda e: e.numbers(),
     "vision_features": _hidden,
     "text_features": _hidden,
     "image_embeddings": lambda e: e.numbers(*e.dense),
@@ -240,7 +251,6 @@ RULES: dict[str, Rule] = {
     "future_values": lambda e: _series(e, length=_future(e)),
     "future_time_features": lambda e: e.numbers(_future(e), first(e.config, "num_time_features", default=1) or 1),
     "states": lambda e: e.numbers(e.length, e.config.state_dim),
-    "actions": lambda e: e.numbers(e.length, e.config.act_dim),
     "rewards": lambda e: e.numbers(e.length, 1),
     "returns_to_go": lambda e: e.numbers(e.length, 1),
     "timesteps": lambda e: e.integers(e.length),
