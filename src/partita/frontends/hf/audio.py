@@ -6,6 +6,7 @@ Shapes are those that the type's own feature extractor makes of some sound, wher
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any
 
@@ -200,13 +201,13 @@ SOUND: dict[str, Rule] = {
 _LENGTHS = ("input_features_mask", "feature_attention_mask", "chunk_sample_lengths", "audio_input_ids_mask")
 
 
-def lengths_of(accepted: set[str], features: str, example: Example) -> dict[str, Any]:
+def lengths_of(accepted: AbstractSet[str], features: str, example: Example) -> dict[str, Any]:
     """What a model takes of the lengths of the sound in ``features``."""
     names = [name for name in _LENGTHS if name in accepted and name in SOUND and features == "input_features"]
     return {name: SOUND[name](example) for name in names}
 
 
-def settle_sound(inputs: Mapping[str, Any], accepted: set[str], example: Example) -> dict[str, Any]:
+def settle_sound(inputs: Mapping[str, Any], accepted: AbstractSet[str], example: Example) -> dict[str, Any]:
     """Inputs whose sounds stand one behind the other, without a side for samples, where a model takes their lengths."""
     import torch
 
