@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from partita.errors import TraceError
 from partita.frontends.options import Asked
 from partita.frontends.torch import trace
 from partita.graph import Graph
@@ -39,5 +40,11 @@ class Model:
     def trace(self) -> Graph:
         """Its graph."""
         training = self.asked.training
-        graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
+        try:
+            graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
+        except TraceError as error:
+            from partita.frontends.fill import what_ran
+
+            error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
+            raise
         return graph.replace(notes=(*graph.notes, *self.notes))

@@ -7,6 +7,8 @@ import inspect
 from typing import Any
 
 from partita.errors import InputError
+from partita.frontends.given import FORM
+from partita.frontends.hf.given import given_sets, sized
 from partita.frontends.hf.rules import RULES, Example, patches, placed
 from partita.frontends.options import Asked
 
@@ -37,6 +39,7 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     """
     parameters = inspect.signature(model.forward).parameters
     accepted = set(parameters)
+    asked = sized(asked)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     example = Example(config, task, dtype, asked.samples, _length(model, text, asked.sequence_length))
     inputs: dict[str, Any] = {}
@@ -49,10 +52,14 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     if main in RULES and main in accepted:
         needed.append(main)
     for name in dict.fromkeys(needed):
+        if name in asked.inputs:
+            # Put in its place at the end.
+            inputs[name] = None
+            continue
         if name not in RULES:
             raise InputError(
                 f"model type {config.model_type!r} needs an argument {name!r}, which is not made by itself; "
-                f"give it with --input {name}=SHAPE:DTYPE"
+                f"give it with --input {name}={FORM}"
             )
         inputs[name] = RULES[name](example)
     if "hidden_states" in inputs and "grid_thw" in inputs:
@@ -87,7 +94,7 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     everything = {name: rule for name, rule in RULES.items() if name in accepted and name not in sets[0]}
     if everything:
         sets.append({**sets[0], **{name: rule(example) for name, rule in everything.items()}})
-    return sets
+    return given_sets(sets, model, config, dtype, asked)
 
 
 def _towers(example: Example, accepted: set[str]) -> list[dict[str, Any]]:

@@ -119,10 +119,12 @@ def _refitted(model: Model) -> tuple[Model, Graph]:
         try:
             return model, model.trace()
         except TraceError as error:
-            changed = refit(model.kwargs, str(error))
+            # What the user gave is not made to fit.
+            own = {name: value for name, value in model.kwargs.items() if name not in model.asked.inputs}
+            changed = refit(own, str(error))
             if changed is None:
                 raise
-            model = dataclasses.replace(model, kwargs=changed)
+            model = dataclasses.replace(model, kwargs={**model.kwargs, **changed})
     return model, model.trace()
 
 
