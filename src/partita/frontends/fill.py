@@ -8,12 +8,13 @@ import math
 import re
 import typing
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from partita.errors import InputError
 from partita.frontends.given import FORM, OWN, SCALAR, Array, array_of, is_array
 from partita.frontends.options import nearest
+from partita.graph import Graph
 
 #: Elements up to which given inputs have values; code that reads larger ones cannot be followed anyway.
 _MOST = 2**21
@@ -66,23 +67,38 @@ def fill_module(
     kwargs: Mapping[str, Any],
     what: str,
     own: Any = None,
+    beside: Collection[str] | None = None,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments of a module with the given ones in their places, as :func:`fill` puts them there.
 
-    ``own`` is the format that it computes in, by default that of its first floating parameter.
+    ``own`` is the format that it computes in, by default that of its first floating parameter. A module that takes any
+    name gets those ``beside`` its own parameters that are stated, or any.
     """
     import torch
 
     if own is None:
         floating = (p.dtype for p in module.parameters() if p.is_floating_point())
         own = next(floating, torch.float32)
-    return fill(given, _forward(module), what, args, kwargs, own)
+    return fill(given, _forward(module), what, args, kwargs, own, beside)
 
 
 def _forward(module: Any) -> Callable[..., Any]:
     """What a module runs; a compiled one wraps the one that was given to ``torch.compile``."""
     forward: Callable[..., Any] = getattr(module, "_orig_mod", module).forward
     return forward
+
+
+def unread(given: Mapping[str, Any], module: Any, args: Sequence[Any], graph: Graph) -> list[str]:
+    """Notes on given arrays that no operator of a graph reads."""
+    seen = {tensor.name for tensor in graph.tensors if tensor.producer is None and tensor.consumers}
+    notes = []
+    for name, value in given.items():
+        head, dot, rest = name.partition(".")
+        place = _place(head, _forward(module), len(args))
+        named = (head if place is None else f"input{place}") + dot + rest
+        if is_array(value) and named not in seen:
+            notes.append(f"No operator reads input {name!r}, which was given.")
+    return notes
 
 
 #: As many inputs as one message names.
@@ -125,6 +141,7 @@ def fill(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     own: Any,
+    beside: Collection[str] | None = None,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments of a call with the given ones in their places.
 
@@ -141,7 +158,7 @@ def fill(
     for name, value in given.items():
         head, _, rest = name.partition(".")
         place = _place(head, forward, len(places))
-        _check_name(head, place, forward, what, named)
+        _check_name(head, place, forward, what, {*named, *(beside or ())}, strict=beside is not None)
         tensor = made(value, name, own)
         if rest:
             before = named.get(head) if place is None else places[place]
@@ -190,13 +207,15 @@ def _place(name: str, forward: Callable[..., Any], count: int) -> int | None:
     return int(number) if number.isdigit() and number != name and int(number) < count else None
 
 
-def _check_name(name: str, place: int | None, forward: Callable[..., Any], what: str, named: Mapping[str, Any]) -> None:
-    if place is not None or name in named:
-        return
+def _check_name(
+    name: str, place: int | None, forward: Callable[..., Any], what: str, more: Collection[str], *, strict: bool
+) -> None:
+    """Refuse a name that a function does not take; not ``strict``, one that takes any name takes all but slips."""
     known, others = accepted(forward), _others(forward)
+    if place is not None or name in known or name in more or (others is not None and name in others):
+        return
     # What takes any name would swallow a slip of the pen.
-    slip = others is None and difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-    if name not in known and (slip or (others is not None and name not in others)):
+    if strict or others is not None or difflib.get_close_matches(name, known, n=1, cutoff=0.8):
         raise InputError(f"{what} takes no input {name!r}{nearest(name, known) if known else ''}")
 
 

@@ -100,10 +100,11 @@ def read_short(entries: tuple[str, ...]) -> dict[str, Any]:
 
 def read_file(path: str) -> dict[str, Any]:
     """Given inputs of a JSON or TOML file: a table of names with arrays, in short or in full, or plain values."""
+    document = read_document(Path(path))
     try:
-        return read_inputs(read_document(Path(path)))
+        return read_inputs(document)
     except InputError as error:
-        raise InputError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+        raise InputError(f"{path}: {error}") from None
 
 
 def is_array(value: Any) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partita.errors import TraceError
+from partita.frontends.fill import unread, what_ran
 from partita.frontends.options import Asked
 from partita.frontends.torch import trace
 from partita.graph import Graph
@@ -43,8 +44,7 @@ class Model:
         try:
             graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
         except TraceError as error:
-            from partita.frontends.fill import what_ran
-
             error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
             raise
-        return graph.replace(notes=(*graph.notes, *self.notes))
+        unused = unread(self.asked.inputs, self.module, self.args, graph)
+        return graph.replace(notes=(*graph.notes, *self.notes, *unused))

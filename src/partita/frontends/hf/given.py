@@ -8,6 +8,7 @@ from typing import Any
 
 from partita.frontends.fill import fill_module
 from partita.frontends.given import given_sizes
+from partita.frontends.hf.rules import RULES
 from partita.frontends.options import Asked
 
 
@@ -32,7 +33,7 @@ def given_sets(
     what = f"{type(model).__name__} of model type {config.model_type!r}"
     found: list[dict[str, Any]] = []
     for made in sets:
-        _, kwargs = fill_module(asked.inputs, model, (), made, what, dtype)
+        _, kwargs = fill_module(asked.inputs, model, (), made, what, dtype, RULES)
         if not any(set(kwargs) == set(before) for before in found):
             found.append(kwargs)
     return found

@@ -15,11 +15,12 @@ def open_sizes(inputs: Iterable[Any]) -> dict[str, list[str]]:
     for each in inputs:
         for axis, dim in enumerate(each.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
-                found.setdefault(_name(each.name, axis, dim), []).append(f"{each.name}[{axis}]")
+                found.setdefault(dimension_name(each.name, axis, dim), []).append(f"{each.name}[{axis}]")
     return found
 
 
-def _name(owner: str, axis: int, dim: Any) -> str:
+def dimension_name(owner: str, axis: int, dim: Any) -> str:
+    """The name of a dimension without a size."""
     return dim.dim_param or f"{owner}.{axis}"
 
 
@@ -73,7 +74,7 @@ def input_shape(path: str, each: Any, sizes: dict[str, int]) -> tuple[int, ...]:
         raise InputError(f"{path}: input {each.name!r} states no shape, not even how many dimensions; export it again")
     result = []
     for axis, dim in enumerate(each.type.tensor_type.shape.dim):
-        size = dim.dim_value if dim.HasField("dim_value") else sizes[_name(each.name, axis, dim)]
+        size = dim.dim_value if dim.HasField("dim_value") else sizes[dimension_name(each.name, axis, dim)]
         if size < 0:
             raise InputError(f"{path}: input {each.name!r} has size {size} at axis {axis}; sizes cannot be negative")
         result.append(size)
