@@ -44,7 +44,8 @@ class Model:
         try:
             graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
         except TraceError as error:
-            error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
+            if str(error).startswith("cannot trace"):
+                error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
             raise
         unused = unread(self.asked.inputs, self.module, self.args, graph)
         return graph.replace(notes=(*graph.notes, *self.notes, *unused))

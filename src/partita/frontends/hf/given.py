@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from partita.errors import InputError
 from partita.frontends.fill import fill_module
 from partita.frontends.given import given_sizes
 from partita.frontends.hf.rules import RULES
@@ -37,3 +38,21 @@ def given_sets(
         if not any(set(kwargs) == set(before) for before in found):
             found.append(kwargs)
     return found
+
+
+def check_length(
+    made: Mapping[str, Any], make: Callable[[Asked], Mapping[str, Any]], config: Any, asked: Asked
+) -> None:
+    """Refuse a length of sequences that nothing of what is made for a model follows."""
+    if asked.sequence_length is None or asked.inputs:
+        return
+    other = make(dataclasses.replace(asked, sequence_length=asked.sequence_length // 2 or 2))
+    if _shapes(made) == _shapes(other):
+        raise InputError(
+            f"model type {config.model_type!r} takes no sequence whose length could be set; leave the sequence length "
+            "out"
+        )
+
+
+def _shapes(made: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
+    return {name: getattr(value, "shape", None) for name, value in made.items()}

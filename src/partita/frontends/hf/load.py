@@ -11,8 +11,9 @@ from typing import Any
 
 from partita.errors import InputError, PartitaError, TraceError
 from partita.frontends.hf.configuration import read_configuration
+from partita.frontends.hf.given import check_length
 from partita.frontends.hf.heads import model_classes
-from partita.frontends.hf.inputs import decoding_inputs, input_sets
+from partita.frontends.hf.inputs import decoding_inputs, input_sets, make_inputs
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
@@ -93,6 +94,7 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> tup
         sets = [decoding_inputs(module, config, task, number_format, asked)]
     else:
         sets = input_sets(module, config, task, number_format, asked)
+        check_length(sets[0], lambda other: make_inputs(module, config, task, number_format, other), config, asked)
         if asked.sequence_length is None:
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
