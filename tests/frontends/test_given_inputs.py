@@ -312,6 +312,10 @@ class TestTransformers:
         with pytest.raises(TraceError, match=r"it ran on pixel_values 4x5x224x224:bfloat16; give inputs with --input"):
             load_model("hf:vit", set_fields=VIT, inputs={"pixel_values": "4x5x224x224:float"})
 
+    def test_models_without_sequences_take_no_length(self) -> None:
+        with pytest.raises(InputError, match=r"model type 'vit' takes no sequence .*leave the sequence length out"):
+            load_model("hf:vit", set_fields=VIT, sequence_length=77)
+
     def test_failures_name_what_is_missing(self) -> None:
         with pytest.raises(TraceError, match=r"there was no input_ids; give it with --input input_ids=SHAPE:DTYPE"):
             load_model("hf:gpt2", set_fields=GPT2, inputs={"input_ids": None})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partita.errors import TraceError
+from partita.frontends.experts import experts_notes
 from partita.frontends.fill import unread, what_ran
 from partita.frontends.options import Asked
 from partita.frontends.torch import trace
@@ -48,4 +49,4 @@ class Model:
                 error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
             raise
         unused = unread(self.asked.inputs, self.module, self.args, graph)
-        return graph.replace(notes=(*graph.notes, *self.notes, *unused))
+        return graph.replace(notes=(*graph.notes, *experts_notes(graph), *self.notes, *unused))

@@ -19,12 +19,6 @@ from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
 from partita.graph import Graph
 
-_EXPERTS_NOTE = (
-    "Every token goes through its top experts: the experts of a layer are grouped products over all tokens, "
-    "which read all the experts' weights and count each token's chosen experts only."
-)
-
-
 #: Tokens of a sample where the usual number of them does not run.
 _SHORT = 128
 #: How often inputs are made again because an operator takes another size.
@@ -41,8 +35,6 @@ def load_transformers(name: str, asked: Asked) -> Graph:
         model, graph = _first_traced(name, dataclasses.replace(asked, dtype="float32"))
         note = "The model does not run in its own number format; this is float32."
         graph = graph.replace(notes=(*graph.notes, note))
-    if any("grouped_mm" in op.target for op in graph.operators):
-        graph = graph.replace(notes=(*graph.notes, _EXPERTS_NOTE))
     return graph.replace(source=model.asked.source(f"hf:{name}"))
 
 
