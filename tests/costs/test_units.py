@@ -9,7 +9,11 @@ from partita.cluster import Cluster
 from partita.costs.units import cut_units, weights_alone
 from partita.errors import InputError
 from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.problems.throughput.baselines.layer_cuts import LayerCuts
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.options import Options
 from partita.problems.throughput.pricing import price
+from partita.run.monitor import Monitor
 from partita.run.result import Status
 
 MODULES = [
@@ -80,6 +84,11 @@ def test_freedom_never_costs() -> None:
         found[cuts] = result.objective
     assert found["operator"] <= found["module"] <= found["layer"]
     assert found["operator"] < found["layer"]
+    # The row that says what cutting between layers only costs says the same.
+    problem = price(row(), cluster)
+    plan = LayerCuts().solve(problem, Options(), Monitor()).plan
+    assert plan is not None
+    assert evaluate(problem, plan).objective == pytest.approx(found["layer"])
 
 
 def test_unknown_cuts() -> None:
