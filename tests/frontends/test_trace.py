@@ -178,7 +178,8 @@ def test_dead_operators_vanish() -> None:
     graph = traced(forward, nn.Linear(4, 4), args=(torch.zeros(2, 4),))
     assert targets(graph) == ["relu"]
     assert [p.users for p in graph.parameters] == [(), ()]
-    assert "No operator reads 2 of the weights (80 bytes in all)" in graph.notes[0]
+    expected = "No operator reads 2 of the weights (80 B: m.0.weight, m.0.bias); they are stored on no device."
+    assert graph.notes == (expected,)
 
 
 def test_operators_with_several_results() -> None:

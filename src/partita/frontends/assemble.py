@@ -10,6 +10,7 @@ from partita.frontends.geometry import Geometry
 from partita.frontends.records import Call, Capture, Layout, Read, Value
 from partita.frontends.views import Piece, fold, live_calls, region
 from partita.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Tensor
+from partita.units import format_bytes
 
 _ATTENTION_NOTE = (
     "Attention's backward counts four products; the scores that fused kernels compute once more are not counted."
@@ -140,8 +141,11 @@ class _Builder:
             notes.append(_ATTENTION_NOTE)
         idle = [p for p in parameters if not p.users and not p.buffer]
         if idle:
-            size = f"{len(idle)} of the weights ({sum(p.bytes for p in idle)} bytes in all)"
-            notes.append(f"No operator reads {size}, for example {idle[0].name}.")
+            size = format_bytes(sum(p.bytes for p in idle))
+            shown = ", ".join(p.name for p in idle[:3]) + (", …" if len(idle) > 3 else "")
+            notes.append(
+                f"No operator reads {len(idle)} of the weights ({size}: {shown}); they are stored on no device."
+            )
         return Graph(
             name=name,
             operators=operators,

@@ -34,7 +34,8 @@ def _tell(fake: Any, tensor: Any, sources: frozenset[str] = frozenset()) -> None
     plain = not tensor.is_floating_point() and not tensor.is_complex()
     if tensor.numel() > (MAX_ELEMENTS if plain else _MAX_NUMBERS):
         return
-    value = known(tensor)
+    # Small rows that a callable made on fake tensors are known as constants.
+    value = known(tensor) if known(tensor) is not None else getattr(tensor, "constant", None)
     if value is not None:
         with torch._C._DisableTorchDispatch():
             tell(fake, value.clone(), sources)

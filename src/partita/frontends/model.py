@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from partita.errors import TraceError
+from partita.frontends.experts import experts_notes
+from partita.frontends.fill import unread, what_ran
 from partita.frontends.options import Asked
 from partita.frontends.torch import trace
 from partita.graph import Graph
@@ -48,8 +51,14 @@ class Model:
     def traced(self) -> Model:
         """This model with its graph."""
         training = self.asked.training
-        graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
-        return replace(self, graph=graph)
+        try:
+            graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
+        except TraceError as error:
+            if str(error).startswith("cannot trace"):
+                error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
+            raise
+        unused = unread(self.asked.inputs, self.module, self.args, graph)
+        return replace(self, graph=graph.replace(notes=(*graph.notes, *experts_notes(graph), *unused)))
 
     def noted(self, note: str) -> Model:
         """This model with another note."""

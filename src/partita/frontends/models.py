@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from partita.checks import check_at_least
-from partita.errors import InputError, require
+from partita.errors import InputError, TraceError, require
+from partita.frontends.given import read_inputs
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, asked_of
 from partita.graph import Graph, Source
@@ -22,6 +24,7 @@ def load_model(
     task: str | None = None,
     training: bool = False,
     decode: int | None = None,
+    inputs: Mapping[str, Any] | None = None,
 ) -> Graph:
     """Trace the model that ``spec`` names.
 
@@ -49,6 +52,10 @@ def load_model(
     decode
         For an ``hf:`` decoder: one step that makes one token after so many, whose keys and values are in a cache. The
         cache is buffers of the attention modules, written in place; None for a run over ``sequence_length`` tokens.
+    inputs
+        Arguments of the model that are given rather than made, by name: arrays as ``1x3x224x224:float32``,
+        ``1x64:int64:0..99`` (values drawn between these), ``[3, 5]:int64``, or as a table of ``shape``, ``dtype``,
+        ``low``, ``high`` or ``values``; or plain values. None leaves an argument out. For ONNX files, of its inputs.
 
     Returns
     -------
@@ -63,19 +70,21 @@ def load_model(
     TraceError
         If the model cannot be built or traced.
     """
-    asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode)
+    given = read_inputs(inputs or {})
+    asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode, given)
     of_hub = _checked(spec, asked)
     if not of_hub and spec.endswith(".onnx"):
         from partita.frontends.onnx.load import load_onnx
 
         return load_onnx(spec, asked)
-    if of_hub:
-        from partita.frontends.hf.load import load_transformers
+    with _saying_inputs():
+        if of_hub:
+            from partita.frontends.hf.load import load_transformers
 
-        return load_transformers(spec[3:], asked)
-    from partita.frontends.userfile import load_file
+            return load_transformers(spec[3:], asked)
+        from partita.frontends.userfile import load_file
 
-    return load_file(spec, asked)
+        return load_file(spec, asked)
 
 
 def load_module(source: Source, *, seed: int | None = None) -> Model:
@@ -113,6 +122,7 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
             after.enter_context(torch.random.fork_rng(devices=[]))
             random.seed(seed)
             torch.manual_seed(seed)
+        after.enter_context(_saying_inputs())
         if of_hub:
             from partita.frontends.hf.load import build_transformers
 
@@ -120,6 +130,17 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
         from partita.frontends.userfile import build_file
 
         return build_file(source.model, asked, real=seed is not None)
+
+
+@contextmanager
+def _saying_inputs() -> Iterator[None]:
+    """Add to the message of a failed trace what the model was run on, and how to give it something else."""
+    try:
+        yield
+    except TraceError as error:
+        if not error.inputs:
+            raise
+        raise TraceError(f"{error}; {error.inputs}") from error
 
 
 def _checked(spec: str, asked: Asked) -> bool:

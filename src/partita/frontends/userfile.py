@@ -12,6 +12,7 @@ from typing import Any
 
 from partita.errors import InputError, NoBatchSizeError, TraceError
 from partita.frontends.blame import reads_values, where
+from partita.frontends.fill import fill_module
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, nearest, one_line, parse_value
 from partita.graph import Graph
@@ -32,6 +33,8 @@ def build_file(spec: str, asked: Asked, *, real: bool = False) -> Model:
         build = _find(path, attribute)
         given = _arguments(build, spec, asked)
         module, args, kwargs = _build(build, spec, given, real)
+    if asked.inputs:
+        args, kwargs = fill_module(asked.inputs, module, args, kwargs, spec)
     return Model(attribute, module, args, kwargs, asked, dtype=asked.dtype)
 
 

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from partita.errors import InputError
+from partita.frontends.given import FORM
 from partita.frontends.hf import rules
 from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.described import describe, make_described
+from partita.frontends.hf.given import given_sets, sized
 from partita.frontends.hf.images import IMAGES, image_arguments
 from partita.frontends.hf.places import place_features
 from partita.frontends.hf.rules import Example
@@ -46,9 +48,10 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     InputError
         If the sequence is longer than the model can take, or an argument is needed that no rule makes.
     """
+    asked = sized(asked)
     example = _example(model, config, task, dtype, asked)
     accepted = frozenset(inspect.signature(model.forward).parameters)
-    plain = _plain(model, example, accepted, asked.training)
+    plain = _plain(model, example, accepted, asked)
     sets = [plain]
     for others in _towers(example, accepted):
         full = place_features(model, example, {**plain, **others}, accepted)
@@ -58,7 +61,7 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     everything = {name: value for name in others if (value := _make(model, example, name)) is not None}
     if everything:
         sets.append({**sets[0], **everything})
-    return sets
+    return given_sets(sets, model, config, dtype, asked, RULES)
 
 
 def completed(
@@ -108,7 +111,7 @@ def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked
     _length(model, text, asked.decode + 1)
     # Images and sounds were read with the tokens before.
     example = _example(model, config, task, dtype, dataclasses.replace(asked, sequence_length=1))
-    inputs = _plain(model, example, accepted, training=False)
+    inputs = _plain(model, example, accepted, asked)
     return {**inputs, "past_key_values": resident_cache(model, inputs, asked.decode)}
 
 
@@ -117,10 +120,10 @@ def _example(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> Ex
     return Example(config, task, dtype, asked.samples, _length(model, text, asked.sequence_length))
 
 
-def _plain(model: Any, example: Example, accepted: frozenset[str], training: bool) -> dict[str, Any]:
+def _plain(model: Any, example: Example, accepted: frozenset[str], asked: Asked) -> dict[str, Any]:
     """What every call needs, and labels in training."""
-    config, task = example.config, example.task
-    inputs = settle_sound(_needed(model, example, accepted), accepted, example)
+    config, task, training = example.config, example.task, asked.training
+    inputs = settle_sound(_needed(model, example, accepted, asked), accepted, example)
     if not inputs or ("input_ids" in accepted and "inputs_embeds" not in inputs):
         inputs.setdefault("input_ids", RULES["input_ids"](example))
     if task == "zero-shot-image-classification" and training and "return_loss" in accepted:
@@ -144,8 +147,8 @@ def _plain(model: Any, example: Example, accepted: frozenset[str], training: boo
     return inputs
 
 
-def _needed(model: Any, example: Example, accepted: frozenset[str]) -> dict[str, Any]:
-    """Arguments that have no default, and the one that the model calls its main one."""
+def _needed(model: Any, example: Example, accepted: frozenset[str], asked: Asked) -> dict[str, Any]:
+    """Arguments that have no default, and the one that the model calls its main one; None for what is given."""
     parameters = inspect.signature(model.forward).parameters
     needed = [
         name
@@ -160,6 +163,9 @@ def _needed(model: Any, example: Example, accepted: frozenset[str]) -> dict[str,
     for name in dict.fromkeys(needed):
         if name in inputs:
             continue
+        if name in asked.inputs:
+            inputs[name] = None
+            continue
         if name in cut:
             inputs |= cut
             continue
@@ -169,7 +175,7 @@ def _needed(model: Any, example: Example, accepted: frozenset[str]) -> dict[str,
             what = f" ({said.replace('`', '')})" if said else ""
             raise InputError(
                 f"model type {example.config.model_type!r} needs an argument {name!r}{what}, which is not made by "
-                f"itself; give it with --input {name}=SHAPE:DTYPE"
+                f"itself; give it with --input {name}={FORM}"
             )
         inputs[name] = value
     return inputs

@@ -10,18 +10,15 @@ from typing import Any
 from partita.errors import InputError, PartitaError, TraceError
 from partita.frontends.hf.build import build, on_meta, with_values
 from partita.frontends.hf.configuration import settled_configuration
+from partita.frontends.hf.given import check_length
 from partita.frontends.hf.heads import model_classes
-from partita.frontends.hf.inputs import completed, decoding_inputs, input_sets
+from partita.frontends.hf.inputs import completed, decoding_inputs, input_sets, make_inputs
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
 from partita.graph import Graph
 
-_EXPERTS_NOTE = (
-    "Every token goes through its top experts: the experts of a layer are grouped products over all tokens, "
-    "which read all the experts' weights and count each token's chosen experts only."
-)
 #: Tokens of a sample where the usual number of them does not run.
 _SHORT = 128
 #: How often inputs are made again because an operator takes another size.
@@ -32,8 +29,6 @@ def load_transformers(name: str, asked: Asked) -> Graph:
     """Trace a transformers model; in float32 where it does not run in its own format, and none was asked for."""
     model = build_transformers(name, asked)
     graph = model.trace()
-    if any("grouped_mm" in op.target for op in graph.operators):
-        graph = graph.replace(notes=(*graph.notes, _EXPERTS_NOTE))
     return graph.replace(source=model.asked.source(f"hf:{name}"))
 
 
@@ -123,6 +118,7 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
         sets = [decoding_inputs(module, config, task, number_format, asked)]
     else:
         sets = input_sets(module, config, task, number_format, asked)
+        check_length(sets[0], lambda other: make_inputs(module, config, task, number_format, other), config, asked)
         if asked.sequence_length is None:
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
@@ -152,12 +148,13 @@ def _refitted(model: Model, task: str, number_format: Any) -> Model:
             return model.traced()
         except TraceError as error:
             said, module = str(error), model.module
-            changed = refit(model.kwargs, said)
+            # What the user gave is not made to fit.
+            changed = refit({name: value for name, value in model.kwargs.items() if name not in model.asked.inputs}, said)
             if changed is None and model.asked.decode is None:
                 changed = completed(module, module.config, task, number_format, model.asked, model.kwargs, said)
             if changed is None:
                 raise
-            model = dataclasses.replace(model, kwargs=changed)
+            model = dataclasses.replace(model, kwargs={**model.kwargs, **changed})
     return model.traced()
 
 
