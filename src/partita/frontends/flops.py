@@ -102,6 +102,11 @@ def _recurrent(x: Any, weights: Any, recurrent_weights: Any, *_: Any) -> int:
     return int(2 * math.prod(x.shape[:-1]) * (weights.numel() + recurrent_weights.numel()))
 
 
+def _deformed(x: Any, weight: Any, offset: Any) -> int:
+    # Sampled where the offsets say, a place of the result is a product as in any convolution.
+    return int(2 * offset.shape[0] * math.prod(offset.shape[-2:]) * weight.numel())
+
+
 _FACTORS = {"aten.mm": 0, "aten.bmm": 0, "aten.addmm": 1, "aten.baddbmm": 1}
 """Place of the first factor among a product's arguments; the second follows it."""
 
@@ -117,4 +122,6 @@ _EXTRA: dict[str, Any] = {
     "aten._int_mm": lambda a, b: _product(a.shape, b.shape[-1]),
     "aten.mv": lambda a, b: 2 * a.shape[0] * a.shape[1],
     "aten.addmv": lambda c, a, b: 2 * a.shape[0] * a.shape[1],
+    "torchvision.deform_conv2d": lambda x, weight, offset, *_: _deformed(x, weight, offset),
+    "torchvision._deform_conv2d_backward": lambda grad, x, weight, offset, *_: 2 * _deformed(x, weight, offset),
 }

@@ -16,6 +16,7 @@ from partita.frontends.hf.inputs import decoding_inputs, input_sets
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
+from partita.frontends.torchvision_operators import declare_where_missing
 from partita.graph import Graph
 
 _EXPERTS_NOTE = (
@@ -56,6 +57,7 @@ def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
 
 def _first_traced(name: str, asked: Asked, real: bool = False) -> tuple[Model, Graph]:
     """The first class of a configuration that can be built, on the fullest inputs that it runs on."""
+    declare_where_missing()
     from transformers.utils import logging
 
     with ExitStack() as after:
