@@ -11,23 +11,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from partita.frontends.capture import FACTORIES, MAX_KNOWN
 from partita.frontends.surroundings import OnePlace, plain_conversions
+from partita.frontends.values import Values
 
 #: Bytes of tensors that a callable may make for real, if it reads values and so cannot do without.
 _MOST_BYTES = 2**31
-
-
-class _Known(TorchDispatchMode):  # type: ignore[misc]
-    """On fake tensors: small rows of numbers that code may read, such as drop rates by layer, keep their values."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        out = func(*args, **kwargs)
-        if str(func._overloadpacket) in FACTORIES and isinstance(out, torch.Tensor) and out.numel() <= MAX_KNOWN:
-            with torch._C._DisableTorchDispatch(), torch.no_grad():
-                out.constant = func(*args, **{**kwargs, "device": "cpu"})
-        return out
 
 
 class _Limited(TorchDispatchMode):  # type: ignore[misc]
@@ -59,8 +47,11 @@ _ALLOCATES = frozenset(f"aten.{name}" for name in ("empty", "full", "ones", "ran
 
 @contextmanager
 def _fake() -> Iterator[None]:
-    with FakeTensorMode(allow_non_fake_inputs=True), _Known():
+    """Small numbers that code may read, such as drop rates by layer, keep their values; what has none is no guess."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, Values(fake) as values:
         yield
+    if values.presumed:
+        raise ValueError(f"what is built is data-dependent: {sorted(values.presumed)[0]}")
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 
 from partita.errors import TraceError
 from partita.frontends.capture import Recorder, dtype_name
+from partita.frontends.contents import known, tell
 from partita.frontends.records import Stored
-from partita.frontends.values import MAX_ELEMENTS, known, tell
+from partita.frontends.values import MAX_ELEMENTS
 
 
 def _format(tensor: Any, dtype: Any) -> Any:

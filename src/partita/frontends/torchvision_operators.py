@@ -1,7 +1,7 @@
 """torchvision whose compiled part does not fit the installed torch, made good enough to be traced.
 
-The wheels of torchvision in package registries are compiled for CUDA; beside a CPU build of torch their operators cannot
-be loaded, and the first import ends in an error about ``torchvision::nms``. A trace needs no kernels: signatures are
+The wheels of torchvision in package registries are compiled for CUDA; beside a CPU build of torch their operators do
+not load, and the first import ends in an error about ``torchvision::nms``. A trace needs no kernels: signatures are
 declared instead, and torchvision's own rules for shapes and gradients, which are Python, then apply to them. Where the
 compiled part loads, nothing is changed.
 """
