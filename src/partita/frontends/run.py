@@ -24,6 +24,7 @@ from partita.errors import TraceError
 from partita.frontends.capture import Recorder
 from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
+from partita.frontends.lengths import Lengths
 from partita.frontends.records import Capture, Stored
 from partita.frontends.recurrent import Recurrences
 from partita.frontends.surroundings import (
@@ -213,7 +214,7 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
         ):
             stack.enter_context(surrounding)
         values = Values(fake, settle=recorder.tape is None)
-        for mode in (fake, recorder, values, FusedCalls(recorder), Recurrences(recorder), OnePlace()):
+        for mode in (fake, recorder, values, FusedCalls(recorder), Recurrences(recorder), Lengths(recorder), OnePlace()):
             stack.enter_context(mode)
         yield
     for text in sorted(values.presumed):
