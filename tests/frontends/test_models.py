@@ -23,9 +23,9 @@ from frontends.helpers import (
 )
 from partita.errors import InputError, TraceError
 from partita.frontends.hf.configuration import read_configuration
-from partita.frontends.hf.load import _build, _on_meta, _simplify
 from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.inputs import make_inputs
+from partita.frontends.hf.load import _build, _on_meta, _simplify
 from partita.frontends.models import load_model
 from partita.frontends.options import Asked
 from partita.frontends.torch import trace

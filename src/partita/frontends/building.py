@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -66,6 +68,16 @@ def _real() -> Iterator[None]:
         yield
 
 
+def _with_shapes(result: Any) -> Any:
+    """What was built; layers that take the size of their weights from the first call are called once."""
+    module = result[0] if isinstance(result, tuple) and result else None
+    if isinstance(module, torch.nn.Module) and any(map(is_lazy, chain(module.parameters(), module.buffers()))):
+        args = (result[1],) if isinstance(result[1], torch.Tensor) else result[1]
+        with torch.no_grad():
+            module(*args, **(result[2] if len(result) > 2 else {}))
+    return result
+
+
 def build_without_weights(build: Callable[[], Any]) -> Any:
     """What a callable returns, called on fake tensors; if that fails on meta ones, or on real ones if they are small.
 
@@ -81,7 +93,7 @@ def build_without_weights(build: Callable[[], Any]) -> Any:
                 stack.enter_context(way())
                 stack.enter_context(plain_conversions(False))
                 stack.enter_context(OnePlace())
-                return build()
+                return _with_shapes(build())
         except (Exception, SystemExit) as error:
             first = first or error
     assert first is not None

@@ -88,7 +88,7 @@ def _layers(
 ) -> tuple[Any, ...]:
     """All layers of a recurrence on the rows of packed sequences: the results of the last one, and the last states."""
     if recorder.tape is not None:
-        raise NotImplementedError("recurrent layers on packed sequences are planned, but cannot be run from their trace")
+        raise NotImplementedError("recurrent layers on packed sequences are planned, but cannot be run from a trace")
     directions = 1 + bidirectional
     each = len(weights) // (count * directions)
     states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
@@ -164,7 +164,7 @@ def _ctc_loss(
 ) -> Any:
     """The loss as one call, forward and backward; how far its table goes is the longest target."""
     if recorder.tape is not None:
-        raise NotImplementedError("the CTC loss is planned, but cannot be run from its trace")
+        raise NotImplementedError("the CTC loss is planned, but cannot be run from a trace")
     known = target_lengths.tolist() if isinstance(target_lengths, torch.Tensor) else target_lengths
     known = [known] if isinstance(known, int) else list(known)
     batch = scores if scores.dim() == 3 else scores[:, None]
