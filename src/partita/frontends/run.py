@@ -25,6 +25,7 @@ from partita.frontends.blame import where as where_in_code
 from partita.frontends.capture import Recorder
 from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
+from partita.frontends.lengths import Lengths
 from partita.frontends.records import Capture, Stored
 from partita.frontends.recurrent import Recurrences
 from partita.frontends.surroundings import (
@@ -216,7 +217,15 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
         ):
             stack.enter_context(surrounding)
         values = Values(fake, settle=recorder.tape is None)
-        for mode in (fake, recorder, values, FusedCalls(recorder), Recurrences(recorder), OnePlace()):
+        for mode in (
+            fake,
+            recorder,
+            values,
+            FusedCalls(recorder),
+            Recurrences(recorder),
+            Lengths(recorder),
+            OnePlace(),
+        ):
             stack.enter_context(mode)
         yield
     for text in sorted(values.presumed):
@@ -252,11 +261,15 @@ def _explain(name: str, kind: str, error: Exception, what: str = "") -> str:
         operator = str(error.func)
         return (
             f"cannot trace {where}: its control flow or shapes depend on data (through {operator}){place}; "
-            "a static split needs the same operators for every input"
+            "a static split needs the same operators for every input: take one way there, or make what decides an input"
         )
     if isinstance(error, UnsupportedOperatorException):
         return f"cannot trace {where}: operator {error.func} has no shape rule{place}; register one with torch.library"
     cause = " ".join(str(error).split()) or "no message"
+    if "shape_env must not be None" in cause:
+        cause = "nested tensors have sizes that depend on data; use padded ones with a mask"
+    if ".numpy() is not supported" in cause:
+        cause = "numpy reads the values of tensors that have none; compute with torch, or outside of forward"
     if len(cause) > 300:
         cause = cause[:297] + "..."
     return f"cannot trace {where}: {type(error).__name__}: {cause}{place}"
