@@ -96,9 +96,7 @@ class Scans:
         return trial
 
     def _try(self, function: Callable[..., Any], owner: Any, leaves: list[Any], spec: Any) -> Trial:
-        copies: list[Any] = []
-
-        def run() -> Any:
+        def run(copies: list[Any]) -> Any:
             rest = iter(copies)
             given, kwargs = tree_unflatten(
                 [next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec
@@ -109,7 +107,7 @@ class Scans:
         self._trying = True
         try:
             inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-            return try_out(self.recorder, run, inputs, copies.extend)
+            return try_out(self.recorder, run, inputs)
         finally:
             self._trying = False
             if owner is not None and _changed(owner, before):
