@@ -28,6 +28,7 @@ from partita.frontends.fused import FusedCalls
 from partita.frontends.lengths import Lengths
 from partita.frontends.records import Capture, Stored
 from partita.frontends.recurrent import Recurrences
+from partita.frontends.scans import whole_scans
 from partita.frontends.surroundings import (
     OnePlace,
     attention_anywhere,
@@ -66,7 +67,7 @@ def run_module(
     stack: list[Any] = []
     with _settings(module, recorder, training), fake_state(module, recorder, training, dtype) as parameters:
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
-        with _module_tracking(recorder, names, stack):
+        with _module_tracking(recorder, names, stack), whole_scans(module, recorder):
             try:
                 with _caught(recorder, fake), torch.set_grad_enabled(training):
                     out = module(*fake_args, **fake_kwargs)

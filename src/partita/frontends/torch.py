@@ -100,7 +100,7 @@ def trace_calls(
     title = name or type(module).__name__
     try:
         capture = run_module(module, args, kwargs or {}, training, number_format, tape, keep_events=keep_events)
-        graph, calls = assemble_calls(capture, title, training)
+        graph, calls = assemble_calls(capture, title, training, tape)
     except PartitaError:
         raise
     except Exception as error:
