@@ -57,8 +57,8 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
         full = place_features(model, example, {**plain, **others}, accepted)
         sets.insert(0, _with_labels(full))
     # Some code does not say what it cannot do without.
-    others = [name for name in sorted(accepted) if name not in sets[0] and name not in _NEVER]
-    everything = {name: value for name in others if (value := _make(model, example, name)) is not None}
+    left = [name for name in sorted(accepted) if name not in sets[0] and name not in _NEVER]
+    everything = {name: value for name in left if (value := _make(model, example, name)) is not None}
     if everything:
         sets.append({**sets[0], **everything})
     return given_sets(sets, model, config, dtype, asked, RULES)

@@ -151,7 +151,9 @@ def _refitted(model: Model, task: str, number_format: Any) -> Model:
         except TraceError as error:
             said, module = str(error), model.module
             # What the user gave is not made to fit.
-            changed = refit({name: value for name, value in model.kwargs.items() if name not in model.asked.inputs}, said)
+            changed = refit(
+                {name: value for name, value in model.kwargs.items() if name not in model.asked.inputs}, said
+            )
             if changed is None and model.asked.decode is None:
                 changed = completed(module, module.config, task, number_format, model.asked, model.kwargs, said)
             if changed is None:
