@@ -181,6 +181,19 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Any], int]] = {
         [of(6, 8), of(6, 4), of(4, 16, 8), of(4, 16), of(4, 8, 16), of(4, 8)],
         1,
     ),
+    "pooled windows of bytes": (
+        "QLinearAveragePool",
+        {"kernel_shape": [3, 3], "strides": [2, 2]},
+        [of(1, 3, 8, 8, kind=U8), scale(), zero(), scale(), zero()],
+        1,
+    ),
+    "recurrence of bytes": (
+        "DynamicQuantizeLSTM",
+        {"hidden_size": 4, "direction": "bidirectional"},
+        [of(5, 2, 3), of(2, 3, 16, kind=I8), of(2, 4, 16, kind=I8), of(2, 32), None, None, None, None,
+         of(2), of(2, kind=I8) * 0, of(2), of(2, kind=I8) * 0],
+        3,
+    ),
     "softmax of bytes": (
         "QLinearSoftmax",
         {"axis": -1, "opset": 13},
@@ -207,6 +220,10 @@ BY_HAND: dict[str, tuple[str, dict[str, Any], list[Any], tuple[int, ...]]] = {
     "packed keys": ("MultiHeadAttention", {"num_heads": 2}, [of(2, 5, 8), of(2, 7, 2, 2, 4)], (2, 5, 8)),
     "bias": ("BiasAdd", {}, [of(2, 9, 8), of(8), of(2, 9, 8)], (2, 9, 8)),
     "softmax of a sum": ("BiasSoftmax", {"axis": 1, "is_inner_broadcast": 0}, [of(2, 3), of(1, 3)], (2, 3)),
+    "mean of bytes": (
+        "QLinearReduceMean", {"axes": [-1], "keepdims": 0}, [of(2, 3, 4, kind=U8), scale(), zero(), scale(), zero()],
+        (2, 3),
+    ),
     "split gelu": ("BiasSplitGelu", {}, [of(2, 9, 8), of(8)], (2, 9, 4)),
     "norm of groups": ("GroupNorm", {"groups": 2, "activation": 0}, [of(1, 4, 4, 8), of(8), of(8)], (1, 4, 4, 8)),
     "norm of groups of a sum": (
@@ -253,6 +270,7 @@ FLOPS = {
     "gemm of bytes": 2 * 3 * 4 * 6,
     "gemm of bytes to floats": 2 * 3 * 4 * 6,
     "gemm and gelu": 2 * 3 * 4 * 6,
+    "recurrence of bytes": 2 * 5 * 2 * 2 * (3 + 4) * 16,
     "activated product": 2 * 3 * 4 * 6,
     "attention of bytes": 2 * 2 * 5 * 8 * 24 + 2 * 2 * 2 * 5 * 5 * 8,
     "convolution": 2 * 2 * 4 * 4 * 4 * 3 * 9,
@@ -347,6 +365,7 @@ def test_tables_of_embeddings_are_read_by_the_row(tmp_path: Path) -> None:
     [
         ("fused product", {"transA": 0}, "needs the same inner size, not 4 and 5"),
         ("product with few bits", {"K": 65}, "needs the same inner size, not 64 and 65"),
+        ("pooled windows of bytes", {"channels_last": 1}, "has its channels last, which is not supported"),
         ("attention", {"num_heads": None}, "'only' \\(Attention\\) lacks attribute 'num_heads'"),
         ("sum of bytes", "inputs", "'only' \\(QLinearAdd\\) cannot take"),
     ],

@@ -16,6 +16,9 @@ from partita.frontends.options import one_line
 #: Fields of a tensor that may hold its data.
 _DATA = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 
+#: Where ONNX Runtime puts operators on arrays in a layout of the machine that it runs on.
+_ONE_PROCESSOR = ("com.microsoft.nchwc", "com.ms.internal.nhwc")
+
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview")
 
 
@@ -145,6 +148,8 @@ def _check_operator(what: str, model: Any, node: Any) -> None:
         remedy = (
             "check its name and the opset"
             if node.domain in _STANDARD
+            else "the file is laid out for one processor: optimise it at the level before"
+            if node.domain in _ONE_PROCESSOR
             else "what it computes is not known: export without runtime-specific operators, or with a local function"
         )
         raise InputError(f"{what} {cause}; {remedy}")

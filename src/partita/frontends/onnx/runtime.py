@@ -197,6 +197,30 @@ def _position_bias(_: Attributes, inputs: Arrays) -> Made:
     return [((1, table.shape[1], rows, columns), table.type)]
 
 
+def _reduced(attributes: Attributes, inputs: Arrays) -> Made:
+    x = needed(inputs)
+    axes = {axis % len(x.shape) for axis in attributes.get("axes", range(len(x.shape)))}
+    kept = attributes.get("keepdims", 1)
+    return [(tuple(1 if i in axes else n for i, n in enumerate(x.shape) if kept or i not in axes), x.type)]
+
+
+def _recurrent() -> Rule:
+    """An LSTM whose weights are bytes, stored with the gates last."""
+
+    def outputs(_: Attributes, inputs: Arrays) -> Made:
+        x, states = needed(inputs), needed(inputs, 2)
+        length, batch, _width = x.shape
+        directions, hidden, _gates = states.shape
+        last = ((directions, batch, hidden), x.type)
+        return [((length, directions, batch, hidden), x.type), last, last]
+
+    def cost(_: Attributes, inputs: Arrays) -> Cost:
+        x, weights, states = (needed(inputs, place) for place in range(3))
+        return Cost(2 * math.prod(x.shape[:2]) * (weights.numel + states.numel))
+
+    return Rule(outputs, cost)
+
+
 _KEEPS = (
     "BiasAdd BiasGelu BiasSoftmax FastGelu Gelu GroupNorm QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QuickGelu "
     "RotaryEmbedding Trilu"
@@ -208,6 +232,7 @@ _RULES: dict[str, Rule] = {
     "BiasSplitGelu": Rule(_half),
     "DequantizeLinear": Rule(_dequantised),
     "DynamicQuantizeMatMul": _fused_product(),
+    "DynamicQuantizeLSTM": _recurrent(),
     "EmbedLayerNormalization": Rule(_embedded),
     "FusedGemm": _fused_product(),
     "FusedMatMul": _fused_product(),
@@ -226,6 +251,7 @@ _RULES: dict[str, Rule] = {
     "QLinearConcat": Rule(_joined),
     "QLinearGlobalAveragePool": Rule(_pooled),
     "QLinearMul": Rule(_broadcast(0, 3)),
+    "QLinearReduceMean": Rule(_reduced),
     "QLinearWhere": Rule(_broadcast(0, 4, 1)),
     "QMoE": _experts(True),
     "QuantizeLinear": Rule(_quantised),
@@ -243,5 +269,7 @@ LIKE: dict[str, tuple[str, int, frozenset[str]]] = {
     "GatherND": ("GatherND", 2, frozenset()),
     "GridSample": ("GridSample", 2, frozenset()),
     "Pad": ("Pad", 3, frozenset()),
+    # The standard's mean takes no bytes; its maximum makes the same shapes.
+    "QLinearAveragePool": ("MaxPool", 1, frozenset({"channels_last", "count_include_pad"})),
     "QLinearConv": ("QLinearConv", 9, frozenset({"channels_last"})),
 }

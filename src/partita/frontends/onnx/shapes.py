@@ -84,6 +84,10 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
     if rule is not None:
         return _by_rule(what, rule, node, inputs)
     if domain == DOMAIN:
+        if any(a.name == "channels_last" and a.i for a in node.attribute):
+            raise InputError(
+                f"{what} has its channels last, which is not supported; optimise the file for no processor"
+            )
         node, inputs = _as_standard(node, inputs)
         domain = ""
     types: dict[str, Any] = {}
