@@ -37,12 +37,19 @@ def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
         extractor = getattr(transformers, found if isinstance(found, str) else found[0])()
         rate = int(getattr(extractor, "sampling_rate", _SAMPLES))
         seconds = _SECONDS if any("features" in name for name in extractor.model_input_names) else 1
-        sound = torch.full((rate * seconds,), 0.01).numpy()
-        made = extractor(sound, sampling_rate=rate, return_tensors="pt")
+        made = _extract(extractor, torch.full((rate * seconds,), 0.01).numpy(), rate)
     except Exception:  # some need packages that are not there: the rules below have to do
         return 0, {}
     size = int(getattr(extractor, "feature_size", 0))
     return size, {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
+
+
+def _extract(extractor: Any, sound: Any, rate: int) -> Any:
+    """Features of one sound; some extractors take lists of them alone."""
+    try:
+        return extractor(sound, sampling_rate=rate, return_tensors="pt")
+    except ValueError:
+        return extractor([sound], sampling_rate=rate, return_tensors="pt")
 
 
 def _stem(kind: str) -> str:
@@ -90,7 +97,7 @@ def _plain_features(example: Example) -> Any:
     if hasattr(audio, "max_source_positions"):
         return _turned(example, 2 * audio.max_source_positions, bins)
     most = first(audio, "max_position_embeddings", default=_FRAMES)
-    return _turned(example, min(_FRAMES, most) if config is audio else _FRAMES, bins)
+    return _turned(example, min(_FRAMES, most - 1) if config is audio else _FRAMES, bins)
 
 
 def _turned(example: Example, frames: int, bins: int) -> Any:
@@ -140,9 +147,9 @@ def _codes(example: Example) -> Any:
 
 def _side_by_side(example: Example, config: Any) -> Any:
     tokens = example.tokens(example.length)
-    channels = getattr(config, "num_channels", None)
+    channels = first(config, "n_codes_total", "num_channels", default=None)
     # No image has so many channels: they are codebooks.
-    sound = isinstance(channels, int) and channels > 4 and hasattr(config, "vocab_size")
+    sound = isinstance(channels, int) and channels > 4 and hasattr(example.text, "vocab_size")
     return tokens.unsqueeze(-1).repeat(1, 1, channels) if sound else tokens
 
 
@@ -178,6 +185,7 @@ SOUND: dict[str, Rule] = {
     "audio_input_ids": _sound_words,
     "audio_mel": _features,
     "audio_mel_mask": _no_padding,
+    "codebook_idx": lambda e: int(first(e.config, "n_codes_given", default=1)),
     "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
     "input_features_mask": _mask,
     "feature_lens": lambda e: e.integers() * _frames(e),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, PartitaError, TraceError
-from partita.frontends.hf.build import build, on_meta, with_values
+from partita.frontends.hf.build import Parts, build, on_meta, with_values
 from partita.frontends.hf.configuration import settled_configuration
 from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.inputs import decoding_inputs, input_sets
@@ -122,12 +122,12 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
         model = dataclasses.replace(model, name=f"{model.name}, one token after {asked.decode}")
         sets = [decoding_inputs(module, config, task, number_format, asked)]
     else:
-        sets = input_sets(module, config, task, number_format, asked)
+        sets = _sets(module, config, task, number_format, asked)
         if asked.sequence_length is None:
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
             with suppress(InputError):
-                sets += input_sets(module, config, task, number_format, short)[:1]
+                sets += _sets(module, config, task, number_format, short)[:1]
     failure: TraceError | None = None
     for kwargs in sets:
         fitted = dataclasses.replace(model, kwargs=kwargs)
@@ -140,6 +140,19 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
             failure = failure or error
     assert failure is not None
     raise failure
+
+
+def _sets(module: Any, config: Any, task: str, number_format: Any, asked: Asked) -> list[dict[str, Any]]:
+    """Sets of arguments of a model, the fullest first; of one that is a run of its parts, those of all of them."""
+    if not isinstance(module.forward, Parts):
+        return input_sets(module, config, task, number_format, asked)
+    of_part = {
+        name: input_sets(part, part.config, task, number_format, asked) for name, part in module.forward.parts.items()
+    }
+    return [
+        {f"{name}.{key}": value for name, sets in of_part.items() for key, value in sets[min(i, len(sets) - 1)].items()}
+        for i in range(max(map(len, of_part.values())))
+    ]
 
 
 def _refitted(model: Model) -> Model:
