@@ -146,7 +146,12 @@ def _codes(example: Example) -> Any:
 
 
 def _side_by_side(example: Example, config: Any) -> Any:
-    tokens = example.tokens(example.length)
+    books, places = getattr(config, "num_codebooks", None), getattr(config, "max_position_embeddings", None)
+    # A decoder of the codes of one moment has a place for each codebook.
+    length = example.length
+    if isinstance(books, int) and isinstance(places, int) and places <= books + 1:
+        length = min(length, books)
+    tokens = example.tokens(length)
     channels = first(config, "n_codes_total", "num_channels", default=None)
     # No image has so many channels: they are codebooks.
     sound = isinstance(channels, int) and channels > 4 and hasattr(example.text, "vocab_size")
@@ -170,6 +175,10 @@ def _no_padding(example: Example) -> Any:
     return example.integers(_frames(example)) < 0
 
 
+def _diffusion(example: Example) -> Any:
+    return example.part("dit_config")
+
+
 def _from_extractor(name: str, otherwise: Rule) -> Rule:
     def rule(example: Example) -> Any:
         made = _made(example, name)
@@ -185,6 +194,10 @@ SOUND: dict[str, Rule] = {
     "audio_input_ids": _sound_words,
     "audio_mel": _features,
     "audio_mel_mask": _no_padding,
+    "codes": lambda e: e.integers(first(e.config, "num_quantizers", default=8), _FRAMES // 10),
+    "code": lambda e: e.integers(_FRAMES // 10),
+    "conditioning": lambda e: e.numbers(first(_diffusion(e), "enc_emb_dim", default=192)),
+    "reference_mel": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
     "codebook_idx": lambda e: int(first(e.config, "n_codes_given", default=1)),
     "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
     "input_features_mask": _mask,
@@ -206,6 +219,14 @@ SOUND: dict[str, Rule] = {
 
 #: Masks and lengths of sound, which go with it where a model takes them.
 _LENGTHS = ("input_features_mask", "feature_attention_mask", "chunk_sample_lengths", "audio_input_ids_mask")
+
+
+def sound_names(accepted: set[str], example: Example) -> list[str]:
+    """How a model may take sound, the usual one first: spectrograms, but waves where convolutions read them."""
+    names = ["input_features", "input_values"]
+    if hasattr(example.audio, "conv_stride"):
+        names.reverse()
+    return [name for name in names if name in accepted]
 
 
 def lengths_of(accepted: set[str], features: str, example: Example) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from partita.errors import InputError
 from partita.frontends.hf import rules
-from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound
+from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound, sound_names
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.rules import Example, patches, placed
 from partita.frontends.options import Asked
@@ -100,7 +100,7 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
 def _towers(example: Example, accepted: set[str]) -> list[dict[str, Any]]:
     """Arguments of the towers beside the main one, the usual ones last."""
     config, found = example.config, list[dict[str, Any]]()
-    audio = [name for name in ("input_features", "input_values") if name in accepted]
+    audio = sound_names(accepted, example)
     if audio and example.audio is not config:
         found.append({audio[0]: RULES[audio[0]](example), **lengths_of(accepted, audio[0], example)})
     if "pixel_values" in accepted and (example.vision is not config or hasattr(config, "image_size")):

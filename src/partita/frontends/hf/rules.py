@@ -214,10 +214,18 @@ def _ones(*names: int) -> Callable[[Example], Any]:
     return lambda example: example.integers(*names)
 
 
+def _documents(example: Example) -> int:
+    """Documents that are looked up for a sample."""
+    return int(first(example.config, "n_docs", default=_FEW))
+
+
 Rule = Callable[[Example], Any]
 
 RULES: dict[str, Rule] = {
     "input_ids": lambda e: e.tokens(e.length),
+    "context_input_ids": lambda e: e.tokens(e.length).repeat_interleave(_documents(e), 0),
+    "context_attention_mask": lambda e: e.integers(e.length).repeat_interleave(_documents(e), 0),
+    "doc_scores": lambda e: e.numbers(_documents(e)),
     "qformer_input_ids": lambda e: e.tokens(32),
     "token_type_ids": lambda e: e.integers(e.length, below=2) - 1,
     "inputs_embeds": lambda e: e.numbers(e.length, first(e.text, "hidden_size", "d_model", default=768)),
