@@ -120,7 +120,7 @@ def _values(example: Example) -> Any:
         return example.numbers(first(example.audio, "audio_channels", default=made.shape[1]), made.shape[2])
     if made is not None:
         return made
-    codec = hasattr(config, "codebook_size") or hasattr(config, "upsampling_ratios")
+    codec = any(hasattr(config, name) for name in ("codebook_size", "upsampling_ratios", "downsampling_ratios"))
     channels = first(config, "audio_channels", "channels", default=1)
     return example.numbers(channels, _SAMPLES) if codec else example.numbers(_SAMPLES)
 
@@ -198,6 +198,11 @@ SOUND: dict[str, Rule] = {
     "code": lambda e: e.integers(_FRAMES // 10),
     "conditioning": lambda e: e.numbers(first(_diffusion(e), "enc_emb_dim", default=192)),
     "reference_mel": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
+    "quantized_code": lambda e: e.integers(_FRAMES // 20),
+    "condition_vector": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
+    "speaker_embedding": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "enc_emb_dim", default=192)),
+    "time_step": lambda e: e.numbers(),
+    "mask": _mask,
     "codebook_idx": lambda e: int(first(e.config, "n_codes_given", default=1)),
     "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
     "input_features_mask": _mask,
