@@ -25,8 +25,8 @@ def _stored(name: str, fake: Any, kind: str, trainable: bool = False) -> Stored:
     return Stored(name, tuple(fake.shape), dtype_name(fake.dtype), size, kind, trainable)
 
 
-#: Numbers of an input, such as the corners of boxes, that code may ask for.
-_MAX_NUMBERS = 4096
+#: Numbers of an input, such as the corners of boxes or an image, that code may ask for.
+_MAX_NUMBERS = 2**20
 
 
 def _tell(fake: Any, tensor: Any, sources: frozenset[str] = frozenset()) -> None:

@@ -33,6 +33,7 @@ from partita.frontends.surroundings import (
     no_branches,
     plain_checkpoints,
     plain_conversions,
+    plain_literals,
 )
 from partita.frontends.tape import Tape
 from partita.frontends.values import Values
@@ -209,6 +210,7 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
             no_branches(note),
             plain_checkpoints(),
             plain_conversions(True),
+            plain_literals(),
             attention_anywhere(),
         ):
             stack.enter_context(surrounding)

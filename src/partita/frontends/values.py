@@ -17,6 +17,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 #: Elements of what is worth following: masks of sequence × sequence for a thousand tokens, no more.
 MAX_ELEMENTS = 2**21
+#: The same of what follows from others: truths of tokens × features for a thousand tokens.
+_MAX_BYTES = 2**24
 
 
 def known(tensor: Any) -> Any:
@@ -182,7 +184,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
     ) -> None:
         outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, FakeTensor)]
         changes = func._schema.is_mutable
-        small = all(tensor.numel() <= MAX_ELEMENTS for tensor in outputs)
+        small = all(tensor.numel() * tensor.element_size() <= _MAX_BYTES for tensor in outputs)
         drawn = torch.Tag.nondeterministic_seeded in func.tags
         if drawn and not (packet in _DRAWS and all(tensor.numel() <= _MOST_DRAWN for tensor in outputs)):
             complete = False

@@ -5,7 +5,7 @@ Shapes are those that the type's own feature extractor makes of some sound, wher
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -176,7 +176,7 @@ def _no_padding(example: Example) -> Any:
 
 
 def _diffusion(example: Example) -> Any:
-    return example.part("dit_config")
+    return first(example.config, "dit_config", default=example.config)
 
 
 def _from_extractor(name: str, otherwise: Rule) -> Rule:
@@ -226,7 +226,7 @@ SOUND: dict[str, Rule] = {
 _LENGTHS = ("input_features_mask", "feature_attention_mask", "chunk_sample_lengths", "audio_input_ids_mask")
 
 
-def sound_names(accepted: set[str], example: Example) -> list[str]:
+def sound_names(accepted: Collection[str], example: Example) -> list[str]:
     """How a model may take sound, the usual one first: spectrograms, but waves where convolutions read them."""
     names = ["input_features", "input_values"]
     if hasattr(example.audio, "conv_stride"):
@@ -234,13 +234,13 @@ def sound_names(accepted: set[str], example: Example) -> list[str]:
     return [name for name in names if name in accepted]
 
 
-def lengths_of(accepted: set[str], features: str, example: Example) -> dict[str, Any]:
+def lengths_of(accepted: Collection[str], features: str, example: Example) -> dict[str, Any]:
     """What a model takes of the lengths of the sound in ``features``."""
     names = [name for name in _LENGTHS if name in accepted and name in SOUND and features == "input_features"]
     return {name: SOUND[name](example) for name in names}
 
 
-def settle_sound(inputs: Mapping[str, Any], accepted: set[str], example: Example) -> dict[str, Any]:
+def settle_sound(inputs: Mapping[str, Any], accepted: Collection[str], example: Example) -> dict[str, Any]:
     """Inputs whose sounds stand one behind the other, without a side for samples, where a model takes their lengths."""
     import torch
 

@@ -95,9 +95,9 @@ def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, v
         raise InputError(f"the configuration of {kind!r} has no field {field!r}{nearest(head, known)}")
     before = getattr(default, head, None)
     if rest:
-        # Some configurations pick the class of a part by its type.
-        own_type = getattr(before, "model_type", "")
-        kept = {"model_type": own_type} if own_type else {}
+        # What the whole sets in its parts stays, and so does a part's type.
+        own = before.to_diff_dict() if hasattr(before, "to_diff_dict") else {}
+        kept = {name: value for name, value in own.items() if name == "model_type" or _is_size(value)}
         nested = given.setdefault(head, kept)
         if not hasattr(before, "to_dict") or not isinstance(nested, dict):
             raise InputError(f"field {head!r} of the configuration of {kind!r} has no fields of its own")
@@ -117,6 +117,12 @@ _ACCEPTED: dict[type, tuple[type, ...]] = {
     str: (str,),
     dict: (dict,),
 }
+
+
+def _is_size(value: Any) -> bool:
+    """Whether a field is a number or some: lists of names follow from other fields."""
+    sides = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(side, (int, float)) for side in sides)
 
 
 def _check_type(kind: str, field: str, before: Any, value: Any) -> None:

@@ -11,7 +11,7 @@ from partita.errors import InputError, PartitaError, TraceError
 from partita.frontends.hf.build import Parts, build, on_meta, with_values
 from partita.frontends.hf.configuration import settled_configuration
 from partita.frontends.hf.heads import model_classes
-from partita.frontends.hf.inputs import decoding_inputs, input_sets
+from partita.frontends.hf.inputs import completed, decoding_inputs, input_sets
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
@@ -135,7 +135,7 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
         if left_out:
             fitted = fitted.noted(f"Without {', '.join(left_out)}: what takes it is not in the plan ({failure}).")
         try:
-            return _refitted(fitted)
+            return _refitted(fitted, task, number_format)
         except TraceError as error:
             failure = failure or error
     assert failure is not None
@@ -155,13 +155,19 @@ def _sets(module: Any, config: Any, task: str, number_format: Any, asked: Asked)
     ]
 
 
-def _refitted(model: Model) -> Model:
-    """A model with its graph, on given arguments, or on those of the sizes that the first operators say they take."""
+def _refitted(model: Model, task: str, number_format: Any) -> Model:
+    """A model with its graph, on given arguments, or on those of the sizes that the first operators say they take.
+
+    Arguments that a message asks for by name are given, too.
+    """
     for _ in range(_FITS):
         try:
             return model.traced()
         except TraceError as error:
-            changed = refit(model.kwargs, str(error))
+            said, module = str(error), model.module
+            changed = refit(model.kwargs, said)
+            if changed is None and model.asked.decode is None:
+                changed = completed(module, module.config, task, number_format, model.asked, model.kwargs, said)
             if changed is None:
                 raise
             model = dataclasses.replace(model, kwargs=changed)
