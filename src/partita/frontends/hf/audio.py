@@ -5,6 +5,7 @@ Shapes are those that the type's own feature extractor makes of some sound, wher
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
@@ -78,6 +79,10 @@ def _features(example: Example) -> Any:
     """Spectrograms: frames × bins, or bins × frames for encoders that begin with a convolution over time."""
     audio = example.audio
     made, bins = _made(example, "input_features"), _bins(example)
+    beside = getattr(example.config, "audio_length_per_tok", None)
+    if isinstance(beside, int):
+        # Sound that runs beside the words, so many frames for each.
+        return _turned(example, example.length * beside, bins or 80)
     if made is None:
         return _plain_features(example)
     sides = list(made.shape[1:])
@@ -241,14 +246,29 @@ def lengths_of(accepted: Collection[str], features: str, example: Example) -> di
 
 
 def settle_sound(inputs: Mapping[str, Any], accepted: Collection[str], example: Example) -> dict[str, Any]:
-    """Inputs whose sounds stand one behind the other, without a side for samples, where a model takes their lengths."""
+    """Inputs of sound whose sizes follow from each other, or from what else a model takes."""
+    found, config = dict(inputs), example.config
+    if "input_features" in inputs and "feature_lens" in accepted and "input_ids" not in accepted:
+        found |= _one_behind_the_other(example, accepted)
+    ratios = getattr(config, "downsampling_ratios", None)
+    if "input_features" in inputs and "input_values" in inputs and ratios:
+        # The same sound twice: a frame for each code.
+        frames = inputs["input_values"].shape[-1] // math.prod(ratios)
+        found["input_features"] = example.numbers(frames, inputs["input_features"].shape[-1])
+    if "hidden_states" in inputs and "quantized_code" in inputs:
+        found["hidden_states"] = inputs["condition_vector"].clone()
+    elif "hidden_states" in inputs and "mask" in inputs and isinstance(getattr(config, "input_size", None), int):
+        found["hidden_states"] = example.numbers(inputs["mask"].shape[-1], config.input_size)
+    return found
+
+
+def _one_behind_the_other(example: Example, accepted: Collection[str]) -> dict[str, Any]:
+    """Sounds without a side for samples, and their lengths."""
     import torch
 
-    found = dict(inputs)
-    if "input_features" in inputs and "feature_lens" in accepted and "input_ids" not in accepted:
-        lengths = example.integers() * _frames(example)
-        found["input_features"] = torch.empty((_bins(example), int(lengths.sum())), dtype=example.dtype, device="meta")
-        found["feature_lens"] = lengths
-        if "aftercnn_lens" in accepted:
-            found["aftercnn_lens"] = (lengths - 1) // 2 + 1
+    lengths = example.integers() * _frames(example)
+    features = torch.empty((_bins(example), int(lengths.sum())), dtype=example.dtype, device="meta")
+    found = {"input_features": features, "feature_lens": lengths}
+    if "aftercnn_lens" in accepted:
+        found["aftercnn_lens"] = (lengths - 1) // 2 + 1
     return found

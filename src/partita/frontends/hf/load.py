@@ -22,6 +22,8 @@ _EXPERTS_NOTE = (
     "Every token goes through its top experts: the experts of a layer are grouped products over all tokens, "
     "which read all the experts' weights and count each token's chosen experts only."
 )
+#: What torch says where number formats do not go together.
+_FORMATS = ("scalar type", "dtype", "Input type", "BFloat16")
 #: Tokens of a sample where the usual number of them does not run.
 _SHORT = 128
 #: How often inputs are made again because an operator takes another size.
@@ -47,7 +49,7 @@ def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
     try:
         return _first_traced(name, asked, real)
     except PartitaError as error:
-        hinted = isinstance(error, TraceError) and any(hint in str(error) for hint in ("scalar type", "dtype"))
+        hinted = isinstance(error, TraceError) and any(hint in str(error) for hint in _FORMATS)
         if asked.dtype is not None or not hinted:
             raise
         found = _first_traced(name, dataclasses.replace(asked, dtype="float32"), real)

@@ -79,6 +79,7 @@ USUAL: dict[str, dict[str, Any]] = {
         "backbone_config": {
             "model_type": "timm_wrapper",
             "architecture": "repvit_m1",
+            "num_classes": 1000,
             "model_args": {"in_chans": 3, "features_only": True, "out_indices": [0, 1, 2, 3]},
         }
     },
