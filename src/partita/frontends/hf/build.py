@@ -81,10 +81,10 @@ def _cause(error: BaseException | None) -> str:
     _, found, rest = text.partition(" requires the ")
     if isinstance(error, ImportError) and found:
         package = rest.partition(" ")[0]
-        return f"it needs the package {package}, which is not installed; pip install {package}"
+        return f"it needs the package {package}, which is not installed"
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
-        return f"it needs the package {package}, which is not installed; pip install {package}"
+        return f"it needs the package {package}, which is not installed"
     assert error is not None
     return f"{one_line(error)}; a configuration file (hf:config.json) or --set name=value gives what is missing"
 

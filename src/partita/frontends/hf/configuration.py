@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError
-from partita.frontends.hf.parts import merged, usual_fields, usual_note
+from partita.frontends.hf.parts import STAND_INS, merged, usual_fields, usual_note
 from partita.frontends.options import nearest, one_line, parse_value
 
 
@@ -37,10 +37,11 @@ def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tu
         kind = next((k for k in (kind.replace("-", "_"), kind.replace("_", "-")) if k in known), kind)
     if kind not in known:
         raise InputError(f"transformers has no model type {kind!r}{nearest(kind, known)}")
+    stand_in, parts = STAND_INS.get(kind, (kind, {}))
     try:
-        cls = CONFIG_MAPPING[kind]
-        taken = usual_fields(cls, given)
-        default = cls.from_dict(copy.deepcopy(taken)) if taken else cls()
+        cls = CONFIG_MAPPING[stand_in]
+        taken = {**parts, **usual_fields(cls, {**parts, **given})}
+        default = _made(cls, taken)
     except Exception as error:
         raise InputError(
             f"transformers cannot make a default configuration of {kind!r}: {one_line(error)}; "
@@ -48,12 +49,20 @@ def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tu
         ) from error
     for field, text in fields.items():
         _set(given, cls, default, kind, field, parse_value(text))
+    notes = usual_note(kind, taken, given)
+    if stand_in != kind:
+        notes = (*notes, f"transformers builds {kind!r} as {stand_in!r}.")
+        given.pop("model_type", None)
     if not given:
-        return default, usual_note(kind, taken, given)
+        return default, notes
     try:
-        return cls.from_dict(merged(taken, given)), usual_note(kind, taken, given)
+        return _made(cls, merged(taken, given)), notes
     except Exception as error:
         raise InputError(f"the configuration of {name!r} is not valid: {one_line(error)}") from error
+
+
+def _made(cls: Any, fields: Mapping[str, Any]) -> Any:
+    return cls.from_dict(copy.deepcopy(dict(fields))) if fields else cls()
 
 
 def text_of(config: Any) -> Any:

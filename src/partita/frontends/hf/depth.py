@@ -59,6 +59,10 @@ def _collect(config: Any, prefix: str, depth: int, towers: int, found: dict[str,
         value = fields.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > depth:
             found[prefix + name] = str(depth)
+    shared = fields.get("num_kv_shared_layers")
+    if found and isinstance(shared, int) and shared >= depth:
+        # The layers that the others have keys and values from are gone.
+        found[f"{prefix}num_kv_shared_layers"] = "0"
     for name, part in vars(config).items():
         if hasattr(part, "to_dict") and hasattr(part, "model_type"):
             _collect(part, f"{prefix}{name}.", depth if "text" in name else towers, towers, found)

@@ -72,13 +72,21 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
             raise InputError(f"model type {config.model_type!r} has no head for {task!r}; it has {has}")
         yield task, listed[task]
         return
-    # An encoder-decoder may also be listed as a plain language model; that is only half of it.
-    yield from listed.items()
-    found = list(_unlisted(config)) if not listed else []
-    if not listed and not found:
-        raise InputError(_no_class(config))
+    # A type may be listed with a class of one of its parts.
+    own = {name: cls for name, cls in listed.items() if _is_for(cls, config)}
+    found = [] if own else list(_unlisted(config))
+    yield from own.items()
     for cls in found:
         yield "base", cls
+    if not own and not found:
+        if not listed:
+            raise InputError(_no_class(config))
+        yield from listed.items()
+
+
+def _is_for(cls: Any, config: Any) -> bool:
+    said = getattr(cls, "config_class", None)
+    return said is None or isinstance(config, said)
 
 
 def _no_class(config: Any) -> str:
@@ -148,7 +156,7 @@ def _in_folder(config: Any) -> Iterator[Any]:
 #: Files beside a model's that define none: ``modular_`` ones are what the others are written from.
 _NO_MODELS = ("configuration_", "convert_", "modular_", "tokenization_", "processing_", "image_", "video_", "feature_")
 #: Modules that are no model by themselves.
-_PIECE = re.compile(r"(Embeddings?|Embedder|Attention|MLP|Layer|Norm|Block|Head|Loss|Output|PreTrainedModel)$")
+_PIECE = re.compile(r"(Embeddings?|Embedder|Attention|MLP|Layer|Norm|Block|Head|Loss|Output)$|PreTrainedModel")
 
 
 def _rank(cls: Any) -> int:

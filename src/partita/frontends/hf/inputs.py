@@ -10,7 +10,7 @@ from typing import Any
 
 from partita.errors import InputError
 from partita.frontends.hf import rules
-from partita.frontends.hf.audio import SOUND
+from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound, sound_names
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.described import describe, make_described
 from partita.frontends.hf.images import IMAGES, image_arguments
@@ -176,7 +176,7 @@ def _needed(model: Any, example: Example, accepted: frozenset[str]) -> dict[str,
                 f"itself; give it with --input {name}=SHAPE:DTYPE"
             )
         inputs[name] = value
-    return inputs
+    return settle_sound(inputs, accepted, example)
 
 
 _IMAGE_NAMES = frozenset({"pixel_values", "hidden_states", "flattened_patches"})
@@ -200,9 +200,9 @@ _VAGUE = frozenset(
 def _towers(example: Example, accepted: frozenset[str]) -> list[dict[str, Any]]:
     """Arguments of the towers beside the main one, the usual ones last."""
     config, found = example.config, list[dict[str, Any]]()
-    audio = [name for name in ("input_features", "input_values") if name in accepted]
+    audio = sound_names(accepted, example)
     if audio and example.audio is not config:
-        found.append({audio[0]: RULES[audio[0]](example)})
+        found.append({audio[0]: RULES[audio[0]](example), **lengths_of(accepted, audio[0], example)})
     images = image_arguments(example, accepted)
     if images:
         found.append(images)

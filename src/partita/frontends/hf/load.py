@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, PartitaError, TraceError
-from partita.frontends.hf.build import build, on_meta, with_values
+from partita.frontends.hf.build import Parts, build, on_meta, with_values
 from partita.frontends.hf.configuration import settled_configuration
 from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.inputs import completed, decoding_inputs, input_sets
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
-from partita.frontends.options import Asked, parse_dtype
+from partita.frontends.options import Asked, one_line, parse_dtype
 from partita.graph import Graph
 
 _EXPERTS_NOTE = (
@@ -46,11 +46,28 @@ def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
     """
     try:
         return _first_traced(name, asked, real)
-    except TraceError as error:
-        if asked.dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
+    except PartitaError as error:
+        hinted = isinstance(error, TraceError) and any(hint in str(error) for hint in ("scalar type", "dtype"))
+        if asked.dtype is not None or not hinted:
             raise
         found = _first_traced(name, dataclasses.replace(asked, dtype="float32"), real)
         return found.noted("The model does not run in its own number format; this is float32.")
+    except Exception as error:
+        raise TraceError(f"cannot load hf:{name}: {_broken(error)}") from error
+
+
+def _broken(error: BaseException) -> str:
+    """What is wrong with the libraries themselves: the first cause, and what to do about it."""
+    while (earlier := error.__cause__ or error.__context__) is not None:
+        error = earlier
+    said = one_line(error)
+    for package in ("torchvision", "torchaudio", "timm", "accelerate", "torchao"):
+        if package in said:
+            return (
+                f"{said}; the {package} beside transformers does not fit this torch: install the one that does, "
+                "or uninstall it"
+            )
+    return f"{said}; transformers or a package that it uses cannot be imported or is damaged"
 
 
 def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
@@ -105,12 +122,12 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
         model = dataclasses.replace(model, name=f"{model.name}, one token after {asked.decode}")
         sets = [decoding_inputs(module, config, task, number_format, asked)]
     else:
-        sets = input_sets(module, config, task, number_format, asked)
+        sets = _sets(module, config, task, number_format, asked)
         if asked.sequence_length is None:
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
             with suppress(InputError):
-                sets += input_sets(module, config, task, number_format, short)[:1]
+                sets += _sets(module, config, task, number_format, short)[:1]
     failure: TraceError | None = None
     for kwargs in sets:
         fitted = dataclasses.replace(model, kwargs=kwargs)
@@ -123,6 +140,19 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
             failure = failure or error
     assert failure is not None
     raise failure
+
+
+def _sets(module: Any, config: Any, task: str, number_format: Any, asked: Asked) -> list[dict[str, Any]]:
+    """Sets of arguments of a model, the fullest first; of one that is a run of its parts, those of all of them."""
+    if not isinstance(module.forward, Parts):
+        return input_sets(module, config, task, number_format, asked)
+    of_part = {
+        name: input_sets(part, part.config, task, number_format, asked) for name, part in module.forward.parts.items()
+    }
+    return [
+        {f"{name}.{key}": value for name, sets in of_part.items() for key, value in sets[min(i, len(sets) - 1)].items()}
+        for i in range(max(map(len, of_part.values())))
+    ]
 
 
 def _refitted(model: Model, task: str, number_format: Any) -> Model:
