@@ -43,6 +43,12 @@ _INDEXER = {
 _EXPERTS = {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704}
 _DETECTOR = {"intraclass_block_config": _strips, "scale_factor_list": [1, 2, 4, 8], "kernel_list": [3, 2, 2]}
 
+#: A tower with as many patches as its features are pooled from.
+_SIGLIP_896 = {"model_type": "siglip_vision_model", "image_size": 896, "patch_size": 14}
+_TURNED = {"rope_type": "default", "rope_theta": 10000.0}
+#: Half of each head is turned by position, in three axes.
+_HALF_TURNED = {**_TURNED, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}
+
 #: Type to fields that its default leaves open. A function makes what is large.
 USUAL: dict[str, dict[str, Any]] = {
     "autoformer": {"prediction_length": 24},
@@ -91,11 +97,28 @@ USUAL: dict[str, dict[str, Any]] = {
             "out_features": ["stage4"],
         }
     },
+    "gemma3": {"vision_config": _SIGLIP_896},
+    "shieldgemma2": {"vision_config": _SIGLIP_896},
+    "t5gemma2_encoder": {"vision_config": _SIGLIP_896},
+    "glm4v_text": {"rope_parameters": _HALF_TURNED},
+    "glm_image_text": {"rope_parameters": _HALF_TURNED},
+    "hunyuan_vl_text": {"rope_parameters": {**_TURNED, "mrope_section": [16, 16, 16, 16]}},
+    "llama4_vision_model": {"hidden_size": 1408},
+    "modernvbert": {"vision_config": {"model_type": "siglip_vision_model", "image_size": 512}},
+    "ultravbert": {"vision_config": {"model_type": "siglip_vision_model", "image_size": 512}},
     "sapiens2": {"head_config": {"upsample_out_channels": [512, 256, 128, 64], "conv_out_channels": [64, 64]}},
 }
 
-#: Types and fields whose default does not run: grouped products need rows of a multiple of 16 bytes.
-_UNUSABLE = {("deepseek_v2", "moe_intermediate_size"), ("deepseek_ocr2_text", "moe_intermediate_size")}
+#: Types and fields whose default does not run: grouped products need rows of a multiple of 16 bytes, the axes of
+#: positions share what is turned of a head, and merged patches are as wide as the layer that reads them.
+_UNUSABLE = {
+    ("deepseek_v2", "moe_intermediate_size"),
+    ("deepseek_ocr2_text", "moe_intermediate_size"),
+    ("glm4v_text", "rope_parameters"),
+    ("glm_image_text", "rope_parameters"),
+    ("hunyuan_vl_text", "rope_parameters"),
+    ("llama4_vision_model", "hidden_size"),
+}
 
 #: Types without a class of their own to the type that stands for them, and its fields.
 STAND_INS: dict[str, tuple[str, dict[str, Any]]] = {
