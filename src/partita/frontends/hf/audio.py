@@ -5,8 +5,8 @@ Shapes are those that the type's own feature extractor makes of some sound, wher
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+import math
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -38,12 +38,19 @@ def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
         extractor = getattr(transformers, found if isinstance(found, str) else found[0])()
         rate = int(getattr(extractor, "sampling_rate", _SAMPLES))
         seconds = _SECONDS if any("features" in name for name in extractor.model_input_names) else 1
-        sound = torch.full((rate * seconds,), 0.01).numpy()
-        made = extractor(sound, sampling_rate=rate, return_tensors="pt")
+        made = _extract(extractor, torch.full((rate * seconds,), 0.01).numpy(), rate)
     except Exception:  # some need packages that are not there: the rules below have to do
         return 0, {}
     size = int(getattr(extractor, "feature_size", 0))
     return size, {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
+
+
+def _extract(extractor: Any, sound: Any, rate: int) -> Any:
+    """Features of one sound; some extractors take lists of them alone."""
+    try:
+        return extractor(sound, sampling_rate=rate, return_tensors="pt")
+    except ValueError:
+        return extractor([sound], sampling_rate=rate, return_tensors="pt")
 
 
 def _stem(kind: str) -> str:
@@ -72,6 +79,10 @@ def _features(example: Example) -> Any:
     """Spectrograms: frames × bins, or bins × frames for encoders that begin with a convolution over time."""
     audio = example.audio
     made, bins = _made(example, "input_features"), _bins(example)
+    beside = getattr(example.config, "audio_length_per_tok", None)
+    if isinstance(beside, int):
+        # Sound that runs beside the words, so many frames for each.
+        return _turned(example, example.length * beside, bins or 80)
     if made is None:
         return _plain_features(example)
     sides = list(made.shape[1:])
@@ -91,7 +102,7 @@ def _plain_features(example: Example) -> Any:
     if hasattr(audio, "max_source_positions"):
         return _turned(example, 2 * audio.max_source_positions, bins)
     most = first(audio, "max_position_embeddings", default=_FRAMES)
-    return _turned(example, min(_FRAMES, most) if config is audio else _FRAMES, bins)
+    return _turned(example, min(_FRAMES, most - 1) if config is audio else _FRAMES, bins)
 
 
 def _turned(example: Example, frames: int, bins: int) -> Any:
@@ -114,7 +125,7 @@ def _values(example: Example) -> Any:
         return example.numbers(first(example.audio, "audio_channels", default=made.shape[1]), made.shape[2])
     if made is not None:
         return made
-    codec = hasattr(config, "codebook_size") or hasattr(config, "upsampling_ratios")
+    codec = any(hasattr(config, name) for name in ("codebook_size", "upsampling_ratios", "downsampling_ratios"))
     channels = first(config, "audio_channels", "channels", default=1)
     return example.numbers(channels, _SAMPLES) if codec else example.numbers(_SAMPLES)
 
@@ -140,10 +151,15 @@ def _codes(example: Example) -> Any:
 
 
 def _side_by_side(example: Example, config: Any) -> Any:
-    tokens = example.tokens(example.length)
-    channels = getattr(config, "num_channels", None)
+    books, places = getattr(config, "num_codebooks", None), getattr(config, "max_position_embeddings", None)
+    # A decoder of the codes of one moment has a place for each codebook.
+    length = example.length
+    if isinstance(books, int) and isinstance(places, int) and places <= books + 1:
+        length = min(length, books)
+    tokens = example.tokens(length)
+    channels = first(config, "n_codes_total", "num_channels", default=None)
     # No image has so many channels: they are codebooks.
-    sound = isinstance(channels, int) and channels > 4 and hasattr(config, "vocab_size")
+    sound = isinstance(channels, int) and channels > 4 and hasattr(example.text, "vocab_size")
     return tokens.unsqueeze(-1).repeat(1, 1, channels) if sound else tokens
 
 
@@ -164,6 +180,10 @@ def _no_padding(example: Example) -> Any:
     return example.integers(_frames(example)) < 0
 
 
+def _diffusion(example: Example) -> Any:
+    return first(example.config, "dit_config", default=example.config)
+
+
 def _from_extractor(name: str, otherwise: Rule) -> Rule:
     def rule(example: Example) -> Any:
         made = _made(example, name)
@@ -179,6 +199,16 @@ SOUND: dict[str, Rule] = {
     "audio_input_ids": _sound_words,
     "audio_mel": _features,
     "audio_mel_mask": _no_padding,
+    "codes": lambda e: e.integers(first(e.config, "num_quantizers", default=8), _FRAMES // 10),
+    "code": lambda e: e.integers(_FRAMES // 10),
+    "conditioning": lambda e: e.numbers(first(_diffusion(e), "enc_emb_dim", default=192)),
+    "reference_mel": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
+    "quantized_code": lambda e: e.integers(_FRAMES // 20),
+    "condition_vector": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
+    "speaker_embedding": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "enc_emb_dim", default=192)),
+    "time_step": lambda e: e.numbers(),
+    "mask": _mask,
+    "codebook_idx": lambda e: int(first(e.config, "n_codes_given", default=1)),
     "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
     "input_features_mask": _mask,
     "feature_lens": lambda e: e.integers() * _frames(e),
@@ -201,21 +231,44 @@ SOUND: dict[str, Rule] = {
 _LENGTHS = ("input_features_mask", "feature_attention_mask", "chunk_sample_lengths", "audio_input_ids_mask")
 
 
-def lengths_of(accepted: AbstractSet[str], features: str, example: Example) -> dict[str, Any]:
+def sound_names(accepted: Collection[str], example: Example) -> list[str]:
+    """How a model may take sound, the usual one first: spectrograms, but waves where convolutions read them."""
+    names = ["input_features", "input_values"]
+    if hasattr(example.audio, "conv_stride"):
+        names.reverse()
+    return [name for name in names if name in accepted]
+
+
+def lengths_of(accepted: Collection[str], features: str, example: Example) -> dict[str, Any]:
     """What a model takes of the lengths of the sound in ``features``."""
     names = [name for name in _LENGTHS if name in accepted and name in SOUND and features == "input_features"]
     return {name: SOUND[name](example) for name in names}
 
 
-def settle_sound(inputs: Mapping[str, Any], accepted: AbstractSet[str], example: Example) -> dict[str, Any]:
-    """Inputs whose sounds stand one behind the other, without a side for samples, where a model takes their lengths."""
+def settle_sound(inputs: Mapping[str, Any], accepted: Collection[str], example: Example) -> dict[str, Any]:
+    """Inputs of sound whose sizes follow from each other, or from what else a model takes."""
+    found, config = dict(inputs), example.config
+    if "input_features" in inputs and "feature_lens" in accepted and "input_ids" not in accepted:
+        found |= _one_behind_the_other(example, accepted)
+    ratios = getattr(config, "downsampling_ratios", None)
+    if "input_features" in inputs and "input_values" in inputs and ratios:
+        # The same sound twice: a frame for each code.
+        frames = inputs["input_values"].shape[-1] // math.prod(ratios)
+        found["input_features"] = example.numbers(frames, inputs["input_features"].shape[-1])
+    if "hidden_states" in inputs and "quantized_code" in inputs:
+        found["hidden_states"] = inputs["condition_vector"].clone()
+    elif "hidden_states" in inputs and "mask" in inputs and isinstance(getattr(config, "input_size", None), int):
+        found["hidden_states"] = example.numbers(inputs["mask"].shape[-1], config.input_size)
+    return found
+
+
+def _one_behind_the_other(example: Example, accepted: Collection[str]) -> dict[str, Any]:
+    """Sounds without a side for samples, and their lengths."""
     import torch
 
-    found = dict(inputs)
-    if "input_features" in inputs and "feature_lens" in accepted and "input_ids" not in accepted:
-        lengths = example.integers() * _frames(example)
-        found["input_features"] = torch.empty((_bins(example), int(lengths.sum())), dtype=example.dtype, device="meta")
-        found["feature_lens"] = lengths
-        if "aftercnn_lens" in accepted:
-            found["aftercnn_lens"] = (lengths - 1) // 2 + 1
+    lengths = example.integers() * _frames(example)
+    features = torch.empty((_bins(example), int(lengths.sum())), dtype=example.dtype, device="meta")
+    found = {"input_features": features, "feature_lens": lengths}
+    if "aftercnn_lens" in accepted:
+        found["aftercnn_lens"] = (lengths - 1) // 2 + 1
     return found

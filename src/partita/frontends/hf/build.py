@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -14,6 +15,8 @@ from partita.frontends.options import one_line
 
 Place = Callable[[], AbstractContextManager[Any]]
 
+#: Frames of a spectrogram that a token of text or a phoneme lasts.
+_FRAMES_A_TOKEN = 5
 #: How often what is missing is filled in: each time the next thing shows.
 _ROUNDS = 3
 
@@ -48,7 +51,7 @@ def build(cls: Any, config: Any, dtype: Any, name: str, place: Place) -> tuple[A
         model, failure = _attempts(cls, own, dtype, place)
         if failure is None:
             taken = f"The configuration leaves open what {cls.__name__} needs; taken here: {', '.join(filled)}."
-            return model, ((taken,) if filled else ()) + _run_as_methods(model)
+            return model, ((taken,) if filled else ()) + _run_as_methods(model) + _presume_durations(model)
         more = fill(own, failure)
         if not more:
             break
@@ -115,6 +118,31 @@ def _run_as_methods(model: Any) -> tuple[str, ...]:
         return ()
     model.forward = Parts(parts)
     return (f"{title} has no forward of its own; this is one run of each of {', '.join(parts)}, on inputs of its own.",)
+
+
+def _presume_durations(model: Any) -> tuple[str, ...]:
+    """Let modules that predict how long each token of speech lasts say the same for all; returns notes.
+
+    How much is computed behind them depends on it, and no weights are there to tell.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    from partita.frontends.values import tell
+
+    def settle(module: Any, _: Any, out: Any) -> None:
+        if isinstance(out, FakeTensor):
+            # Whole numbers are frames, others their logarithms.
+            value = math.log(_FRAMES_A_TOKEN) if out.is_floating_point() else _FRAMES_A_TOKEN
+            with torch._C._DisableTorchDispatch():
+                tell(out, torch.full(tuple(out.shape), value, dtype=out.dtype, device="cpu"))
+
+    predictors = [child for name, child in model.named_modules() if name.endswith("duration_predictor")]
+    for predictor in predictors:
+        predictor.register_forward_hook(settle)
+    if not predictors:
+        return ()
+    return (f"How long tokens last is predicted: the plan presumes {_FRAMES_A_TOKEN} frames a token.",)
 
 
 class Parts:

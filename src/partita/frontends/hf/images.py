@@ -211,7 +211,8 @@ def image_arguments(example: Example, accepted: frozenset[str]) -> dict[str, Any
         if name in accepted:
             return {key: value for key, value in form(example, accepted).items() if key in accepted}
     if "pixel_values" in accepted:
-        return {"pixel_values": pixels(example)}
+        alone = "pixel_values_videos" not in accepted
+        return {"pixel_values": pixels(example) if alone else example.numbers(*example.image)}
     return {}
 
 

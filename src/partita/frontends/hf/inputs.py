@@ -11,7 +11,7 @@ from typing import Any
 from partita.errors import InputError
 from partita.frontends.given import FORM
 from partita.frontends.hf import rules
-from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound
+from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound, sound_names
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.described import describe, make_described
 from partita.frontends.hf.given import given_sets, sized
@@ -69,7 +69,7 @@ def completed(
 ) -> dict[str, Any] | None:
     """Arguments with those that a message asks for by name; None if it names none that is not given and can be made."""
     example = _example(model, config, task, dtype, asked)
-    if "not enough values to unpack (expected 4, got 3)" in message:
+    if re.search(r"to unpack \(expected 4, got 3\)|to have 3 channels, but got 1 channels", message):
         # Features by name, but an image.
         wrong = [name for name in ("hidden_states", "x", "features") if name in inputs]
         if wrong:
@@ -92,7 +92,11 @@ def completed(
 #: Words of a message that asks for an argument.
 _ASKS = re.compile(r"must|need|specify|provide|given|missing|require|None")
 #: Arguments that stand for others, or that hold what earlier calls left.
-_NEVER = frozenset({"inputs_embeds", "decoder_inputs_embeds", "encoder_outputs", "past_key_values", "labels", "kwargs"})
+_NEVER = frozenset(
+    {"inputs_embeds", "decoder_inputs_embeds", "encoder_outputs", "past_key_values", "labels", "kwargs"}
+    | {"image_embeds", "image_embeddings", "vision_embeds", "text_embeds", "image_hidden_states"}
+    | {"image_encoder_embeddings", "perceiver_embeddings", "cross_attention_states", "mm_encoder_outputs"}
+)
 
 
 def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
@@ -178,7 +182,7 @@ def _needed(model: Any, example: Example, accepted: frozenset[str], asked: Asked
                 f"itself; give it with --input {name}={FORM}"
             )
         inputs[name] = value
-    return inputs
+    return settle_sound(inputs, accepted, example)
 
 
 _IMAGE_NAMES = frozenset({"pixel_values", "hidden_states", "flattened_patches"})
@@ -202,18 +206,17 @@ _VAGUE = frozenset(
 def _towers(example: Example, accepted: frozenset[str]) -> list[dict[str, Any]]:
     """Arguments of the towers beside the main one, the usual ones last."""
     config, found = example.config, list[dict[str, Any]]()
-    audio = [name for name in ("input_features", "input_values") if name in accepted]
+    audio = sound_names(accepted, example)
     if audio and example.audio is not config:
         found.append({audio[0]: RULES[audio[0]](example), **lengths_of(accepted, audio[0], example)})
-    if example.vision is not config or hasattr(config, "image_size"):
-        images = image_arguments(example, accepted)
-        if images:
-            found.append(images)
-            if len(found) == 2:
-                found.append({**found[0], **found[1]})
-            if "image_sizes" in images and images["pixel_values"].dim() == 4:
-                # Not every tower that a model may have takes sizes.
-                found.append({name: value for name, value in found[-1].items() if name != "image_sizes"})
+    images = image_arguments(example, accepted)
+    if images:
+        found.append(images)
+        if len(found) == 2:
+            found.append({**found[0], **found[1]})
+        if "image_sizes" in images and "pixel_values" in images and images["pixel_values"].dim() == 4:
+            # Not every tower that a model may have takes sizes.
+            found.append({name: value for name, value in found[-1].items() if name != "image_sizes"})
     return found
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, PartitaError, TraceError
-from partita.frontends.hf.build import build, on_meta, with_values
+from partita.frontends.hf.build import Parts, build, on_meta, with_values
 from partita.frontends.hf.configuration import settled_configuration
 from partita.frontends.hf.given import check_length
 from partita.frontends.hf.heads import model_classes
-from partita.frontends.hf.inputs import completed, decoding_inputs, input_sets, make_inputs
+from partita.frontends.hf.inputs import completed, decoding_inputs, input_sets
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
@@ -20,6 +20,8 @@ from partita.frontends.options import Asked, one_line, parse_dtype
 from partita.frontends.torchvision_operators import declare_where_missing
 from partita.graph import Graph
 
+#: What torch says where number formats do not go together.
+_FORMATS = ("scalar type", "dtype", "Input type", "BFloat16")
 #: Tokens of a sample where the usual number of them does not run.
 _SHORT = 128
 #: How often inputs are made again because an operator takes another size.
@@ -43,7 +45,7 @@ def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
     try:
         return _first_traced(name, asked, real)
     except PartitaError as error:
-        hinted = isinstance(error, TraceError) and any(hint in str(error) for hint in ("scalar type", "dtype"))
+        hinted = isinstance(error, TraceError) and any(hint in str(error) for hint in _FORMATS)
         if asked.dtype is not None or not hinted:
             raise
         found = _first_traced(name, dataclasses.replace(asked, dtype="float32"), real)
@@ -119,13 +121,13 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
         model = dataclasses.replace(model, name=f"{model.name}, one token after {asked.decode}")
         sets = [decoding_inputs(module, config, task, number_format, asked)]
     else:
-        sets = input_sets(module, config, task, number_format, asked)
-        check_length(sets[0], lambda other: make_inputs(module, config, task, number_format, other), config, asked)
+        sets = _sets(module, config, task, number_format, asked)
+        check_length(sets[0], lambda other: _sets(module, config, task, number_format, other)[0], config, asked)
         if asked.sequence_length is None:
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
             with suppress(InputError):
-                sets += input_sets(module, config, task, number_format, short)[:1]
+                sets += _sets(module, config, task, number_format, short)[:1]
     failure: TraceError | None = None
     for kwargs in sets:
         fitted = dataclasses.replace(model, kwargs=kwargs)
@@ -138,6 +140,28 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
             failure = failure or error
     assert failure is not None
     raise failure
+
+
+def _sets(module: Any, config: Any, task: str, number_format: Any, asked: Asked) -> list[dict[str, Any]]:
+    """Sets of arguments of a model, the fullest first; of one that is a run of its parts, those of all of them."""
+    if not isinstance(module.forward, Parts):
+        return input_sets(module, config, task, number_format, asked)
+    parts = module.forward.parts
+    strangers = [name for name in asked.inputs if name.partition(".")[0] not in parts]
+    if strangers:
+        raise InputError(
+            f"{type(module).__name__} is planned as a run of each of its parts {', '.join(parts)}; say which takes "
+            f"input {strangers[0]!r}, for example {next(iter(parts))}.{strangers[0]}"
+        )
+    of_part = {}
+    for name, part in parts.items():
+        given = {key.partition(".")[2]: value for key, value in asked.inputs.items() if key.startswith(f"{name}.")}
+        own = dataclasses.replace(asked, inputs=given)
+        of_part[name] = input_sets(part, part.config, task, number_format, own)
+    return [
+        {f"{name}.{key}": value for name, sets in of_part.items() for key, value in sets[min(i, len(sets) - 1)].items()}
+        for i in range(max(map(len, of_part.values())))
+    ]
 
 
 def _refitted(model: Model, task: str, number_format: Any) -> Model:

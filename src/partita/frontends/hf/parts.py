@@ -43,11 +43,20 @@ _INDEXER = {
 _EXPERTS = {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704}
 _DETECTOR = {"intraclass_block_config": _strips, "scale_factor_list": [1, 2, 4, 8], "kernel_list": [3, 2, 2]}
 
+#: A tower with as many patches as its features are pooled from.
+_SIGLIP_896 = {"model_type": "siglip_vision_model", "image_size": 896, "patch_size": 14}
+_TURNED = {"rope_type": "default", "rope_theta": 10000.0}
+#: Half of each head is turned by position, in three axes.
+_HALF_TURNED = {**_TURNED, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}
+
 #: Type to fields that its default leaves open. A function makes what is large.
 USUAL: dict[str, dict[str, Any]] = {
     "autoformer": {"prediction_length": 24},
     "informer": {"prediction_length": 24},
     "time_series_transformer": {"prediction_length": 24},
+    "dbrx": {"attn_config": {"clip_qkv": 8}},
+    "deepseek_v2": {"num_experts_per_tok": 6, "moe_intermediate_size": 1408},
+    "deepseek_ocr2_text": {"num_experts_per_tok": 6, "moe_intermediate_size": 1408},
     "chameleon": {"vocabulary_map": _chameleon_words},
     "emu3": {"vocabulary_map": _emu_words},
     "diffusion_gemma_text": _EXPERTS,
@@ -72,7 +81,43 @@ USUAL: dict[str, dict[str, Any]] = {
     "pp_ocrv6_medium_det": _DETECTOR,
     "qwen4_exp_text": _INDEXER,
     "timm_backbone": {"backbone": "resnet50"},
+    "edgetam_vision_model": {
+        "backbone_config": {
+            "model_type": "timm_wrapper",
+            "architecture": "repvit_m1",
+            "num_classes": 1000,
+            "model_args": {"in_chans": 3, "features_only": True, "out_indices": [0, 1, 2, 3]},
+        }
+    },
+    "vitmatte": {
+        "backbone_config": {
+            "model_type": "vitdet",
+            "hidden_size": 384,
+            "num_attention_heads": 6,
+            "out_features": ["stage4"],
+        }
+    },
+    "gemma3": {"vision_config": _SIGLIP_896},
+    "shieldgemma2": {"vision_config": _SIGLIP_896},
+    "t5gemma2_encoder": {"vision_config": _SIGLIP_896},
+    "glm4v_text": {"rope_parameters": _HALF_TURNED},
+    "glm_image_text": {"rope_parameters": _HALF_TURNED},
+    "hunyuan_vl_text": {"rope_parameters": {**_TURNED, "mrope_section": [16, 16, 16, 16]}},
+    "llama4_vision_model": {"hidden_size": 1408},
+    "modernvbert": {"vision_config": {"model_type": "siglip_vision_model", "image_size": 512}},
+    "ultravbert": {"vision_config": {"model_type": "siglip_vision_model", "image_size": 512}},
     "sapiens2": {"head_config": {"upsample_out_channels": [512, 256, 128, 64], "conv_out_channels": [64, 64]}},
+}
+
+#: Types and fields whose default does not run: grouped products need rows of a multiple of 16 bytes, the axes of
+#: positions share what is turned of a head, and merged patches are as wide as the layer that reads them.
+_UNUSABLE = {
+    ("deepseek_v2", "moe_intermediate_size"),
+    ("deepseek_ocr2_text", "moe_intermediate_size"),
+    ("glm4v_text", "rope_parameters"),
+    ("glm_image_text", "rope_parameters"),
+    ("hunyuan_vl_text", "rope_parameters"),
+    ("llama4_vision_model", "hidden_size"),
 }
 
 #: Types without a class of their own to the type that stands for them, and its fields.
@@ -97,7 +142,8 @@ def usual_fields(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     except Exception:
         default = None
     for field, value in usual.items():
-        if given.get(field) is None and (default is None or _is_open(default, field)):
+        settled = default is not None and not _is_open(default, field) and (cls.model_type, field) not in _UNUSABLE
+        if given.get(field) is None and not settled:
             taken[field] = value() if callable(value) else value
     for name, part in vars(default).items() if default is not None else ():
         if getattr(part, "model_type", None) in USUAL and hasattr(part, "to_dict") and name not in taken:
@@ -133,7 +179,9 @@ def usual_note(kind: str, taken: Mapping[str, Any], given: Mapping[str, Any]) ->
     if not left:
         return ()
     shown = ", ".join(f"{name} = {value}" if len(str(value)) < 20 else name for name, value in left)
-    return (f"The default configuration of {kind!r} leaves open what is taken as usual: {shown}; --set changes it.",)
+    return (
+        f"The default configuration of {kind!r} does not settle what is taken as usual: {shown}; --set changes it.",
+    )
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

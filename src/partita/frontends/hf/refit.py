@@ -54,6 +54,10 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
         most = int(found["takes"])
         masks = {k: v for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) > most}
         return {**inputs, **{k: v[(..., *[0] * (v.ndim - most))] for k, v in masks.items()}} if masks else None
+    if "to unpack (expected 4, got 2)" in message:
+        # Images that a mask picks, which is one of images and not of their pixels.
+        masks = {k: v[..., 0, 0] for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) == 4}
+        return {**inputs, **masks} if masks else None
     found = _SIDES.search(message)
     if found is not None and int(found["takes"]) == 5 and any(map(_is_packed, inputs.values())):
         alone = int(found["got"]) == 2

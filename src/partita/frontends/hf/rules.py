@@ -202,10 +202,18 @@ def _chunk(example: Example) -> Any:
     return example.numbers(first(config, "chunk_size", default=50), first(config, "max_action_dim", default=32))
 
 
+def _documents(example: Example) -> int:
+    """Documents that are looked up for a sample."""
+    return int(first(example.config, "n_docs", default=FEW))
+
+
 Rule = Callable[[Example], Any]
 
 RULES: dict[str, Rule] = {
     "input_ids": lambda e: e.tokens(e.length),
+    "context_input_ids": lambda e: e.tokens(e.length).repeat_interleave(_documents(e), 0),
+    "context_attention_mask": lambda e: e.integers(e.length).repeat_interleave(_documents(e), 0),
+    "doc_scores": lambda e: e.numbers(_documents(e)),
     "qformer_input_ids": lambda e: e.tokens(32),
     "token_type_ids": lambda e: e.integers(e.length, below=2) - 1,
     "inputs_embeds": lambda e: e.numbers(e.length, first(e.text, "hidden_size", "d_model", default=768)),
@@ -241,12 +249,12 @@ RULES: dict[str, Rule] = {
     "position_ids": lambda e: e.positions,
     "bbox": lambda e: e.integers(e.length, 4),
     "past_values": lambda e: _series(e, length=_context(e)),
-    "past_time_features": lambda e: e.numbers(_context(e), first(e.config, "num_time_features", default=1) or 1),
+    "past_time_features": lambda e: e.numbers(_context(e), first(e.config, "num_time_features", default=1)),
     "past_observed_mask": lambda e: _series(e, length=_context(e)),
     "past_values_padding": lambda e: e.integers(_context(e)) - 1,
     "freq": lambda e: e.integers(1) - 1,
     "future_values": lambda e: _series(e, length=_future(e)),
-    "future_time_features": lambda e: e.numbers(_future(e), first(e.config, "num_time_features", default=1) or 1),
+    "future_time_features": lambda e: e.numbers(_future(e), first(e.config, "num_time_features", default=1)),
     "states": lambda e: e.numbers(e.length, e.config.state_dim),
     "rewards": lambda e: e.numbers(e.length, 1),
     "returns_to_go": lambda e: e.numbers(e.length, 1),
