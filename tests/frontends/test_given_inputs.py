@@ -320,6 +320,19 @@ class TestTransformers:
         with pytest.raises(TraceError, match=r"there was no input_ids; give it with --input input_ids=SHAPE:DTYPE"):
             load_model("hf:gpt2", set_fields=GPT2, inputs={"input_ids": None})
 
+    def test_what_the_library_stumbles_over_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from partita.frontends.hf import load
+
+        def broken(*_: Any) -> Any:
+            raise RuntimeError("operator torchvision::nms does not exist")
+
+        monkeypatch.setattr(load, "model_classes", broken)
+        for trace in (load_model, lambda spec: load_module(Source(model=spec))):
+            with pytest.raises(
+                TraceError, match=r"transformers cannot do .*'hf:gpt2'.*RuntimeError: operator torchvision"
+            ):
+                trace("hf:gpt2")
+
 
 class TestOnnx:
     @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from partita.checks import check_at_least
-from partita.errors import InputError, TraceError, require
+from partita.errors import InputError, PartitaError, TraceError, require
 from partita.frontends.given import read_inputs
 from partita.frontends.model import Model
-from partita.frontends.options import Asked, asked_of
+from partita.frontends.options import Asked, asked_of, one_line
 from partita.graph import Graph, Source
 
 
@@ -81,7 +81,8 @@ def load_model(
         if of_hub:
             from partita.frontends.hf.load import load_transformers
 
-            return load_transformers(spec[3:], asked)
+            with _of_transformers(spec):
+                return load_transformers(spec[3:], asked)
         from partita.frontends.userfile import load_file
 
         return load_file(spec, asked)
@@ -126,7 +127,8 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
         if of_hub:
             from partita.frontends.hf.load import build_transformers
 
-            return build_transformers(source.model[3:], asked, real=seed is not None)
+            with _of_transformers(source.model):
+                return build_transformers(source.model[3:], asked, real=seed is not None)
         from partita.frontends.userfile import build_file
 
         return build_file(source.model, asked, real=seed is not None)
@@ -141,6 +143,20 @@ def _saying_inputs() -> Iterator[None]:
         if not error.inputs:
             raise
         raise TraceError(f"{error}; {error.inputs}") from error
+
+
+@contextmanager
+def _of_transformers(spec: str) -> Iterator[None]:
+    """What the library itself stumbles over is an error of one line."""
+    try:
+        yield
+    except PartitaError:
+        raise
+    except Exception as error:
+        raise TraceError(
+            f"transformers cannot do with {spec!r} what is asked of it: {one_line(error)}; change its configuration "
+            "with --set, or trace the model from a file of your own (--debug shows where it fails)"
+        ) from error
 
 
 def _checked(spec: str, asked: Asked) -> bool:
