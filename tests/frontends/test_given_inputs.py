@@ -290,6 +290,15 @@ class TestTransformers:
         graph = load_model("hf:gpt2", set_fields=GPT2, inputs={"input_ids": "3x77:int64:0..99"}, training=True)
         assert shapes(graph)["input_ids"] == ((3, 77), "int64")
         assert shapes(graph)["labels"] == ((3, 77), "int64")
+        assert graph.source is not None
+        assert graph.source.settings["batch_size"] == 3
+        assert load_module(graph.source).trace().operators == graph.operators
+
+    def test_a_step_of_decoding_has_one_token(self) -> None:
+        graph = load_model("hf:gpt2", set_fields=GPT2, decode=64, inputs={"input_ids": "1x1:int64:7..7"})
+        assert shapes(graph)["input_ids"] == ((1, 1), "int64")
+        with pytest.raises(InputError, match=r"one token, and the given text is of the shape \[1, 8\]; leave it out"):
+            load_model("hf:gpt2", set_fields=GPT2, decode=64, inputs={"input_ids": "1x8:int64"})
 
     def test_one_instead_of_another(self) -> None:
         inputs = {"inputs_embeds": "2x77x64:float", "input_ids": "none"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from partita.errors import InputError
 from partita.frontends.given import FORM
-from partita.frontends.hf.given import given_sets, sized
+from partita.frontends.hf.given import given_sets
 from partita.frontends.hf.rules import RULES, Example, patches, placed
 from partita.frontends.options import Asked
 
@@ -39,7 +39,6 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     """
     parameters = inspect.signature(model.forward).parameters
     accepted = set(parameters)
-    asked = sized(asked)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     example = Example(config, task, dtype, asked.samples, _length(model, text, asked.sequence_length))
     inputs: dict[str, Any] = {}
