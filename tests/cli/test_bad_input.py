@@ -270,3 +270,17 @@ def test_the_whole_traceback_of_an_error(tmp_path: Path, partita: Callable[..., 
     assert "raise ValueError('no luck')" in full.err
     assert full.err.splitlines()[-1] == plain.err.splitlines()[-1]
     assert "--debug" in partita("plan", "--help").out
+
+
+def test_options_of_training_need_training(partita: Callable[..., Run]) -> None:
+    asked = ("plan", "hf:gpt2", "--cluster", "2xL4", "--optimizer", "adam")
+    _is_one_message(partita(*asked), "--optimizer is about training; add --training")
+
+
+@pytest.mark.parametrize("value", ["-1", "-12"])
+def test_negative_sizes_of_configurations(partita: Callable[..., Run], value: str) -> None:
+    pytest.importorskip("transformers")
+    asked = ("plan", "hf:gpt2", "--cluster", "2xL4", "--set", f"n_layer={value}")
+    _is_one_message(
+        partita(*asked), f"field 'n_layer' of the configuration of 'gpt2' is {value}; it cannot be negative"
+    )

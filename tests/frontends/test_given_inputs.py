@@ -290,6 +290,15 @@ class TestTransformers:
         graph = load_model("hf:gpt2", set_fields=GPT2, inputs={"input_ids": "3x77:int64:0..99"}, training=True)
         assert shapes(graph)["input_ids"] == ((3, 77), "int64")
         assert shapes(graph)["labels"] == ((3, 77), "int64")
+        assert graph.source is not None
+        assert graph.source.settings["batch_size"] == 3
+        assert load_module(graph.source).trace().operators == graph.operators
+
+    def test_a_step_of_decoding_has_one_token(self) -> None:
+        graph = load_model("hf:gpt2", set_fields=GPT2, decode=64, inputs={"input_ids": "1x1:int64:7..7"})
+        assert shapes(graph)["input_ids"] == ((1, 1), "int64")
+        with pytest.raises(InputError, match=r"one token, and the given text is of the shape \[1, 8\]; leave it out"):
+            load_model("hf:gpt2", set_fields=GPT2, decode=64, inputs={"input_ids": "1x8:int64"})
 
     def test_one_instead_of_another(self) -> None:
         inputs = {"inputs_embeds": "2x77x64:float", "input_ids": "none"}
@@ -319,6 +328,19 @@ class TestTransformers:
     def test_failures_name_what_is_missing(self) -> None:
         with pytest.raises(TraceError, match=r"there was no input_ids; give it with --input input_ids=SHAPE:DTYPE"):
             load_model("hf:gpt2", set_fields=GPT2, inputs={"input_ids": None})
+
+    def test_what_the_library_stumbles_over_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from partita.frontends.hf import load
+
+        def broken(*_: Any) -> Any:
+            raise RuntimeError("operator torchvision::nms does not exist")
+
+        monkeypatch.setattr(load, "model_classes", broken)
+        for trace in (load_model, lambda spec: load_module(Source(model=spec))):
+            with pytest.raises(
+                TraceError, match=r"transformers cannot do .*'hf:gpt2'.*RuntimeError: operator torchvision"
+            ):
+                trace("hf:gpt2")
 
 
 class TestOnnx:

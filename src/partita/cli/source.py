@@ -269,7 +269,9 @@ def read_model(
     options, pricing, changes = settings
     assert kind.model is not None
     if "samples" in kind.model.pricing.__struct_fields__:
-        pricing["samples"] = parameters["batch_size"] or 1
+        # Given inputs may say it, too, and a graph file does.
+        traced = None if graph.source is None else graph.source.settings.get("batch_size")
+        pricing["samples"] = parameters["batch_size"] or (traced if isinstance(traced, int) else None) or 1
         pricing["trace"] = (lambda size: _read_graph(text, **{**parameters, "batch_size": size})) if free else None
     return ModelSource(kind, graph, machines, options, pricing, changes, notes, where=cluster)
 

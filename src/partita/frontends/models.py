@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from partita.checks import check_at_least
-from partita.errors import InputError, TraceError, require
-from partita.frontends.given import read_inputs
+from partita.errors import InputError, PartitaError, TraceError, require
+from partita.frontends.given import given_sizes, read_inputs
 from partita.frontends.model import Model
-from partita.frontends.options import Asked, asked_of
+from partita.frontends.options import Asked, asked_of, one_line
 from partita.graph import Graph, Source
 
 
@@ -79,9 +79,11 @@ def load_model(
         return load_onnx(spec, asked)
     with _saying_inputs():
         if of_hub:
+            from partita.frontends.hf.given import sized
             from partita.frontends.hf.load import load_transformers
 
-            return load_transformers(spec[3:], asked)
+            with _of_transformers(spec):
+                return load_transformers(spec[3:], sized(asked))
         from partita.frontends.userfile import load_file
 
         return load_file(spec, asked)
@@ -124,9 +126,11 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
             torch.manual_seed(seed)
         after.enter_context(_saying_inputs())
         if of_hub:
+            from partita.frontends.hf.given import sized
             from partita.frontends.hf.load import build_transformers
 
-            return build_transformers(source.model[3:], asked, real=seed is not None)
+            with _of_transformers(source.model):
+                return build_transformers(source.model[3:], sized(asked), real=seed is not None)
         from partita.frontends.userfile import build_file
 
         return build_file(source.model, asked, real=seed is not None)
@@ -141,6 +145,20 @@ def _saying_inputs() -> Iterator[None]:
         if not error.inputs:
             raise
         raise TraceError(f"{error}; {error.inputs}") from error
+
+
+@contextmanager
+def _of_transformers(spec: str) -> Iterator[None]:
+    """What the library itself stumbles over is an error of one line."""
+    try:
+        yield
+    except PartitaError:
+        raise
+    except Exception as error:
+        raise TraceError(
+            f"transformers cannot do with {spec!r} what is asked of it: {one_line(error)}; change its configuration "
+            "with --set, or trace the model from a file of your own (--debug shows where it fails)"
+        ) from error
 
 
 def _checked(spec: str, asked: Asked) -> bool:
@@ -169,6 +187,12 @@ def _check_decode(spec: str, asked: Asked) -> None:
     if not spec.startswith("hf:"):
         remedy = "export that step" if spec.endswith(".onnx") else f"let the callable of {spec} build that step"
         raise InputError(f"decoding one token is for hf: models; {remedy}")
+    shape = given_sizes(asked.inputs, "input_ids", "inputs_embeds")
+    if shape is not None and shape[1:2] != (1,):
+        raise InputError(
+            f"a step of decoding makes one token, and the given text is of the shape {list(shape)}; leave it out, or "
+            "give one token of each sample"
+        )
     if asked.training:
         raise InputError("a model is trained on whole sequences, not on steps of decoding; leave one of both out")
     if asked.sequence_length is not None:

@@ -15,7 +15,7 @@ from partita.frontends.options import Asked
 def sized(asked: Asked) -> Asked:
     """What is asked for, with the samples and the length of a text that is given: what is made goes with it."""
     shape = given_sizes(asked.inputs, "input_ids", "decoder_input_ids")
-    if shape is None or len(shape) != 2:
+    if shape is None or len(shape) != 2 or asked.decode is not None:
         return asked
     return dataclasses.replace(
         asked,

@@ -14,7 +14,7 @@ from partita.frontends.hf import rules
 from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound, sound_names
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.described import describe, make_described
-from partita.frontends.hf.given import given_sets, sized
+from partita.frontends.hf.given import given_sets
 from partita.frontends.hf.images import IMAGES, image_arguments
 from partita.frontends.hf.places import place_features
 from partita.frontends.hf.rules import Example
@@ -48,7 +48,6 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
     InputError
         If the sequence is longer than the model can take, or an argument is needed that no rule makes.
     """
-    asked = sized(asked)
     example = _example(model, config, task, dtype, asked)
     accepted = frozenset(inspect.signature(model.forward).parameters)
     plain = _plain(model, example, accepted, asked)
@@ -127,7 +126,7 @@ def _example(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> Ex
 def _plain(model: Any, example: Example, accepted: frozenset[str], asked: Asked) -> dict[str, Any]:
     """What every call needs, and labels in training."""
     config, task, training = example.config, example.task, asked.training
-    inputs = settle_sound(_needed(model, example, accepted, asked), accepted, example)
+    inputs = _needed(model, example, accepted, asked)
     if not inputs or ("input_ids" in accepted and "inputs_embeds" not in inputs):
         inputs.setdefault("input_ids", RULES["input_ids"](example))
     if task == "zero-shot-image-classification" and training and "return_loss" in accepted:
