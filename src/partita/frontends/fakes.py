@@ -66,9 +66,7 @@ def _check_plain(what: str, tensor: Any) -> None:
 
 
 @contextmanager
-def fake_state(
-    module: Any, recorder: Recorder, training: bool, dtype: Any = None
-) -> Iterator[list[tuple[Stored, Any]]]:
+def fake_state(module: Any, recorder: Recorder, dtype: Any = None) -> Iterator[list[tuple[Stored, Any]]]:
     """Replace every tensor a module holds by a fake one on the CPU, and put the originals back afterwards.
 
     Yields the distinct parameters, each with its stand-in, in the order of ``named_parameters``. Arrays that are one
@@ -102,7 +100,7 @@ def fake_state(
         if kind != "parameter":
             _tell(fake, tensor)
         if kind == "parameter":
-            fake = torch.nn.Parameter(fake, requires_grad=training and tensor.requires_grad)
+            fake = torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
             assert stored is not None
             parameters.append((stored, fake))
         made[key] = fake, stored

@@ -65,7 +65,7 @@ def run_module(
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []
-    with _settings(module, recorder, training), fake_state(module, recorder, training, dtype) as parameters:
+    with _settings(module, recorder, training), fake_state(module, recorder, dtype) as parameters:
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
         with _module_tracking(recorder, names, stack), whole_scans(module, recorder):
             try:
@@ -217,7 +217,7 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
             attention_anywhere(),
         ):
             stack.enter_context(surrounding)
-        values = Values(fake, settle=recorder.tape is None)
+        values = Values(fake, settle=recorder.tape is None, recorder=recorder)
         for mode in (
             fake,
             recorder,
@@ -264,11 +264,14 @@ def _explain(name: str, kind: str, error: Exception, what: str = "") -> str:
             f"cannot trace {where}: its control flow or shapes depend on data (through {operator}){place}; "
             "a static split needs the same operators for every input: take one way there, or make what decides an input"
         )
+    nested = "nested tensors have sizes that depend on data; use padded ones with a mask"
+    if isinstance(error, UnsupportedOperatorException) and "nested" in str(error.func):
+        return f"cannot trace {where}: {nested}{place}"
     if isinstance(error, UnsupportedOperatorException):
         return f"cannot trace {where}: operator {error.func} has no shape rule{place}; register one with torch.library"
     cause = " ".join(str(error).split()) or "no message"
     if "shape_env must not be None" in cause:
-        cause = "nested tensors have sizes that depend on data; use padded ones with a mask"
+        cause = nested
     if ".numpy() is not supported" in cause:
         cause = "numpy reads the values of tensors that have none; compute with torch, or outside of forward"
     if len(cause) > 300:

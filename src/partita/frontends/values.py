@@ -30,9 +30,10 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
     are run again on other data.
     """
 
-    def __init__(self, fake: Any, *, settle: bool = True) -> None:
+    def __init__(self, fake: Any, *, settle: bool = True, recorder: Any = None) -> None:
         super().__init__()
         self.fake = fake
+        self.recorder = recorder
         self.settle = settle
         self.read: set[str] = set()
         """Inputs whose values decided what runs."""
@@ -125,15 +126,26 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
             if few or share is not None
             else f"all of the {count} rows that {packet} may pick are picked"
         )
+        if packet == "aten.masked_select":
+            return self._made(func, args, args[0].dtype, (count,))
+        places = self._made(func, args, torch.long, (count,) if packet == "torchvision.nms" else (count, chosen.dim()))
         if packet == "aten.nonzero" and share is None and not few and count <= MAX_ELEMENTS:
             with torch._C._DisableTorchDispatch():
-                places = torch.ones(tuple(chosen.shape)).nonzero()
-            return self._shaped(places, [])
+                tell(places, torch.ones(tuple(chosen.shape)).nonzero())
+        return places
+
+    def _made(self, func: Any, args: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+        """The result of a call whose shape was presumed, written down where the run is."""
+        if self.recorder is None:
+            with self:
+                return torch.empty(shape, dtype=dtype, device="cpu")
+        self.recorder.paused = True
         with self:
-            if packet == "aten.masked_select":
-                return args[0].new_empty((count,))
-            shape = (count,) if packet == "torchvision.nms" else (count, chosen.dim())
-            return torch.empty(shape, dtype=torch.long, device="cpu")
+            made = torch.empty(shape, dtype=dtype, device="cpu")
+        self.recorder.paused = False
+        inputs = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+        self.recorder.emit(str(func), inputs, [made], 0, causal=False)
+        return made
 
     def _plain_indices(self, args: Any) -> Any:
         """Rows to pick instead of a mask whose content is known: how many there are is part of the shape."""
