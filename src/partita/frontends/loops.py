@@ -43,8 +43,9 @@ def fold_loops(capture: Capture, live: Sequence[Call]) -> tuple[list[Call], dict
         loops.append(_Loop(live, *_with_ends(live, partners, span, free, limit)))
     for loop in loops:
         loop.absorb(live)
-        loop.call.partner = loop.partner(partners)
         inside.update(dict.fromkeys((call.index for call in loop.members), loop.call))
+    for loop in loops:
+        loop.call.partner = loop.partner(partners, inside)
     _redirect(capture, live, inside)
     for loop in loops:
         loop.finish(inside)
@@ -96,7 +97,8 @@ def _with_ends(
         return call.target, partners.get(call.index, call).module, call.backward
 
     def arrays(call: Call) -> set[int]:
-        return {id(read.value.stored) for read in call.reads if read.value.stored is not None}
+        stored = (read.value.stored or read.value.home for read in call.reads)
+        return {id(array) for array in stored if array is not None}
 
     body = live[first : first + period]
     kinds = {kind(call) for call in body}
@@ -180,11 +182,11 @@ class _Loop:
         head = self.members[0]
         self.call = Call(head.index, TARGET, _common(call.module for call in self.members), head.backward, [], "")
 
-    def partner(self, partners: dict[int, Call]) -> Call | None:
-        """The forward call that most of the loop's backward calls belong to."""
-        found = Counter(partners[call.index].index for call in self.members if call.index in partners)
-        calls = {call.index: call for call in partners.values()}
-        return calls[found.most_common(1)[0][0]] if found else None
+    def partner(self, partners: dict[int, Call], inside: dict[int, Call]) -> Call | None:
+        """The forward call, or loop, that most of the loop's backward calls belong to."""
+        found = (partners[call.index] for call in self.members if call.index in partners)
+        most = Counter(inside.get(call.index, call) for call in found).most_common(1)
+        return most[0][0] if most else None
 
     def absorb(self, live: Sequence[Call]) -> None:
         """Take in the calls that put the results of the steps together."""
@@ -194,10 +196,10 @@ class _Loop:
         for call in live[self.last : limit]:
             makers = [read.value.call for read in call.reads]
             known = [maker.index for maker in makers if maker is not None and not maker.constant]
-            if call.backward == self.call.backward and sum(index in mine for index in known) >= self.steps // 2:
-                if all(index in mine or index < before for index in known):
-                    self.members.append(call)
-                    mine.add(call.index)
+            gathers = call.backward == self.call.backward and sum(index in mine for index in known) >= self.steps // 2
+            if gathers and all(index in mine or index < before for index in known):
+                self.members.append(call)
+                mine.add(call.index)
 
     def finish(self, inside: dict[int, Call]) -> None:
         """Set what the loop reads and costs."""

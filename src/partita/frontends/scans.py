@@ -75,7 +75,9 @@ class Scans:
         if recorder.tape is not None and not recorder.backward:
             if trial.captured:
                 raise NotImplementedError(f"{name} is planned, but reads more than it is handed and cannot be run")
-            recorder.tape.note(function, args, kwargs, result, recorder.capture.calls[-1].index)
+            flat = result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
+            call = functools.partial(_flat, function)
+            recorder.tape.note(call, args, kwargs, flat, recorder.capture.calls[-1].index)
         return result
 
     def _trial(self, function: Callable[..., Any], owner: Any, leaves: list[Any], spec: Any) -> Trial | None:
@@ -116,6 +118,12 @@ class Scans:
                 raise Unfit("it changes its module")
 
 
+def _flat(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function's result as one tensor, or as a list of what is nested in it."""
+    result = function(*args, **kwargs)
+    return result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
+
+
 def note_once(recorder: Recorder, text: str) -> None:
     """Add a note to what is captured, unless it is there."""
     if text not in recorder.capture.notes:
@@ -137,11 +145,13 @@ def _settings(owner: Any) -> tuple[Any, ...]:
 
 def _kernel(function: Callable[..., Any]) -> str | None:
     """The kernel that a function's decorator says replaces it."""
-    code = getattr(function, "__code__", None)
-    names = () if code is None or not hasattr(function, "__wrapped__") else code.co_freevars
-    if not {"func_name", "package"} <= set(names):
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    if code is None or cells is None or not hasattr(function, "__wrapped__"):
         return None
-    value = function.__closure__[names.index("func_name")].cell_contents  # type: ignore[attr-defined]
+    held = dict(zip(code.co_freevars, cells, strict=True))
+    if not {"func_name", "package"} <= held.keys():
+        return None
+    value = held["func_name"].cell_contents
     return value if isinstance(value, str) and value.isidentifier() else None
 
 

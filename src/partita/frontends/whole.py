@@ -186,6 +186,9 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func.namespace == "prim":
+            # Where a tensor is: nothing may be raised here.
+            return func(*args, **kwargs)
         if func not in self._changed:
             if torch.Tag.nondeterministic_seeded in func.tags:
                 raise Unfit("it draws random numbers")
