@@ -32,7 +32,7 @@ WORTH_BLOCKS = 8
 #: Bytes of open nodes at which the search ends with what it has proven; and those of a node beside its windows.
 MOST_BYTES, NODE_BYTES = 5e8, 400
 #: Share by which the bound rises before it is told.
-STEP = 1e-5
+STEP = 2e-4
 
 
 class WindowSearch:
