@@ -44,7 +44,7 @@ CLIP = {**TOWER, "image_size": 28, "patch_size": 14}
 #: Type to its fields, the module of its tower, and how many tokens stand for an image.
 TOWERS = {
     "llava": (
-        {"text_config": TEXT, "vision_config": {**CLIP, "num_hidden_layers": 2}, "": {"image_token_index": 98}},
+        {"text_config": TEXT, "vision_config": {**CLIP, "num_hidden_layers": 2}, "": {"image_token_id": 98}},
         "model.vision_tower",
         4,
     ),
@@ -52,7 +52,7 @@ TOWERS = {
         {
             "text_config": {**TEXT, "head_dim": 8},
             "vision_config": {**CLIP, "image_size": 56},
-            "": {"mm_tokens_per_image": 4, "image_token_index": 98},
+            "": {"mm_tokens_per_image": 4, "image_token_id": 98},
         },
         "model.vision_tower",
         4,
@@ -114,7 +114,7 @@ def test_an_image_that_is_cut_into_tiles() -> None:
         {
             "text_config": TEXT,
             "vision_config": {**CLIP, "num_hidden_layers": 2},
-            "": {"image_token_index": 98, "image_grid_pinpoints": [[28, 56], [56, 28]]},
+            "": {"image_token_id": 98, "image_grid_pinpoints": [[28, 56], [56, 28]]},
         }
     )
     model = build_transformers("llava_next", Asked(None, 8, None, fields, None, False))
@@ -142,7 +142,7 @@ def test_training_takes_labels_as_long_as_the_text_with_its_image() -> None:
 
 
 def test_prompts_and_images_of_their_own_sizes() -> None:
-    small = {**TOWER, "image_size": [32, 16], "patch_size": 8, "pretrain_image_size": 16, "mlp_dim": 48}
+    small = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 4, "image_size": [32, 16], "patch_size": 8, "pretrain_image_size": 16, "mlp_dim": 48}
     small |= {"intermediate_hidden_state_indices": [0], "merge_index": 0, "decoder_hidden_size": 8}
     graph = load_model("hf:seggpt", set_fields=fields_of({"": small}))
     shapes = {t.name: t.shape for t in graph.tensors if t.name.endswith(("pixel_values", "masks"))}
@@ -152,7 +152,7 @@ def test_prompts_and_images_of_their_own_sizes() -> None:
 
 def test_arguments_as_documented() -> None:
     class Model:
-        def forward(self, boxes, box_mask, labels, count: int, maps: list[torch.Tensor], odd) -> None:  # type: ignore
+        def forward(self, boxes, box_mask: torch.Tensor, labels, count: int, odd) -> None:  # type: ignore
             """Run.
 
             Args:
