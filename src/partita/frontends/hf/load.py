@@ -16,6 +16,7 @@ from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
+from partita.frontends.torchvision_operators import declare_where_missing
 from partita.graph import Graph
 
 _EXPERTS_NOTE = (
@@ -72,6 +73,7 @@ def _broken(error: BaseException) -> str:
 
 def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
     """The first class of a configuration that can be built, on the fullest inputs that it runs on, and its graph."""
+    declare_where_missing()
     from transformers.utils import logging
 
     with ExitStack() as after:
