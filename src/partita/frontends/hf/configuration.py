@@ -120,9 +120,9 @@ _ACCEPTED: dict[type, tuple[type, ...]] = {
 
 
 def _is_size(value: Any) -> bool:
-    """Whether a field is a number or some: lists of names follow from other fields."""
+    """Whether a field is a number or the sides of something: longer lists follow from how many layers there are."""
     sides = value if isinstance(value, (list, tuple)) else [value]
-    return all(isinstance(side, (int, float)) for side in sides)
+    return len(sides) <= 3 and all(isinstance(side, (int, float)) for side in sides)
 
 
 def _check_type(kind: str, field: str, before: Any, value: Any) -> None:

@@ -16,6 +16,7 @@ from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
+from partita.frontends.torchvision_operators import declare_where_missing
 from partita.graph import Graph
 
 _EXPERTS_NOTE = (
@@ -74,6 +75,7 @@ def _broken(error: BaseException) -> str:
 
 def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
     """The first class of a configuration that can be built, on the fullest inputs that it runs on, and its graph."""
+    declare_where_missing()
     from transformers.utils import logging
 
     with ExitStack() as after:
@@ -129,7 +131,8 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
             with suppress(InputError):
-                sets += _sets(module, config, task, number_format, short)[:1]
+                shorter = _sets(module, config, task, number_format, short)
+                sets += [shorter[0], shorter[-1]]
     failure: TraceError | None = None
     for kwargs in sets:
         fitted = dataclasses.replace(model, kwargs=kwargs)
