@@ -128,7 +128,11 @@ def test_several_images_a_batch() -> None:
     parts, tower, places = TOWERS["qwen2_vl"]
     graphs = [load_model("hf:qwen2_vl", batch_size=n, sequence_length=8, set_fields=fields_of(parts)) for n in (1, 2)]
     linear = [
-        sum(op.flops for op in g.operators if op.module.startswith(tower) and "linear" in op.target or "mm" in op.target)
+        sum(
+            op.flops
+            for op in g.operators
+            if (op.module.startswith(tower) and "linear" in op.target) or "mm" in op.target
+        )
         for g in graphs
     ]
     assert linear[1] == 2 * linear[0] > 0
@@ -142,7 +146,15 @@ def test_training_takes_labels_as_long_as_the_text_with_its_image() -> None:
 
 
 def test_prompts_and_images_of_their_own_sizes() -> None:
-    small = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 4, "image_size": [32, 16], "patch_size": 8, "pretrain_image_size": 16, "mlp_dim": 48}
+    small = {
+        "num_hidden_layers": 1,
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "image_size": [32, 16],
+        "patch_size": 8,
+        "pretrain_image_size": 16,
+        "mlp_dim": 48,
+    }
     small |= {"intermediate_hidden_state_indices": [0], "merge_index": 0, "decoder_hidden_size": 8}
     graph = load_model("hf:seggpt", set_fields=fields_of({"": small}))
     shapes = {t.name: t.shape for t in graph.tensors if t.name.endswith(("pixel_values", "masks"))}
@@ -181,7 +193,11 @@ def test_arguments_as_documented() -> None:
 @pytest.mark.parametrize(
     ("shape", "message", "wanted"),
     [
-        ((1, 3, 8, 8), "ValueError: Input must be a 5D tensor of shape (batch_size, 2, num_channels, h, w)", (1, 2, 3, 8, 8)),
+        (
+            (1, 3, 8, 8),
+            "ValueError: Input must be a 5D tensor of shape (batch_size, 2, num_channels, h, w)",
+            (1, 2, 3, 8, 8),
+        ),
         ((1, 3, 8, 8), "RuntimeError: shape '[0, 8, 4]' is invalid for input of size 4", (8, 3, 8, 8)),
         ((6, 588), "ValueError: not enough values to unpack (expected 5, got 2)", (1, 6, 3, 14, 14)),
         ((6, 588), "ValueError: not enough values to unpack (expected 5, got 3)", (6, 3, 14, 14)),

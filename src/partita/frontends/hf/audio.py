@@ -94,6 +94,9 @@ def _features(example: Example) -> Any:
     size = _extracted(example.config.model_type)[0]
     if bins and size in sides:
         sides[len(sides) - 1 - sides[::-1].index(size)] = bins
+    factor = getattr(example.config, "subsampling_factor", None)
+    if isinstance(factor, int) and sides[0] not in (bins, size):
+        sides[0] -= sides[0] % factor
     if len(sides) == 2 and sides[0] in (bins, size) and hasattr(audio, "max_source_positions"):
         sides[1] = 2 * audio.max_source_positions
     return example.numbers(*sides)
