@@ -125,6 +125,9 @@ def main() -> int:
     asked = parser.parse_args()
     import transformers
 
+    from partita.frontends.torchvision_operators import declare_where_missing
+
+    declare_where_missing()
     # What every model needs, once and not in each child.
     import transformers.models.bert.modeling_bert
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
