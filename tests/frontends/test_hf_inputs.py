@@ -11,9 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 pytest.importorskip("transformers", reason="hf: models need transformers")
 
-from torch.utils._pytree import tree_map_only
-
-from frontends.helpers import eager_flops, targets
+from frontends.helpers import targets
 from partita.frontends.hf.described import describe, make_described
 from partita.frontends.hf.load import build_transformers
 from partita.frontends.hf.refit import refit
@@ -95,9 +93,7 @@ TOWERS = {
 
 
 @pytest.mark.parametrize("name", TOWERS)
-def test_images_go_through_their_tower_into_the_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # On arrays without data nobody can count the places of an image.
-    monkeypatch.setenv("TRANSFORMERS_DISABLE_TORCH_CHECK", "1")
+def test_images_go_through_their_tower_into_the_text(name: str) -> None:
     parts, tower, places = TOWERS[name]
     fields = fields_of(parts)
     graph = load_model(f"hf:{name}", sequence_length=8, set_fields=fields)
@@ -107,9 +103,11 @@ def test_images_go_through_their_tower_into_the_text(name: str, monkeypatch: pyt
     tokens = model.kwargs["input_ids"]
     assert (tokens == 98).sum() == places
     assert tokens.shape == (1, max(8, places + 16))
-    if name in ("llava", "gemma3"):
-        kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), model.kwargs)
-        assert graph.flops == pytest.approx(eager_flops(model.module, (), kwargs), rel=0.01)
+    if name == "llava":
+        # Four patches and a class of 32 features; of two layers the first is read.
+        layer = 2 * 5 * (4 * 32 * 32 + 2 * 32 * 48) + 2 * 2 * 5 * 5 * 32
+        flops = sum(op.flops for op in graph.operators if op.module.startswith(tower))
+        assert flops == 2 * 4 * 3 * 14 * 14 * 32 + layer
 
 
 def test_an_image_that_is_cut_into_tiles() -> None:
