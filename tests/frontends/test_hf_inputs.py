@@ -11,9 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 pytest.importorskip("transformers", reason="hf: models need transformers")
 
-from torch.utils._pytree import tree_map_only
-
-from frontends.helpers import eager_flops, targets
+from frontends.helpers import targets
 from partita.frontends.hf.described import describe, make_described
 from partita.frontends.hf.load import build_transformers
 from partita.frontends.hf.refit import refit
@@ -82,6 +80,7 @@ TOWERS = {
         {
             "text_config": {
                 **TEXT,
+                "head_dim": 8,
                 "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]},
             },
             "vision_config": {**TOWER, "image_size": 56, "patch_size": 14},
@@ -104,9 +103,11 @@ def test_images_go_through_their_tower_into_the_text(name: str) -> None:
     tokens = model.kwargs["input_ids"]
     assert (tokens == 98).sum() == places
     assert tokens.shape == (1, max(8, places + 16))
-    kwargs = tree_map_only(torch.Tensor, lambda t: t if not t.is_floating_point() else t.to("meta"), model.kwargs)
-    counted = eager_flops(model.module, (), kwargs, False) if name == "llava" else graph.flops
-    assert graph.flops == pytest.approx(counted, rel=0.01)
+    if name == "llava":
+        # Four patches and a class of 32 features; of two layers the first is read.
+        layer = 2 * 5 * (4 * 32 * 32 + 2 * 32 * 48) + 2 * 2 * 5 * 5 * 32
+        flops = sum(op.flops for op in graph.operators if op.module.startswith(tower))
+        assert flops == 2 * 4 * 3 * 14 * 14 * 32 + layer
 
 
 def test_an_image_that_is_cut_into_tiles() -> None:
@@ -125,36 +126,24 @@ def test_an_image_that_is_cut_into_tiles() -> None:
 
 
 def test_several_images_a_batch() -> None:
-    parts, tower, places = TOWERS["qwen2_vl"]
+    parts, tower, _ = TOWERS["qwen2_vl"]
     graphs = [load_model("hf:qwen2_vl", batch_size=n, sequence_length=8, set_fields=fields_of(parts)) for n in (1, 2)]
     linear = [
-        sum(
-            op.flops
-            for op in g.operators
-            if (op.module.startswith(tower) and "linear" in op.target) or "mm" in op.target
-        )
-        for g in graphs
+        sum(op.flops for op in graph.operators if op.module.startswith(tower) and "mm" in op.target) for graph in graphs
     ]
     assert linear[1] == 2 * linear[0] > 0
 
 
 def test_training_takes_labels_as_long_as_the_text_with_its_image() -> None:
-    parts, tower, places = TOWERS["gemma3"]
+    parts, tower, _ = TOWERS["gemma3"]
     graph = load_model("hf:gemma3", sequence_length=8, set_fields=fields_of(parts), training=True)
     assert not any("stands in for" in note for note in graph.notes)
-    assert any(op.module.startswith(tower) and op.backward for op in graph.operators)
+    assert any(op.module.startswith(tower) and op.phase == "backward" for op in graph.operators)
 
 
 def test_prompts_and_images_of_their_own_sizes() -> None:
-    small = {
-        "num_hidden_layers": 1,
-        "hidden_size": 32,
-        "num_attention_heads": 4,
-        "image_size": [32, 16],
-        "patch_size": 8,
-        "pretrain_image_size": 16,
-        "mlp_dim": 48,
-    }
+    small = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 4, "mlp_dim": 48}
+    small |= {"image_size": [32, 16], "patch_size": 8, "pretrain_image_size": 16}
     small |= {"intermediate_hidden_state_indices": [0], "merge_index": 0, "decoder_hidden_size": 8}
     graph = load_model("hf:seggpt", set_fields=fields_of({"": small}))
     shapes = {t.name: t.shape for t in graph.tensors if t.name.endswith(("pixel_values", "masks"))}
@@ -195,7 +184,7 @@ def test_arguments_as_documented() -> None:
     [
         (
             (1, 3, 8, 8),
-            "ValueError: Input must be a 5D tensor of shape (batch_size, 2, num_channels, h, w)",
+            "Input must be a 5D tensor of shape (batch_size, 2, num_channels, height, width)",
             (1, 2, 3, 8, 8),
         ),
         ((1, 3, 8, 8), "RuntimeError: shape '[0, 8, 4]' is invalid for input of size 4", (8, 3, 8, 8)),

@@ -96,7 +96,7 @@ def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, v
     before = getattr(default, head, None)
     if rest:
         # What the whole sets in its parts stays, and so does a part's type.
-        own = before.to_diff_dict() if before is not None and hasattr(before, "to_diff_dict") else {}
+        own: dict[str, Any] = getattr(before, "to_diff_dict", dict)()
         kept = {name: value for name, value in own.items() if name == "model_type" or _is_size(value)}
         nested = given.setdefault(head, kept)
         if not hasattr(before, "to_dict") or not isinstance(nested, dict):

@@ -54,8 +54,8 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
         full = place_features(model, example, {**plain, **others}, accepted)
         sets.insert(0, _with_labels(full))
     # Some code does not say what it cannot do without.
-    others = [name for name in sorted(accepted) if name not in sets[0] and name not in _NEVER]
-    everything = {name: value for name in others if (value := _make(model, example, name)) is not None}
+    left = [name for name in sorted(accepted) if name not in sets[0] and name not in _NEVER]
+    everything = {name: value for name in left if (value := _make(model, example, name)) is not None}
     if everything:
         sets.append({**sets[0], **everything})
     return sets
@@ -217,8 +217,9 @@ def _towers(example: Example, accepted: frozenset[str]) -> list[dict[str, Any]]:
 def _with_labels(inputs: dict[str, Any]) -> dict[str, Any]:
     """Labels as long as the tokens, where these have grown."""
     labels, tokens = inputs.get("labels"), inputs.get("input_ids")
-    grown = labels is not None and tokens is not None and labels.dim() == 2 and labels.shape != tokens.shape
-    if grown and "decoder_input_ids" not in inputs:
+    if labels is None or tokens is None or "decoder_input_ids" in inputs:
+        return inputs
+    if labels.dim() == 2 and labels.shape != tokens.shape:
         inputs["labels"] = tokens.clone()
     return inputs
 
