@@ -26,6 +26,10 @@ from partita.frontends.hf.load import build_transformers
 from partita.frontends.hf.parts import fill, merged, usual_fields, usual_note
 from partita.frontends.models import load_model, load_module
 from partita.frontends.options import Asked
+from partita.frontends.torchvision_operators import declare_where_missing
+
+# Classes of transformers import torchvision where it is there.
+declare_where_missing()
 
 LLAMA = {
     "num_hidden_layers": 2,
@@ -167,7 +171,8 @@ def test_a_codec_without_a_forward_is_its_encoder() -> None:
 def test_a_model_of_parts_is_one_run_of_each() -> None:
     tiny = {"hidden_size": 32, "num_layers": 1, "num_heads": 4, "block_size": 64}
     parts = ("semantic_config", "coarse_acoustics_config", "fine_acoustics_config")
-    graph = small("bark", {f"{part}.{name}": value for part in parts for name, value in tiny.items()}, 16)
+    fields = {f"{part}.{name}": value for part in parts for name, value in tiny.items()}
+    graph = small("bark", {**fields, "codec_config.num_filters": 4, "codec_config.upsampling_ratios": [8, 5]}, 16)
     assert any("one run of each of semantic, coarse_acoustics, fine_acoustics, codec_model" in n for n in graph.notes)
     modules = {op.module.partition(".")[0] for op in graph.operators}
     assert {"semantic", "coarse_acoustics", "fine_acoustics", "codec_model"} <= modules
@@ -256,3 +261,25 @@ def test_codes_of_sound_have_a_side_for_their_codebooks() -> None:
     fields |= {"decoder_config.cross_num_attention_heads": 2, "decoder_config.cross_num_key_value_heads": 2}
     graph = small("dia", {**fields, "decoder_config.cross_head_dim": 16}, 16)
     assert tensor(graph, "decoder_input_ids").shape == (1, 16, 9)
+
+
+def test_how_long_tokens_are_spoken_is_presumed_and_said() -> None:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "ffn_dim": 32, "flow_size": 32}
+    sizes |= {
+        "spectrogram_bins": 17,
+        "upsample_initial_channel": 32,
+        "upsample_rates": [4, 4],
+        "duration_predictor_filter_channels": 32,
+        "prior_encoder_num_flows": 2,
+        "prior_encoder_num_wavenet_layers": 1,
+    }
+    graph = small("vits", {**sizes, "upsample_kernel_sizes": [8, 8]}, 16)
+    assert "How long tokens last is predicted: the plan presumes 5 frames a token." in graph.notes
+    assert (1, 1, 16 * 5 * 4 * 4) in [t.shape for t in graph.tensors]
+
+
+def test_a_decoder_of_the_codes_of_a_moment_takes_one_a_codebook() -> None:
+    sizes = {"hidden_size": 32, "input_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4, "ffn_dim": 32}
+    graph = small("moshi_depth", {**sizes, "num_key_value_heads": 4, "head_dim": 8, "vocab_size": 40}, None)
+    assert tensor(graph, "input_ids").shape == (1, 8)
+    assert tensor(graph, "last_hidden_state").shape == (1, 8, 48)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
+from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.rules import Example, Rule, first
 
 #: Samples of a wave: one second of what most models take.
@@ -72,7 +73,11 @@ def _made(example: Example, name: str) -> Any:
 
 def _bins(example: Example) -> int:
     """Frequencies of a spectrogram, as the configuration says; 0 if it does not."""
-    return int(first(example.audio, *_BINS, default=first(example.config, *_BINS, default=0)))
+    for _, part in [("", example.audio), *configurations(example.config)]:
+        said = first(part, *_BINS, default=None)
+        if isinstance(said, int):
+            return said
+    return 0
 
 
 def _features(example: Example) -> Any:
@@ -89,6 +94,9 @@ def _features(example: Example) -> Any:
     size = _extracted(example.config.model_type)[0]
     if bins and size in sides:
         sides[len(sides) - 1 - sides[::-1].index(size)] = bins
+    factor = getattr(example.config, "subsampling_factor", None)
+    if isinstance(factor, int) and sides[0] not in (bins, size):
+        sides[0] -= sides[0] % factor
     if len(sides) == 2 and sides[0] in (bins, size) and hasattr(audio, "max_source_positions"):
         sides[1] = 2 * audio.max_source_positions
     return example.numbers(*sides)
@@ -150,13 +158,16 @@ def _codes(example: Example) -> Any:
     return _side_by_side(example, config)
 
 
-def _side_by_side(example: Example, config: Any) -> Any:
-    books, places = getattr(config, "num_codebooks", None), getattr(config, "max_position_embeddings", None)
-    # A decoder of the codes of one moment has a place for each codebook.
-    length = example.length
+def _words(example: Example) -> int:
+    """Tokens of a sample; a decoder of the codes of one moment has a place for each codebook."""
+    books, places = (getattr(example.config, name, None) for name in ("num_codebooks", "max_position_embeddings"))
     if isinstance(books, int) and isinstance(places, int) and places <= books + 1:
-        length = min(length, books)
-    tokens = example.tokens(length)
+        return min(example.length, books)
+    return example.length
+
+
+def _side_by_side(example: Example, config: Any) -> Any:
+    tokens = example.tokens(_words(example))
     channels = first(config, "n_codes_total", "num_channels", default=None)
     # No image has so many channels: they are codebooks.
     sound = isinstance(channels, int) and channels > 4 and hasattr(example.text, "vocab_size")
@@ -208,6 +219,7 @@ SOUND: dict[str, Rule] = {
     "speaker_embedding": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "enc_emb_dim", default=192)),
     "time_step": lambda e: e.numbers(),
     "mask": _mask,
+    "last_hidden_state": lambda e: e.numbers(_words(e), first(e.config, "input_size", "hidden_size", default=768)),
     "codebook_idx": lambda e: int(first(e.config, "n_codes_given", default=1)),
     "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
     "input_features_mask": _mask,
@@ -255,6 +267,8 @@ def settle_sound(inputs: Mapping[str, Any], accepted: Collection[str], example: 
         # The same sound twice: a frame for each code.
         frames = inputs["input_values"].shape[-1] // math.prod(ratios)
         found["input_features"] = example.numbers(frames, inputs["input_features"].shape[-1])
+    if "last_hidden_state" in accepted and "input_ids" in inputs:
+        found["last_hidden_state"] = SOUND["last_hidden_state"](example)
     if "hidden_states" in inputs and "quantized_code" in inputs:
         found["hidden_states"] = inputs["condition_vector"].clone()
     elif "hidden_states" in inputs and "mask" in inputs and isinstance(getattr(config, "input_size", None), int):

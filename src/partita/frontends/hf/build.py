@@ -128,7 +128,7 @@ def _presume_durations(model: Any) -> tuple[str, ...]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
-    from partita.frontends.values import tell
+    from partita.frontends.contents import tell
 
     def settle(module: Any, _: Any, out: Any) -> None:
         if isinstance(out, FakeTensor):

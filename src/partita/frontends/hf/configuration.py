@@ -96,7 +96,7 @@ def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, v
     before = getattr(default, head, None)
     if rest:
         # What the whole sets in its parts stays, and so does a part's type.
-        own = before.to_diff_dict() if hasattr(before, "to_diff_dict") else {}
+        own: dict[str, Any] = getattr(before, "to_diff_dict", dict)()
         kept = {name: value for name, value in own.items() if name == "model_type" or _is_size(value)}
         nested = given.setdefault(head, kept)
         if not hasattr(before, "to_dict") or not isinstance(nested, dict):
@@ -120,9 +120,9 @@ _ACCEPTED: dict[type, tuple[type, ...]] = {
 
 
 def _is_size(value: Any) -> bool:
-    """Whether a field is a number or some: lists of names follow from other fields."""
+    """Whether a field is a number or the sides of something: longer lists follow from how many layers there are."""
     sides = value if isinstance(value, (list, tuple)) else [value]
-    return all(isinstance(side, (int, float)) for side in sides)
+    return len(sides) <= 3 and all(isinstance(side, (int, float)) for side in sides)
 
 
 def _check_type(kind: str, field: str, before: Any, value: Any) -> None:

@@ -222,8 +222,9 @@ def _towers(example: Example, accepted: frozenset[str]) -> list[dict[str, Any]]:
 def _with_labels(inputs: dict[str, Any]) -> dict[str, Any]:
     """Labels as long as the tokens, where these have grown."""
     labels, tokens = inputs.get("labels"), inputs.get("input_ids")
-    grown = labels is not None and tokens is not None and labels.dim() == 2 and labels.shape != tokens.shape
-    if grown and "decoder_input_ids" not in inputs:
+    if labels is None or tokens is None or "decoder_input_ids" in inputs:
+        return inputs
+    if labels.dim() == 2 and labels.shape != tokens.shape:
         inputs["labels"] = tokens.clone()
     return inputs
 

@@ -127,7 +127,8 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
             with suppress(InputError):
-                sets += _sets(module, config, task, number_format, short)[:1]
+                shorter = _sets(module, config, task, number_format, short)
+                sets += [shorter[0], shorter[-1]]
     failure: TraceError | None = None
     for kwargs in sets:
         fitted = dataclasses.replace(model, kwargs=kwargs)

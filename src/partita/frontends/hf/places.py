@@ -99,7 +99,7 @@ def _features(model: Any, example: Example, inputs: dict[str, Any], name: str) -
     return inputs, _guess(example, name)
 
 
-class _Tower(torch.nn.Module):
+class _Tower(torch.nn.Module):  # type: ignore[misc]
     """A call for features, as a module."""
 
     def __init__(self, owner: Any, call: str) -> None:

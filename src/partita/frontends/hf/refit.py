@@ -54,6 +54,10 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
         most = int(found["takes"])
         masks = {k: v for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) > most}
         return {**inputs, **{k: v[(..., *[0] * (v.ndim - most))] for k, v in masks.items()}} if masks else None
+    if "mean(): could not infer output dtype" in message and "bbox" in inputs:
+        # Boxes in shares of the page.
+        boxes = inputs["bbox"]
+        return None if boxes.is_floating_point() else {**inputs, "bbox": boxes.float()}
     if "to unpack (expected 4, got 2)" in message:
         # Images that a mask picks, which is one of images and not of their pixels.
         masks = {k: v[..., 0, 0] for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) == 4}
