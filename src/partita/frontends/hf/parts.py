@@ -115,6 +115,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "hunyuan_vl_text": {"rope_parameters": {**_TURNED, "mrope_section": [16, 16, 16, 16]}},
     "llama4_vision_model": {"hidden_size": 1408, "vision_output_dim": 4096},
     "blip-2": {"qformer_config": {"model_type": "blip_2_qformer", "use_qformer_text_input": True}},
+    "qwen3_vl": {"vision_config": {"model_type": "qwen3_vl_vision", "out_hidden_size": 4096}},
     "modernvbert": {"vision_config": {"model_type": "siglip_vision_model", "image_size": 512}},
     "ultravbert": {"vision_config": {"model_type": "siglip_vision_model", "image_size": 512}},
     "sapiens2": {"head_config": {"upsample_out_channels": [512, 256, 128, 64], "conv_out_channels": [64, 64]}},
