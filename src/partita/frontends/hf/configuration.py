@@ -11,6 +11,7 @@ from typing import Any
 from partita.errors import InputError
 from partita.frontends.hf.parts import STAND_INS, merged, usual_fields, usual_note
 from partita.frontends.options import nearest, one_line, parse_value
+from partita.frontends.torchvision_operators import declare_where_missing
 
 
 def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
@@ -20,6 +21,7 @@ def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
 
 def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tuple[str, ...]]:
     """:func:`read_configuration`'s, and notes on what was taken where neither it nor its default says anything."""
+    declare_where_missing()
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
     given: dict[str, Any] = {}

@@ -45,6 +45,16 @@ _DETECTOR = {"intraclass_block_config": _strips, "scale_factor_list": [1, 2, 4, 
 
 #: A tower with as many patches as its features are pooled from.
 _SIGLIP_896 = {"model_type": "siglip_vision_model", "image_size": 896, "patch_size": 14}
+#: A tower of 27 layers of 1152 features; its default has 14 heads, which do not divide them.
+_SIGLIP_364 = {
+    "model_type": "siglip_vision_model",
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "num_hidden_layers": 27,
+    "num_attention_heads": 16,
+    "image_size": 364,
+    "patch_size": 14,
+}
 _TURNED = {"rope_type": "default", "rope_theta": 10000.0}
 #: Half of each head is turned by position, in three axes.
 _HALF_TURNED = {**_TURNED, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}
@@ -97,13 +107,16 @@ USUAL: dict[str, dict[str, Any]] = {
             "out_features": ["stage4"],
         }
     },
+    "aya_vision": {"vision_config": _SIGLIP_364},
     "gemma3": {"vision_config": _SIGLIP_896},
     "shieldgemma2": {"vision_config": _SIGLIP_896},
     "t5gemma2_encoder": {"vision_config": _SIGLIP_896},
     "glm4v_text": {"rope_parameters": _HALF_TURNED},
     "glm_image_text": {"rope_parameters": _HALF_TURNED},
     "hunyuan_vl_text": {"rope_parameters": {**_TURNED, "mrope_section": [16, 16, 16, 16]}},
-    "llama4_vision_model": {"hidden_size": 1408},
+    "llama4_vision_model": {"hidden_size": 1408, "vision_output_dim": 4096},
+    "blip-2": {"qformer_config": {"model_type": "blip_2_qformer", "use_qformer_text_input": True}},
+    "qwen3_vl": {"vision_config": {"model_type": "qwen3_vl_vision", "out_hidden_size": 4096}},
     "modernvbert": {"vision_config": {"model_type": "siglip_vision_model", "image_size": 512}},
     "ultravbert": {"vision_config": {"model_type": "siglip_vision_model", "image_size": 512}},
     "sapiens2": {"head_config": {"upsample_out_channels": [512, 256, 128, 64], "conv_out_channels": [64, 64]}},
@@ -118,6 +131,7 @@ _UNUSABLE = {
     ("glm_image_text", "rope_parameters"),
     ("hunyuan_vl_text", "rope_parameters"),
     ("llama4_vision_model", "hidden_size"),
+    ("llama4_vision_model", "vision_output_dim"),
 }
 
 #: Types without a class of their own to the type that stands for them, and its fields.

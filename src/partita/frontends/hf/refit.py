@@ -62,6 +62,8 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
         # Images that a mask picks, which is one of images and not of their pixels.
         masks = {k: v[..., 0, 0] for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) == 4}
         return {**inputs, **masks} if masks else None
+    if "4D (batched) input to conv2d, but got input of size" in message and any(map(_is_packed, inputs.values())):
+        return _change(inputs, lambda shape: len(shape) == 2, lambda shape: _apart(shape, False))
     found = _SIDES.search(message)
     if found is not None and int(found["takes"]) == 5 and any(map(_is_packed, inputs.values())):
         alone = int(found["got"]) == 2
