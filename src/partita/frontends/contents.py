@@ -51,7 +51,8 @@ def mark(tensor: Any, value: Any, what: str) -> None:
 
 def compute(func: Any, args: Any, kwargs: Any, content: Callable[[Any], Any] = known, seed: int = 0) -> Any:
     """What a call gives for the contents of its tensors; of draws, each is another, but the same in every trace."""
-    args, kwargs = tree_map_only(torch.Tensor, content, (args, kwargs))
+    with torch._C._DisableTorchDispatch():
+        args, kwargs = tree_map_only(torch.Tensor, content, (args, kwargs))
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": "cpu"}
     with torch._C._DisableTorchDispatch(), torch.no_grad(), torch.random.fork_rng(devices=[]):
