@@ -49,12 +49,13 @@ def mark(tensor: Any, value: Any, what: str) -> None:
     tensor.fake_mode.__dict__.setdefault("partita_kept", []).append(storage)
 
 
-def compute(func: Any, args: Any, kwargs: Any, content: Callable[[Any], Any] = known) -> Any:
-    """What a call gives for the contents of its tensors; draws are the same in every trace."""
-    args, kwargs = tree_map_only(torch.Tensor, content, (args, kwargs))
+def compute(func: Any, args: Any, kwargs: Any, content: Callable[[Any], Any] = known, seed: int = 0) -> Any:
+    """What a call gives for the contents of its tensors; of draws, each is another, but the same in every trace."""
+    with torch._C._DisableTorchDispatch():
+        args, kwargs = tree_map_only(torch.Tensor, content, (args, kwargs))
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": "cpu"}
     with torch._C._DisableTorchDispatch(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         if torch.Tag.nondeterministic_seeded in func.tags:
-            torch.manual_seed(0)
+            torch.manual_seed(seed)
         return func(*args, **kwargs)

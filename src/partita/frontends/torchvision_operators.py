@@ -37,10 +37,10 @@ _SCHEMAS = (
     f"roi_pool({_ROWS}) -> (Tensor, Tensor)",
     f"_roi_pool_backward(Tensor grad, Tensor rois, Tensor argmax, {_BINS}, {_BACK}) -> Tensor",
     f"ps_roi_align({_ROWS}, int sampling_ratio) -> (Tensor, Tensor)",
-    f"_ps_roi_align_backward(Tensor grad, Tensor rois, Tensor channel_mapping, {_BINS}, int sampling_ratio, {_BACK}) "
+    f"_ps_roi_align_backward(Tensor grad, Tensor rois, Tensor channel_map, {_BINS}, int sampling_ratio, {_BACK}) "
     "-> Tensor",
     f"ps_roi_pool({_ROWS}) -> (Tensor, Tensor)",
-    f"_ps_roi_pool_backward(Tensor grad, Tensor rois, Tensor channel_mapping, {_BINS}, {_BACK}) -> Tensor",
+    f"_ps_roi_pool_backward(Tensor grad, Tensor rois, Tensor channel_map, {_BINS}, {_BACK}) -> Tensor",
     f"deform_conv2d({_DEFORMED}) -> Tensor",
     f"_deform_conv2d_backward(Tensor grad, {_DEFORMED}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )

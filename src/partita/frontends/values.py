@@ -34,6 +34,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.fake = fake
         self.recorder = recorder
+        self.draws = 0
         self.settle = settle
         self.read: set[str] = set()
         """Inputs whose values decided what runs."""
@@ -73,16 +74,20 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
             return self._most(func, packet, args)
         most = _most_truths(packet, args)
         out = func(*args, **kwargs)
+        if func._schema.is_mutable and tensors:
+            # What was said of its former content no longer holds.
+            for said in _SAID:
+                vars(tensors[0]).pop(said, None)
         self._follow(func, packet, args, kwargs, out, tensors, complete)
         if packet in _PRESUMED and not complete and known(out) is None:
             out.partita_presumed = _PRESUMED[packet]
         elif most is not None:
             out.partita_most = most
         elif packet in _KEEPS:
-            for mark in ("partita_share", "partita_choices", "partita_most"):
-                if hasattr(tensors[0], mark):
+            for said in _SAID:
+                if hasattr(tensors[0], said):
                     for made in tree_leaves(out):
-                        setattr(made, mark, getattr(tensors[0], mark))
+                        setattr(made, said, getattr(tensors[0], said))
         elif packet in _CHOOSES and not complete:
             dim = _CHOOSES[packet](args, kwargs)
             indices = out if isinstance(out, torch.Tensor) else out[1]
@@ -90,7 +95,8 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                 indices.partita_choices = tensors[0].numel() if dim is None else tensors[0].shape[dim]
         elif packet == "aten.eq" and len(values) == 1 and hasattr(tensors[0], "partita_choices"):
             # One of several places compared with one of them.
-            out.partita_share = 1 / tensors[0].partita_choices
+            if 0 <= args[1] < tensors[0].partita_choices:
+                out.partita_share = 1 / tensors[0].partita_choices
         elif packet == "aten.eq" and len(values) == 2 and (values[0] is None) != (values[1] is None):
             # One of several different values: a row of a one-hot array.
             with torch._C._DisableTorchDispatch():
@@ -192,7 +198,8 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         shaped = packet in _SHAPED and all(tensor.numel() <= _MOST_SHAPED for tensor in outputs)
         if (settled or shaped) and small and outputs and func.namespace == "aten":
             try:
-                values = compute(func, args, kwargs, _blank if shaped else known)
+                self.draws += drawn
+                values = compute(func, args, kwargs, _blank if shaped else known, self.draws)
             except Exception:
                 values = None
             found = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
@@ -220,14 +227,22 @@ def _blank(tensor: Any) -> Any:
 def _most_truths(packet: str, args: Any) -> int | None:
     """How many truths an array has at most: as many as places were set in one without any."""
     if packet in ("aten.bitwise_or", "aten.logical_or"):
-        counts = [getattr(tensor, "partita_most", None) for tensor in args[:2]]
+        counts = [_truths(tensor) for tensor in args[:2]]
         return None if None in counts else sum(count for count in counts if count is not None)
     if packet in ("aten.index_put", "aten.index_put_") and len(args[1]) == 1 and args[1][0].dtype == torch.long:
-        before = known(args[0])
-        if before is not None and before.dim() == 1:
-            with torch._C._DisableTorchDispatch():
-                return int(before.count_nonzero()) + int(args[1][0].numel())
+        before = _truths(args[0])
+        return None if before is None or args[0].dim() != 1 else before + int(args[1][0].numel())
     return None
+
+
+def _truths(tensor: Any) -> int | None:
+    if not isinstance(tensor, torch.Tensor):
+        return None
+    value = known(tensor)
+    if value is None:
+        return getattr(tensor, "partita_most", None)
+    with torch._C._DisableTorchDispatch():
+        return int(value.count_nonzero())
 
 
 def _dimension(place: int, usual: int | None) -> Any:
@@ -243,6 +258,8 @@ def _repeats(packet: str, tensors: list[Any]) -> bool:
     return packet == "aten.repeat_interleave" and len(tensors) == 1
 
 
+#: What is said of tensors: the share of truths, how many places there are to choose from, the most truths there can be.
+_SAID = ("partita_share", "partita_choices", "partita_most")
 #: Calls that set every element.
 _FILLS = frozenset(f"aten.{name}" for name in ("fill_", "uniform_", "zero_"))
 #: Draws that code may branch on, such as one of several sizes of images: they are the same in every trace.
