@@ -25,7 +25,12 @@ class NoBatchSizeError(InputError):
 
 
 class TraceError(InputError):
-    """A model cannot be turned into a graph; the message names the module and the cause."""
+    """A model cannot be turned into a graph; the message names the module and the cause.
+
+    ``inputs`` says what the model was run on, and how to give it others; empty if it did not come to that.
+    """
+
+    inputs: str = ""
 
 
 class UnsupportedError(InputError):

@@ -212,7 +212,18 @@ def test_malformed_split(
     _is_one_message(partita("evaluate", chain, path, "--json"), expected)
 
 
-@pytest.mark.parametrize("flag", ["--batch-size", "--sequence-length"])
+TRACING = {
+    "--batch-size": "3",
+    "--sequence-length": "3",
+    "--dtype": "float16",
+    "--set": "n_layer=3",
+    "--task": "base",
+    "--input": "x=3:int64",
+    "--inputs": "x.json",
+}
+
+
+@pytest.mark.parametrize("flag", TRACING)
 def test_options_of_tracing_are_refused_for_graphs(partita: Callable[..., Run], tmp_path: Path, flag: str) -> None:
     from partita.documents.stated import write_graph
     from partita.graph import Graph, Operator
@@ -226,7 +237,7 @@ def test_options_of_tracing_are_refused_for_graphs(partita: Callable[..., Run], 
         ),
     )
     _is_one_message(
-        partita("plan", path, "--cluster", "2xL4", flag, "3"), f"a traced graph, which {flag} cannot change"
+        partita("plan", path, "--cluster", "2xL4", flag, TRACING[flag]), f"a traced graph, which {flag} cannot change"
     )
 
 
@@ -244,3 +255,32 @@ def test_a_full_standard_output(chain: Path, arguments: tuple[str, ...]) -> None
         )
     assert run.returncode == 2
     assert run.stderr.splitlines()[-1] == "partita: standard output cannot be written: No space left on device"
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_the_whole_traceback_of_an_error(tmp_path: Path, partita: Callable[..., Run], before: bool) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "own.py"
+    path.write_text("def build():\n    raise ValueError('no luck')\n")
+    plan = ("plan", f"{path}:build", "--cluster", "2xL4")
+    plain, full = partita(*plan), partita(*(("--debug", *plan) if before else (*plan, "--debug")))
+    assert (plain.code, full.code) == (2, 2)
+    assert "Traceback" not in plain.err
+    assert full.err.startswith("Traceback")
+    assert "raise ValueError('no luck')" in full.err
+    assert full.err.splitlines()[-1] == plain.err.splitlines()[-1]
+    assert "--debug" in partita("plan", "--help").out
+
+
+def test_options_of_training_need_training(partita: Callable[..., Run]) -> None:
+    asked = ("plan", "hf:gpt2", "--cluster", "2xL4", "--optimizer", "adam")
+    _is_one_message(partita(*asked), "--optimizer is about training; add --training")
+
+
+@pytest.mark.parametrize("value", ["-1", "-12"])
+def test_negative_sizes_of_configurations(partita: Callable[..., Run], value: str) -> None:
+    pytest.importorskip("transformers")
+    asked = ("plan", "hf:gpt2", "--cluster", "2xL4", "--set", f"n_layer={value}")
+    _is_one_message(
+        partita(*asked), f"field 'n_layer' of the configuration of 'gpt2' is {value}; it cannot be negative"
+    )

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from cost_graphs import make_cluster
 from partita.cluster import Cluster
-from partita.costs.units import cut_units
+from partita.costs.units import cut_units, weights_alone
 from partita.errors import InputError
-from partita.graph import Graph, Operator, Tensor
+from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.problems.throughput.baselines.layer_cuts import LayerCuts
+from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.options import Options
 from partita.problems.throughput.pricing import price
+from partita.run.monitor import Monitor
 from partita.run.result import Status
 
 MODULES = [
@@ -79,8 +84,39 @@ def test_freedom_never_costs() -> None:
         found[cuts] = result.objective
     assert found["operator"] <= found["module"] <= found["layer"]
     assert found["operator"] < found["layer"]
+    # The row that says what cutting between layers only costs says the same.
+    problem = price(row(), cluster)
+    plan = LayerCuts().solve(problem, Options(), Monitor()).plan
+    assert plan is not None
+    assert evaluate(problem, plan).objective == pytest.approx(found["layer"])
 
 
 def test_unknown_cuts() -> None:
     with pytest.raises(InputError, match="cuts is 'row'; it must be one of operator, module, layer"):
         price(row(), Cluster.from_spec("2xL4"), cuts="row")  # type: ignore[arg-type]
+
+
+def _gated(inputs: bool = True) -> Graph:
+    """A product, the exponential of a weight in two steps, what reads both, and another reader of the exponential."""
+    names = ("product", "cast", "exp", "scale", "again")
+    edges = [("h", 0, (3,)), ("c", 1, (2,)), ("e", 2, (3, 4)), ("s", 3, (4,))]
+    tensors = [Tensor(name=n, producer=p, consumers=r, shape=(4,), bytes=16) for n, p, r in edges]
+    if inputs:
+        tensors.insert(0, Tensor(name="x", producer=None, consumers=(0,), shape=(4,), bytes=16))
+    weights = [("w", (0,)), ("log", (1,))]
+    return Graph(
+        name="gated",
+        operators=tuple(Operator(name=name, target=f"aten.{name}", bytes_read=16, bytes_written=16) for name in names),
+        tensors=tuple(tensors),
+        parameters=tuple(Parameter(name=n, users=u, shape=(4,), bytes=16) for n, u in weights),
+    )
+
+
+def test_what_depends_on_weights_alone() -> None:
+    assert weights_alone(_gated()) == {1: [2], 2: [3, 4]}
+    assert weights_alone(_gated(inputs=False)) == {}
+
+
+def test_what_depends_on_weights_alone_is_where_it_is_first_read() -> None:
+    places = [op.colocation for op in price(_gated(), make_cluster()).operators]
+    assert places == [None, 1, 1, 1, None]

@@ -233,3 +233,18 @@ def test_a_module_with_weights_follows_from_the_seed(file):
 def test_unknown_settings_of_a_source_are_refused(file):
     with pytest.raises(InputError, match="'batch'"):
         load_module(Source(model=f"{file}:small", settings={"batch": 3}))
+
+
+def test_errors_of_a_module_name_file_and_line(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import torch\nclass Net(torch.nn.Linear):\n    def forward(self, x):\n        y = super().forward(x)\n"
+        "        return y if y.sum() > 0 else y @ x\n\nclass Other(Net):\n    def forward(self, x):\n"
+        "        return super().forward(x[:, :3])\n"
+        "def reads():\n    return Net(4, 4), (torch.zeros(1, 4),)\n"
+        "def fails():\n    return torch.nn.Sequential(Other(4, 4)), (torch.zeros(1, 4),)\n"
+    )
+    with pytest.raises(TraceError, match=r"the root module \(Net\): .*depend on data .*\(own\.py, line 5\)"):
+        load_model(f"{path}:reads")
+    with pytest.raises(TraceError, match=r"module '0' \(Other\): .*\(own\.py, line 4\)"):
+        load_model(f"{path}:fails")

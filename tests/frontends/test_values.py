@@ -127,3 +127,13 @@ def test_draws_are_the_same_in_every_trace() -> None:
         return m.product(m.table(ids)[:, : int(torch.randint(1, 32, (1,)))])
 
     assert products(drawn, IDS) == products(drawn, IDS)
+
+
+def test_grouped_products_say_how_many_tokens_each_expert_is_expected_to_get() -> None:
+    pytest.importorskip("transformers")
+    sizes = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "vocab_size": 100}
+    fields = {name: str(value) for name, value in sizes.items()}
+    fields |= {"num_attention_heads": "2", "num_key_value_heads": "2"}
+    graph = pt.load_model("hf:mixtral", set_fields=fields, batch_size=2, sequence_length=64)
+    # 128 tokens of two experts each, over eight.
+    assert [note for note in graph.notes if "spread evenly: 32 of each of 8 experts." in note]

@@ -57,11 +57,22 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         made: click.Command = resolve_name(f"partita.cli.{COMMANDS[cmd_name]}")()
+        made.params.append(_debug_option())
         return made
+
+
+#: Asks for the whole traceback of an error.
+DEBUG = "--debug"
+
+
+def _debug_option() -> click.Option:
+    text = "With an error, where in the code it comes from: the whole traceback."
+    return click.Option([DEBUG], is_flag=True, expose_value=False, help=text)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="partita")
+@click.option(DEBUG, is_flag=True, expose_value=False, help="With an error, the whole traceback.")
 def cli() -> None:
     """Split a neural network over devices, and say how far from the best possible the split is."""
 
@@ -95,10 +106,10 @@ def main(arguments: list[str] | None = None) -> Any:
     except DisagreementError as error:
         traceback.print_exc()
         code = _fail(f"defect: {error}", EXIT_DEFECT)
-    except RankError as error:
-        code = _fail(str(error), EXIT_RANK)
     except PartitaError as error:
-        code = _fail(str(error), EXIT_USAGE)
+        if DEBUG in (sys.argv[1:] if arguments is None else arguments):
+            traceback.print_exc()
+        code = _fail(str(error), EXIT_RANK if isinstance(error, RankError) else EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted before there was a plan", EXIT_INTERRUPTED)
     except BrokenPipeError:

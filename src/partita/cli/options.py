@@ -74,6 +74,19 @@ def machine_options() -> Callable[[Command], Command]:
 
 _size = click.IntRange(min=1)
 
+#: Arguments of the model that are given rather than made.
+input_options = together(
+    option(
+        "model",
+        "--input",
+        "input_entries",
+        multiple=True,
+        metavar="NAME=SHAPE:DTYPE[:LOW..HIGH]",
+        help="Give an argument of the model, for example pixel_values=1x3x224x224:float32; or NAME=VALUE.",
+    ),
+    option("model", "--inputs", "inputs_file", metavar="FILE", help="Such arguments in a JSON or TOML file."),
+)
+
 #: What the model is and how it runs.
 model_options = together(
     option("model", "--batch-size", type=_size, help="Samples per microbatch; 1, or a callable's own default."),
@@ -95,6 +108,7 @@ model_options = together(
         metavar="TOKENS",
         help="One step of an hf: decoder: one token after so many in its key-value cache.",
     ),
+    input_options,
     option("training", "--training", is_flag=True, help="Forward and backward, with gradients and optimizer."),
 )
 
@@ -130,3 +144,16 @@ def read_fields(entries: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--set {entry!r} is not of the form FIELD=VALUE")
         fields[name] = value
     return fields
+
+
+def take_inputs(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Take what ``input_options`` gave out of a command's parameters: given inputs by name."""
+    from partita.frontends.given import read_file, read_short
+
+    entries, file = parameters.pop("input_entries"), parameters.pop("inputs_file")
+    found = {} if file is None else read_file(file)
+    short = read_short(entries)
+    twice = sorted(set(found) & set(short))
+    if twice:
+        raise InputError(f"input {twice[0]!r} is given by --input and in {file}; leave one of both out")
+    return found | short

@@ -8,7 +8,7 @@ import click
 
 from partita.cli.common import Output, output_options, quiet_stdout, warn
 from partita.cli.flags import GroupedCommand, option, together
-from partita.cli.options import model_options, read_fields
+from partita.cli.options import model_options, read_fields, take_inputs
 from partita.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def _measure(model: str, parameters: dict[str, Any]) -> tuple[Graph, Profile]:
         parameters["task"],
         parameters["training"],
         parameters["decode"],
+        take_inputs(parameters),
     )
     if asked.decode is not None:
         raise InputError("a step of decoding is planned only, not run; leave --decode out")

@@ -8,7 +8,7 @@ import click
 
 from partita.cli.common import check_writable, emit_json, show
 from partita.cli.flags import GroupedCommand, Positive, json_option, option, path_option
-from partita.cli.options import read_fields
+from partita.cli.options import input_options, read_fields, take_inputs
 from partita.errors import require
 
 
@@ -24,6 +24,7 @@ def command() -> click.Command:
     @option("model", "--dtype", metavar="NAME", help="With --model: the number format that was planned.")
     @option("model", "--set", "set_fields", multiple=True, metavar="FIELD=VALUE", help="With --model: its settings.")
     @option("model", "--task", metavar="NAME", help="With --model: the head of an hf: model.")
+    @input_options
     @option("machine", "--processes", type=count, metavar="N", help="A multiple of the plan's: so many copies of it.")
     @option("machine", "--threads", type=count, default=1, show_default=True, help="Of each process.")
     @option("machine", "--port", type=click.IntRange(1, 65535), help="Where processes meet; a file if not given.")
@@ -71,6 +72,9 @@ def command() -> click.Command:
         settings = {name: value for name in names if (value := options.pop(name)) is not None}
         if set_fields:
             settings["set"] = read_fields(set_fields)
+        given = take_inputs(options)
+        if given:
+            settings["inputs"] = given
         ran = run_plan(
             result, model=model, settings=settings, processes=processes, microbatches=microbatches, **options
         )

@@ -18,7 +18,7 @@ import msgspec
 
 from partita.cli.common import quiet_stdout, warn
 from partita.cli.flags import PREFIX, read_flags, take_flags
-from partita.cli.options import read_fields, take_reading
+from partita.cli.options import read_fields, take_inputs, take_reading
 from partita.errors import InputError, NoBatchSizeError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
@@ -269,7 +269,9 @@ def read_model(
     options, pricing, changes = settings
     assert kind.model is not None
     if "samples" in kind.model.pricing.__struct_fields__:
-        pricing["samples"] = parameters["batch_size"] or 1
+        # Given inputs may say it, too, and a graph file does.
+        traced = None if graph.source is None else graph.source.settings.get("batch_size")
+        pricing["samples"] = parameters["batch_size"] or (traced if isinstance(traced, int) else None) or 1
         pricing["trace"] = (lambda size: _read_graph(text, **{**parameters, "batch_size": size})) if free else None
     return ModelSource(kind, graph, machines, options, pricing, changes, notes, where=cluster)
 
@@ -280,7 +282,9 @@ def _first_graph(text: str, parameters: dict[str, Any], *, sized: bool) -> tuple
     Where the size matters (``sized``) and is free, the first graph has one sample.
     """
     traced = text.startswith("hf:") or not text.endswith(".json")
-    if not (sized and traced and parameters["batch_size"] is None):
+    # Arrays that are given have the size that they have.
+    free = parameters["batch_size"] is None and not parameters["input_entries"] and parameters["inputs_file"] is None
+    if not (sized and traced and free):
         return _read_graph(text, **parameters), False
     try:
         return _read_graph(text, **{**parameters, "batch_size": 1}), True
@@ -299,14 +303,14 @@ def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tra
         if training and not graph.training:
             raise InputError(f"{text} was traced without its backward part; trace it again with training")
         return graph
-    fields = read_fields(set_fields)
+    fields, inputs = read_fields(set_fields), take_inputs(tracing)
     from partita.frontends.models import load_model
 
     started = time.perf_counter()
     if sys.stderr.isatty():
         warn(f"tracing {text} …")
     with quiet_stdout():
-        graph = load_model(text, set_fields=fields, training=training, **tracing)
+        graph = load_model(text, set_fields=fields, training=training, inputs=inputs, **tracing)
     if sys.stderr.isatty():
         warn(f"{len(graph.operators)} operators in {time.perf_counter() - started:.1f} s")
     return graph

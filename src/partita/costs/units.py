@@ -63,3 +63,27 @@ def called_together(graph: Graph, units: list[int]) -> list[tuple[int, int]]:
         if parameter.users and called and spread.issuperset(called):
             pairs += itertools.pairwise(inside[called[0]])
     return pairs
+
+
+def weights_alone(graph: Graph) -> dict[int, list[int]]:
+    """Operators that depend on weights and constants alone, such as the conversion of a weight, with their readers.
+
+    There are none in a model without inputs, all of which would be one.
+    """
+    if all(tensor.producer is not None for tensor in graph.tensors):
+        return {}
+    read = [False] * len(graph.operators)
+    readers: list[set[int]] = [set() for _ in graph.operators]
+    for tensor in graph.tensors:
+        for reader in tensor.consumers:
+            read[reader] |= tensor.producer is None
+            if tensor.producer is not None:
+                readers[tensor.producer].add(reader)
+    weighty = {user for parameter in graph.parameters for user in parameter.users}
+    alone = [v in weighty and not read[v] for v in range(len(read))]
+    for v, after in enumerate(readers):
+        # Producers come first, so that whether this one depends on weights alone is settled.
+        for reader in after:
+            read[reader] |= not alone[v]
+            alone[reader] = not read[reader]
+    return {v: sorted(after) for v, after in enumerate(readers) if alone[v] and after}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from partita.errors import TraceError
+from partita.frontends.experts import experts_notes
+from partita.frontends.fill import unread, what_ran
 from partita.frontends.options import Asked
 from partita.frontends.torch import trace
 from partita.graph import Graph
@@ -26,6 +29,8 @@ class Model:
         Number format that floating arrays are to be traced in; None for what each has.
     notes
         What a reader should know about how it was made.
+    graph
+        Its graph without these notes, if making the model has traced it.
     """
 
     name: str
@@ -35,9 +40,26 @@ class Model:
     asked: Asked
     dtype: str | None = None
     notes: tuple[str, ...] = ()
+    graph: Graph | None = None
 
     def trace(self) -> Graph:
-        """Its graph."""
-        training = self.asked.training
-        graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
+        """Its graph; the module runs for it unless it has."""
+        graph = self.graph or self.traced().graph
+        assert graph is not None
         return graph.replace(notes=(*graph.notes, *self.notes))
+
+    def traced(self) -> Model:
+        """This model with its graph."""
+        training = self.asked.training
+        try:
+            graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
+        except TraceError as error:
+            if str(error).startswith("cannot trace"):
+                error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
+            raise
+        unused = unread(self.asked.inputs, self.module, self.args, graph)
+        return replace(self, graph=graph.replace(notes=(*graph.notes, *experts_notes(graph), *unused)))
+
+    def noted(self, note: str) -> Model:
+        """This model with another note."""
+        return replace(self, notes=(*self.notes, note))

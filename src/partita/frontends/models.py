@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from partita.checks import check_at_least
-from partita.errors import InputError, require
+from partita.errors import InputError, PartitaError, TraceError, require
+from partita.frontends.given import given_sizes, read_inputs
 from partita.frontends.model import Model
-from partita.frontends.options import Asked, asked_of
+from partita.frontends.options import Asked, asked_of, one_line
 from partita.graph import Graph, Source
 
 
@@ -22,6 +24,7 @@ def load_model(
     task: str | None = None,
     training: bool = False,
     decode: int | None = None,
+    inputs: Mapping[str, Any] | None = None,
 ) -> Graph:
     """Trace the model that ``spec`` names.
 
@@ -49,6 +52,10 @@ def load_model(
     decode
         For an ``hf:`` decoder: one step that makes one token after so many, whose keys and values are in a cache. The
         cache is buffers of the attention modules, written in place; None for a run over ``sequence_length`` tokens.
+    inputs
+        Arguments of the model that are given rather than made, by name: arrays as ``1x3x224x224:float32``,
+        ``1x64:int64:0..99`` (values drawn between these), ``[3, 5]:int64``, or as a table of ``shape``, ``dtype``,
+        ``low``, ``high`` or ``values``; or plain values. None leaves an argument out. For ONNX files, of its inputs.
 
     Returns
     -------
@@ -63,19 +70,23 @@ def load_model(
     TraceError
         If the model cannot be built or traced.
     """
-    asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode)
+    given = read_inputs(inputs or {})
+    asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode, given)
     of_hub = _checked(spec, asked)
     if not of_hub and spec.endswith(".onnx"):
         from partita.frontends.onnx.load import load_onnx
 
         return load_onnx(spec, asked)
-    if of_hub:
-        from partita.frontends.hf.load import load_transformers
+    with _saying_inputs():
+        if of_hub:
+            from partita.frontends.hf.given import sized
+            from partita.frontends.hf.load import load_transformers
 
-        return load_transformers(spec[3:], asked)
-    from partita.frontends.userfile import load_file
+            with _of_transformers(spec):
+                return load_transformers(spec[3:], sized(asked))
+        from partita.frontends.userfile import load_file
 
-    return load_file(spec, asked)
+        return load_file(spec, asked)
 
 
 def load_module(source: Source, *, seed: int | None = None) -> Model:
@@ -113,13 +124,41 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
             after.enter_context(torch.random.fork_rng(devices=[]))
             random.seed(seed)
             torch.manual_seed(seed)
+        after.enter_context(_saying_inputs())
         if of_hub:
+            from partita.frontends.hf.given import sized
             from partita.frontends.hf.load import build_transformers
 
-            return build_transformers(source.model[3:], asked, real=seed is not None)
+            with _of_transformers(source.model):
+                return build_transformers(source.model[3:], sized(asked), real=seed is not None)
         from partita.frontends.userfile import build_file
 
         return build_file(source.model, asked, real=seed is not None)
+
+
+@contextmanager
+def _saying_inputs() -> Iterator[None]:
+    """Add to the message of a failed trace what the model was run on, and how to give it something else."""
+    try:
+        yield
+    except TraceError as error:
+        if not error.inputs:
+            raise
+        raise TraceError(f"{error}; {error.inputs}") from error
+
+
+@contextmanager
+def _of_transformers(spec: str) -> Iterator[None]:
+    """What the library itself stumbles over is an error of one line."""
+    try:
+        yield
+    except PartitaError:
+        raise
+    except Exception as error:
+        raise TraceError(
+            f"transformers cannot do with {spec!r} what is asked of it: {one_line(error)}; change its configuration "
+            "with --set, or trace the model from a file of your own (--debug shows where it fails)"
+        ) from error
 
 
 def _checked(spec: str, asked: Asked) -> bool:
@@ -148,6 +187,12 @@ def _check_decode(spec: str, asked: Asked) -> None:
     if not spec.startswith("hf:"):
         remedy = "export that step" if spec.endswith(".onnx") else f"let the callable of {spec} build that step"
         raise InputError(f"decoding one token is for hf: models; {remedy}")
+    shape = given_sizes(asked.inputs, "input_ids", "inputs_embeds")
+    if shape is not None and shape[1:2] != (1,):
+        raise InputError(
+            f"a step of decoding makes one token, and the given text is of the shape {list(shape)}; leave it out, or "
+            "give one token of each sample"
+        )
     if asked.training:
         raise InputError("a model is trained on whole sequences, not on steps of decoding; leave one of both out")
     if asked.sequence_length is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from partita.errors import InputError
@@ -34,6 +34,7 @@ class Asked:
     task: str | None
     training: bool
     decode: int | None = None
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def samples(self) -> int:
@@ -43,6 +44,8 @@ class Asked:
     def source(self, spec: str) -> Source:
         """What makes the model of a spec again."""
         given = {name: getattr(self, name) for name in _RECORDED}
+        if self.inputs:
+            given["inputs"] = dict(self.inputs)
         return Source(model=spec, settings={**given, "set": dict(self.fields)}, training=self.training)
 
 
@@ -53,13 +56,14 @@ def asked_of(source: Source) -> Asked:
     """What a source was asked for; what is no setting is an ``InputError``."""
     settings = dict(source.settings)
     fields = settings.pop("set", {})
+    inputs = settings.pop("inputs", {})
     unknown = sorted(set(settings) - set(_RECORDED))
-    if unknown or not isinstance(fields, dict):
-        raise InputError(
-            f"the source of model {source.model!r} has a setting {(unknown or ['set'])[0]!r} that is unknown"
-        )
+    wrong = [*unknown, *(name for name, table in (("set", fields), ("inputs", inputs)) if not isinstance(table, dict))]
+    if wrong:
+        raise InputError(f"the source of model {source.model!r} has a setting {wrong[0]!r} that is unknown")
     given = {name: settings.get(name) for name in _RECORDED}
-    return Asked(fields={name: str(value) for name, value in fields.items()}, training=source.training, **given)
+    fields = {name: str(value) for name, value in fields.items()}
+    return Asked(fields=fields, training=source.training, inputs=inputs, **given)
 
 
 def parse_dtype(text: str) -> Any:

@@ -18,12 +18,13 @@ def open_sizes(inputs: Iterable[Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for each in inputs:
         for axis, dim in enumerate(each.type.tensor_type.shape.dim):
-            if _open(dim):
-                found.setdefault(_name(each.name, axis, dim), []).append(f"{each.name}[{axis}]")
+            if is_open(dim):
+                found.setdefault(dimension_name(each.name, axis, dim), []).append(f"{each.name}[{axis}]")
     return found
 
 
-def _open(dim: Any) -> bool:
+def is_open(dim: Any) -> bool:
+    """Whether a dimension states no size."""
     # Some exporters write -1 for a size that is open.
     return not dim.HasField("dim_value") or dim.dim_value == -1
 
@@ -69,7 +70,8 @@ def _batch(places: Mapping[str, Sequence[str]]) -> str | None:
     return first if first is not None and places[first][0].endswith("[0]") else None
 
 
-def _name(owner: str, axis: int, dim: Any) -> str:
+def dimension_name(owner: str, axis: int, dim: Any) -> str:
+    """The name of a dimension without a size."""
     return dim.dim_param or f"{owner}.{axis}"
 
 
@@ -131,7 +133,7 @@ def input_shape(path: str, each: Any, sizes: dict[str, int]) -> tuple[int, ...]:
         raise InputError(f"{path}: input {each.name!r} states no shape, not even how many dimensions; export it again")
     result = []
     for axis, dim in enumerate(each.type.tensor_type.shape.dim):
-        size = sizes[_name(each.name, axis, dim)] if _open(dim) else dim.dim_value
+        size = sizes[dimension_name(each.name, axis, dim)] if is_open(dim) else dim.dim_value
         if size < 0:
             raise InputError(f"{path}: input {each.name!r} has size {size} at axis {axis}; sizes cannot be negative")
         result.append(size)
@@ -143,6 +145,6 @@ def declared_shape(each: Any, sizes: dict[str, int]) -> tuple[int | None, ...] |
     if each.type.WhichOneof("value") != "tensor_type" or not each.type.tensor_type.HasField("shape"):
         return None
     return tuple(
-        sizes.get(dim.dim_param, follow(dim.dim_param, sizes)) if _open(dim) else dim.dim_value
+        sizes.get(dim.dim_param, follow(dim.dim_param, sizes)) if is_open(dim) else dim.dim_value
         for dim in each.type.tensor_type.shape.dim
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     path
         The model; files with external data need not be there.
     asked
-        Sizes of open dimensions by name under ``fields``; ``batch_size`` is that of the first one.
+        Sizes of open dimensions by name under ``fields``; ``batch_size`` is that of the first one. Given ``inputs``
+        settle sizes, too, and what follows from their values.
 
     Returns
     -------
@@ -34,11 +36,12 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     _refuse(path, asked)
     require("onnx", "onnx")
     from partita.frontends.assemble import assemble
-    from partita.frontends.onnx.arrays import Array, check_type, new_array
+    from partita.frontends.onnx.arrays import Array, check_type, constant_array, new_array
     from partita.frontends.onnx.control import CONTROL
     from partita.frontends.onnx.dims import declared_shape, input_shape, settle
     from partita.frontends.onnx.external import data_notes
     from partita.frontends.onnx.files import read_model, sparse_notes
+    from partita.frontends.onnx.given import FEW, given_arrays, known_values, open_fields
     from partita.frontends.onnx.modules import Modules
     from partita.frontends.onnx.stored import Store
     from partita.frontends.onnx.walk import Scope, Walk
@@ -49,7 +52,8 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     stored = {tensor.name for tensor in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
     # Files of old versions list stored arrays among the inputs.
     inputs = [each for each in graph.input if each.name not in stored]
-    sizes = settle(path, inputs, asked)
+    arrays = given_arrays(path, inputs, asked.inputs)
+    sizes = settle(path, inputs, _with_sizes(path, asked, open_fields(path, inputs, arrays)))
     name = Path(path).stem
     walk = Walk(path, model, sizes, Store(path, _statistics(graph)), Modules(graph.name or name), CONTROL)
     scope = Scope()
@@ -58,7 +62,14 @@ def load_onnx(path: str, asked: Asked) -> Graph:
         shape = input_shape(path, each, sizes)
         number = each.type.tensor_type.elem_type
         check_type(number, f"{path}: input {each.name!r}")
-        array = new_array(shape, number, stored=(entry := Stored(each.name, shape, "", 0, "input")))
+        known = known_values(arrays[each.name], each.name, path) if each.name in arrays else None
+        if known is not None:
+            walk.notes[f"This plan holds for the values of input {each.name!r} that are given."] = None
+        if known is not None and known.size <= FEW:
+            # Sizes and flags, which what runs may follow from; they are part of the program then.
+            scope.names[each.name] = constant_array(shape, number, known)
+            continue
+        array = new_array(shape, number, stored=(entry := Stored(each.name, shape, "", 0, "input")), known=known)
         entry.dtype, entry.bytes = array.dtype, array.read().bytes
         given.append(entry)
         scope.names[each.name] = array
@@ -70,6 +81,17 @@ def load_onnx(path: str, asked: Asked) -> Graph:
         walk.notes[note] = None
     walk.store.stored.extend(given)
     return assemble(walk.capture(outputs), name, False).replace(source=asked.source(path))
+
+
+def _with_sizes(path: str, asked: Asked, sizes: dict[str, str]) -> Asked:
+    """What is asked for, with the sizes that given inputs have."""
+    for name, size in sizes.items():
+        if asked.fields.get(name, size) != size:
+            raise InputError(
+                f"dimension {name!r} of {path} is {size} in a given input and {asked.fields[name]} by --set; leave one "
+                "of both out"
+            )
+    return dataclasses.replace(asked, fields={**asked.fields, **sizes})
 
 
 def _check_shape(what: str, stated: tuple[int | None, ...] | None, made: tuple[int, ...]) -> None:

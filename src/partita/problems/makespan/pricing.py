@@ -15,7 +15,7 @@ from partita.cluster import Cluster
 from partita.costs.live import live_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
-from partita.costs.units import called_together, cut_units
+from partita.costs.units import called_together, cut_units, weights_alone
 from partita.dags import joined
 from partita.errors import InputError
 from partita.fusion.types import operator_type
@@ -210,27 +210,8 @@ def _classes(graph: Graph, homes: list[int], tied: Tied, whole: Sequence[tuple[i
         for user in parameter.users:
             module = "" if tied == "together" else graph.operators[user].module
             pairs.append((user, firsts.setdefault(module, user)))
-    pairs += _with_readers(graph)
+    pairs += [(v, readers[0]) for v, readers in weights_alone(graph).items() if len(readers) == 1]
     return joined(len(homes), pairs)
-
-
-def _with_readers(graph: Graph) -> list[tuple[int, int]]:
-    """What depends on weights alone, with the one operator that reads it."""
-    read = [False] * len(graph.operators)
-    readers: list[set[int]] = [set() for _ in graph.operators]
-    for tensor in graph.tensors:
-        for reader in tensor.consumers:
-            read[reader] |= tensor.producer is None
-            if tensor.producer is not None:
-                readers[tensor.producer].add(reader)
-    weighty = {user for parameter in graph.parameters for user in parameter.users}
-    alone = [v in weighty and not read[v] for v in range(len(read))]
-    for v, after in enumerate(readers):
-        # Producers come first, so that whether this one depends on weights alone is settled.
-        for reader in after:
-            read[reader] |= not alone[v]
-            alone[reader] = not read[reader]
-    return [(v, min(readers[v])) for v in range(len(read)) if alone[v] and len(readers[v]) == 1]
 
 
 def _memory(graph: Graph, classes: list[int]) -> tuple[list[int], int]:

@@ -15,12 +15,11 @@ from partita.costs.gradients import partial_gradients
 from partita.costs.optimizer import check_optimizer, optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
-from partita.costs.units import called_together, cut_units
+from partita.costs.units import called_together, cut_units, weights_alone
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
 from partita.dags import joined
 from partita.errors import InputError
 from partita.graph import Graph
-from partita.graph import Parameter as GraphParameter
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.machine_groups import machine_groups
 from partita.problems.throughput.problem import (
@@ -118,6 +117,8 @@ def price(
 
     units = cut_units(graph, cuts)
     roots = _merged(colocation_roots(graph), units)
+    # What depends on weights alone is no reason to send anything: it is made where it is first read.
+    roots = _joined(roots, [(roots[v], roots[readers[0]]) for v, readers in weights_alone(graph).items()])
     if called:
         roots = _joined(roots, [(roots[u], roots[v]) for u, v in called_together(graph, units)])
     if tied == "together":
@@ -228,11 +229,10 @@ def _parameters(
     graph: Graph, training: bool, optimizer: str, dtype: str, master_weights: bool | None
 ) -> tuple[tuple[Parameter, ...], list[str]]:
     result: list[Parameter] = []
-    unused: list[GraphParameter] = []
     mastered = False
     for parameter in graph.parameters:
         if not parameter.users:
-            unused.append(parameter)
+            # The graph has a note on weights that nothing reads.
             continue
         trained = training and parameter.trainable and not parameter.buffer
         state = optimizer_bytes(parameter, optimizer, dtype=dtype, master_weights=master_weights) if trained else 0
@@ -247,10 +247,6 @@ def _parameters(
             )
         )
     notes = []
-    if unused:
-        size = format_bytes(sum(p.bytes for p in unused))
-        shown = ", ".join(p.name for p in unused[:3]) + (", …" if len(unused) > 3 else "")
-        notes.append(f"No operator reads {len(unused)} parameters ({size}: {shown}); they are stored on no device.")
     if training:
         kept = "and no optimizer state" if optimizer == "none" else f"and {optimizer} state in {dtype}"
         copies = f", with a master copy of weights in {dtype}" if mastered else ""

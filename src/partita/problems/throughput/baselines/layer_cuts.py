@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import numpy as np
 
-from partita.problems.throughput.baselines.layers import find_layers
+from partita.dags import row_of_blocks
+from partita.problems.throughput.baselines.layers import item_layers
+from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.run.monitor import Monitor
@@ -26,8 +30,11 @@ class LayerCuts(Solver):
         from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
         from partita.problems.throughput.solvers.slicing_search import Slicer
 
-        layers = find_layers(problem)
-        layer_of = layers.layer_of[layers.instance.group]
+        instance = build_instance(problem)
+        before = [instance.pred[a:b].tolist() for a, b in pairwise(instance.pred_ptr.tolist())]
+        # What comes before the layers and behind them are parts of their own, as where only layers may be cut.
+        place, _ = row_of_blocks(item_layers(problem, instance), before)
+        layer_of = np.array(place, dtype=np.int64)[instance.group]
         row = problem.replace(
             operators=tuple(
                 msgspec.structs.replace(op, colocation=int(layer))
