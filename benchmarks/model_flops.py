@@ -2,7 +2,8 @@
 
 Types are drawn at random until so many are compared. The counter runs the same module on the same arguments without any
 part of the tracer: on the meta device, or for real where the code of the model reads values. Both count on equal
-terms: the counter also gets formulas for the products that its registry misses (grouped products, matrix times vector).
+terms: the counter also gets formulas for the products that its registry misses (grouped products, matrix times vector)
+or counts too often (the backward pass of convolutions in groups).
 What the model computes and nobody uses is not in a graph; it is counted here, in a column of its own. Attention runs as
 plain products: fused kernels compute scores twice in the backward pass, which no graph counts. Recurrences that a graph
 keeps whole count what their kernels do, not what the slow path of Python does in their place: types that have them are
