@@ -7,6 +7,7 @@ import os
 import pickle
 import select
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -101,6 +102,7 @@ def _start(work: Callable[[str], Any], name: str) -> tuple[int, _Copy]:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1)
             os.dup2(null, 2)
+            sys.stdout = sys.stderr = os.fdopen(null, "w")
             with os.fdopen(writing, "wb") as answer:
                 answer.write(pickle.dumps(work(name)))
         finally:

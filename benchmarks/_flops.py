@@ -51,7 +51,7 @@ def _loss(out: Any) -> Any:
 
 
 def _missing() -> dict[Any, Any]:
-    """Formulas of products that the counter's registry lacks."""
+    """Formulas of products that the counter's registry lacks, or has wrong."""
     import torch
 
     def grouped(a: Any, b: Any, *_: Any, **__: Any) -> int:
@@ -63,11 +63,17 @@ def _missing() -> dict[Any, Any]:
     def vector(a: Any, b: Any, *_: Any, **__: Any) -> int:
         return 2 * a[0] * a[1]
 
+    from torch.utils.flop_counter import conv_flop_count, flop_registry
+
+    def convolution_backward(grad: Any, x: Any, weight: Any, *more: Any, out_shape: Any = None, **_: Any) -> int:
+        # torch's own formula takes every channel with every other, in whatever groups they are.
+        transposed, mask = more[4], more[7]
+        return sum(map(bool, mask[:2])) * int(conv_flop_count(x, weight, grad, transposed=transposed))
+
     aten = torch.ops.aten
     formulas: dict[Any, Any] = {aten._grouped_mm: grouped, aten.mv: vector}
-    from torch.utils.flop_counter import flop_registry
-
-    return {packet: formula for packet, formula in formulas.items() if packet not in flop_registry}
+    missing = {packet: formula for packet, formula in formulas.items() if packet not in flop_registry}
+    return {**missing, aten.convolution_backward: convolution_backward}
 
 
 @contextmanager

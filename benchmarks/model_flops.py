@@ -2,11 +2,12 @@
 
 Types are drawn at random until so many are compared. The counter runs the same module on the same arguments without any
 part of the tracer: on the meta device, or for real where the code of the model reads values. Both count on equal
-terms: the counter also gets formulas for the products that its registry misses (grouped products, matrix times vector).
+terms: the counter also gets formulas for the products that its registry misses (grouped products, matrix times vector)
+or counts too often (the backward pass of convolutions in groups).
 What the model computes and nobody uses is not in a graph; it is counted here, in a column of its own. Attention runs as
 plain products: fused kernels compute scores twice in the backward pass, which no graph counts. Recurrences that a graph
-keeps whole count their elementwise steps, too, which the counter does not: there the counter's total has to lie between
-the graph's without them and with them.
+keeps whole count what their kernels do, not what the slow path of Python does in their place: types that have them are
+listed and not compared.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Compared:
     unused
         FLOPs of what runs without being used, which is no part of the graph.
     whole
-        FLOPs of recurrences that are kept whole, which is part of the graph.
+        FLOPs of recurrences that are kept whole, part of the graph's; such types are not compared.
     torch
         FLOPs that torch counts.
     how
@@ -64,13 +65,8 @@ class Compared:
 
     @property
     def off(self) -> float:
-        """By what share the graph's count is off; recurrences that are kept whole may count anything up to theirs."""
-        high = self.graph + self.unused
-        low = high - self.whole
-        if low <= self.torch <= high:
-            return 0.0
-        nearest = low if self.torch < low else high
-        return abs(nearest - self.torch) / max(self.torch, 1)
+        """By what share the graph's count is off."""
+        return abs(self.graph + self.unused - self.torch) / max(self.torch, 1)
 
 
 def compare(kind: str, training: bool) -> Compared:
@@ -92,6 +88,9 @@ def compare(kind: str, training: bool) -> Compared:
             continue
         found = Compared(kind, graph.flops, sum(call.flops for call in capture.calls) - graph.flops)
         found.whole = sum(op.flops for op in graph.operators if op.target.startswith("partita."))
+        if found.whole:
+            found.reason = "keeps recurrences whole"
+            return found
         try:
             found.torch, found.how = counted(model.module, model.args, model.kwargs, training, "meta"), "meta"
         except Exception as error:

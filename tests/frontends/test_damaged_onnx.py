@@ -157,6 +157,19 @@ def _nothing(model: Any) -> None:
     model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 300
 
 
+def _flipped(model: Any) -> bytes:
+    return bytes(model.SerializeToString()).replace(b"Relu", b"Re\xbdu")
+
+
+def _split(model: Any) -> None:
+    model.graph.node[2].CopyFrom(helper.make_node("Split", ["q"], ["y", "z"], name="last", axis=1, num_outputs=1))
+
+
+def _samples(model: Any) -> None:
+    _data_shape(model)
+    model.graph.node[2].CopyFrom(helper.make_node("GatherND", ["q", "s"], ["y"], name="last", batch_dims=-5))
+
+
 DAMAGED: dict[str, tuple[Change, str]] = {
     "cut off": (_cut, "is no ONNX model, or was cut off"),
     "text": (lambda _: b'{"format": "partita.graph"}', "is no ONNX model, or was cut off"),
@@ -192,6 +205,9 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "shape from data that cannot be": (_reshape, "'last' (Reshape) cannot make [3, 5] of 64 elements"),
     "sequence within": (_pieces, "'last' (Relu) takes a sequence, which is not supported"),
     "constants alone": (_nothing, "computes nothing from its inputs or parameters"),
+    "flipped bits in a name": (_flipped, "is damaged: it has b'Re\\xbdu' where a name should be"),
+    "more outputs than stated": (_split, "'last' (Split) has 2 outputs, but states 1"),
+    "samples that there are not": (_samples, "'last' (GatherND) states -5 dimensions of samples, where there are 1"),
     "one input too few": (_node(0, input=["x"]), "is not a valid ONNX model"),
 }
 

@@ -52,6 +52,7 @@ def read_model(path: str) -> Any:
     for each in model.graph.input:
         if each.type.WhichOneof("value") is None:
             raise InputError(f"{path}: input {each.name!r} states no type; export the model again")
+    _check_text(path, model.graph)
     _check_opsets(path, model)
     _name_domains(model, model.graph)
     if model.functions:
@@ -59,6 +60,18 @@ def read_model(path: str) -> Any:
     _check_graph(path, model, model.graph, ())
     _check_standard(path, model)
     return model
+
+
+def _check_text(path: str, graph: Any) -> None:
+    """Refuse a graph whose names are no text, as in a file with flipped bits."""
+    names: list[Any] = [each.name for each in (graph, *graph.input, *graph.output, *graph.initializer)]
+    for node in graph.node:
+        names += (node.op_type, node.domain, node.name, *node.input, *node.output, *(a.name for a in node.attribute))
+        for inner in graphs_of(node):
+            _check_text(path, inner)
+    broken = next((name for name in names if not isinstance(name, str)), None)
+    if broken is not None:
+        raise FormatError(f"{path} is damaged: it has {broken!r} where a name should be; export it again")
 
 
 def _check_opsets(path: str, model: Any) -> None:

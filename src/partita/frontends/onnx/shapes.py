@@ -15,6 +15,7 @@ from partita.frontends.onnx.arrays import Array, check_type
 from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
 from partita.frontends.onnx.runtime_rules import Rule
+from partita.frontends.onnx.sane import check_attributes
 from partita.frontends.options import one_line
 
 #: Elements of an array whose values are followed.
@@ -85,11 +86,10 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
         return _by_rule(what, rule, node, inputs)
     if domain == DOMAIN:
         if any(a.name == "channels_last" and a.i for a in node.attribute):
-            raise InputError(
-                f"{what} has its channels last, which is not supported; optimise the file for no processor"
-            )
+            raise InputError(f"{what} has its channels last, which is not supported; quantise the file without that")
         node, inputs = _as_standard(node, inputs)
         domain = ""
+    check_attributes(path, node, (None if a is None else len(a.shape) for a in inputs))
     types: dict[str, Any] = {}
     data: dict[str, Any] = {}
     for name, array in zip(node.input, inputs, strict=True):
