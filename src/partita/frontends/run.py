@@ -250,7 +250,7 @@ def _explain(name: str, kind: str, error: Exception, what: str = "") -> str:
         operator = str(error.func)
         return (
             f"cannot trace {where}: its control flow or shapes depend on data (through {operator}){place}; "
-            "a static split needs the same operators for every input"
+            "a static split needs the same operators for every input: let an input decide, or torch.cond"
         )
     if isinstance(error, UnsupportedOperatorException):
         return f"cannot trace {where}: operator {error.func} has no shape rule{place}; register one with torch.library"
