@@ -46,7 +46,7 @@ validate: install
 	$(BIN)/python benchmarks/validate_training.py
 
 models: install
-	$(BIN)/python benchmarks/models.py --jobs 2
+	$(BIN)/python benchmarks/models.py --jobs 2 --docs docs/model-coverage.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache results

@@ -2,39 +2,30 @@
 
 Every type is traced with its default configuration at full width, and at full depth unless it is deep: what counts
 layers is at most ``DEPTH``. Each runs in a process of its own, with limits on time and memory.
-Prints and writes a table, and with ``--docs`` the page of the documentation that holds it.
+Prints and writes a table as results come, and with ``--docs`` the page of the documentation that holds it.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import os
+import dataclasses
 import random
-import resource
-import signal
 import sys
-import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from datetime import date
+from functools import partial
 from pathlib import Path
+
+from _apart import Done, run_apart
+from _coverage import Traced, kind_of_reason, page
 
 DEPTH = 4
 SECONDS = 120
 MEMORY_BYTES = 8 * 2**30
 
-
-@dataclass
-class Traced:
-    """What became of a type."""
-
-    model: str
-    traced: bool
-    operators: int = 0
-    flops: int = 0
-    seconds: float = 0.0
-    memory_bytes: int = 0
-    reason: str = ""
+#: Types that are traced before the copies are made, so that what most types need is imported once.
+_USUAL = ("bert", "llama", "mixtral", "vit", "wav2vec2", "t5", "llava")
 
 
 def trace_one(kind: str, training: bool) -> Traced:
@@ -43,73 +34,85 @@ def trace_one(kind: str, training: bool) -> Traced:
     from partita.frontends.hf.depth import shallow_fields
     from partita.frontends.models import load_model
 
-    started = time.perf_counter()
     found = Traced(kind, False)
+    fields = shallow_fields(kind, DEPTH)
     # Some configurations name layers by number, so a shallow one is not valid.
-    for fields in (shallow_fields(kind, DEPTH), {}):
+    for chosen in (fields, {}) if fields else ({},):
         try:
-            graph = load_model(f"hf:{kind}", set_fields=fields, training=training)
-            found = Traced(kind, True, len(graph.operators), sum(op.flops for op in graph.operators))
-            break
+            graph = load_model(f"hf:{kind}", set_fields=chosen, training=training)
         except PartitaError as error:
-            found = Traced(kind, False, reason=str(error))
+            found.reason = found.reason or str(error)
         except Exception as error:
-            found = Traced(kind, False, reason=f"TRACEBACK {type(error).__name__}: {' '.join(str(error).split())}")
-    found.seconds = time.perf_counter() - started
-    found.memory_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            found.reason = f"TRACEBACK {type(error).__name__}: {' '.join(str(error).split())}"
+        else:
+            notes = [note for note in graph.notes if note.startswith("Without ")]
+            missing = ", ".join(note.removeprefix("Without ").partition(":")[0] for note in notes)
+            return Traced(kind, True, len(graph.operators), graph.flops, without=missing)
     return found
 
 
-def _child(kind: str, training: bool, answer: int) -> None:
-    import pickle
+def warm_up() -> None:
+    """Import what types have in common, by tracing some of them."""
+    import torch
 
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    os.write(answer, pickle.dumps(trace_one(kind, training)))
-    os._exit(0)
-
-
-def _resident(process: int) -> int:
-    try:
-        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):
-        return 0
+    # Threads do not survive the making of copies.
+    torch.set_num_threads(1)
+    for kind in _USUAL:
+        trace_one(kind, False)
 
 
-def run_limited(kind: str, training: bool) -> Traced:
-    """Trace a type in a copy of this process, ended when it takes too long or too much."""
-    import pickle
-    import select
+def row_of(done: Done) -> Traced:
+    """A line of the table."""
+    row = Traced(done.name, False, reason=done.reason) if done.result is None else done.result
+    return dataclasses.replace(row, seconds=done.seconds, memory_bytes=done.memory_bytes)
 
-    reading, writing = os.pipe()
-    process = os.fork()
-    if process == 0:
-        os.close(reading)
-        try:
-            _child(kind, training, writing)
-        finally:
-            os._exit(1)
-    os.close(writing)
-    started, reason, data = time.perf_counter(), "", b""
-    while not reason:
-        if select.select([reading], [], [], 0.2)[0]:
-            part = os.read(reading, 1 << 16)
-            if not part:
-                break
-            data += part
-        elif time.perf_counter() - started > SECONDS:
-            reason = f"not traced in {SECONDS} s"
-        elif _resident(process) > MEMORY_BYTES:
-            reason = f"needs over {MEMORY_BYTES >> 30} GiB"
-    os.close(reading)
-    if reason:
-        os.kill(process, signal.SIGKILL)
-    _, status = os.waitpid(process, 0)
-    if not reason and data:
-        found: Traced = pickle.loads(data)
-        return found
-    return Traced(kind, False, seconds=time.perf_counter() - started, reason=reason or f"ended with status {status}")
+
+def sweep(kinds: list[str], training: bool, jobs: int, path: Path) -> list[Traced]:
+    """Trace types and write them down as they come."""
+    warm_up()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in dataclasses.fields(Traced)])
+        writer.writeheader()
+        work = partial(trace_one, training=training)
+        for done in run_apart(work, kinds, jobs=jobs, seconds=SECONDS, memory_bytes=MEMORY_BYTES):
+            rows.append(row_of(done))
+            writer.writerow(dataclasses.asdict(rows[-1]))
+            file.flush()
+            say(rows[-1])
+    return rows
+
+
+def read_rows(path: Path) -> list[Traced]:
+    """The table of an earlier sweep."""
+    whole = ("operators", "flops", "memory_bytes")
+    with path.open(newline="") as file:
+        return [
+            Traced(
+                model=line["model"],
+                traced=line["traced"] == "True",
+                seconds=float(line["seconds"]),
+                without=line.get("without") or "",
+                reason=line["reason"],
+                **{name: int(line[name]) for name in whole},
+            )
+            for line in csv.DictReader(file)
+        ]
+
+
+def say(row: Traced) -> None:
+    """Print one line."""
+    what = f"{row.operators} operators" if row.traced else row.reason
+    missing = f", without {row.without}" if row.without else ""
+    print(f"{row.model:40s} {row.seconds:6.1f} s {row.memory_bytes / 2**20:6.0f} MiB  {what}{missing}", flush=True)
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the table."""
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("partita", "transformers", "torch")}
 
 
 def main() -> int:
@@ -120,47 +123,32 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--training", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--csv", type=Path, default=Path("results/models.csv"))
+    parser.add_argument("--csv", type=Path, default=Path("results/models.csv"), help="the table")
     parser.add_argument("--docs", type=Path, help="write the documentation's page here")
+    parser.add_argument("--read", action="store_true", help="trace nothing: take the table that is there")
     asked = parser.parse_args()
-    import transformers
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    import partita.frontends.hf.load
-    import partita.frontends.run
-
-    _ = partita.frontends
-    kinds = asked.models or sorted(CONFIG_MAPPING_NAMES)
-    if asked.sample:
-        kinds = sorted(random.Random(asked.seed).sample(kinds, asked.sample))
-    rows: list[Traced] = []
-    if asked.jobs > 1:
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(asked.jobs) as pool:
-            for row in pool.map(lambda kind: run_limited(kind, asked.training), kinds):
-                rows.append(row)
-                say(row)
+    if asked.read:
+        rows = read_rows(asked.csv)
     else:
-        for kind in kinds:
-            rows.append(run_limited(kind, asked.training))
-            say(rows[-1])
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+        kinds = asked.models or sorted(CONFIG_MAPPING_NAMES)
+        if asked.sample:
+            kinds = sorted(random.Random(asked.seed).sample(kinds, asked.sample))
+        rows = sweep(kinds, asked.training, asked.jobs, asked.csv)
     done = sum(row.traced for row in rows)
-    print(f"{done} of {len(rows)} traced ({done / len(rows):.1%}), transformers {transformers.__version__}")
-    for reason, count in Counter(row.reason[:90] for row in rows if not row.traced).most_common(40):
+    used = ", ".join(f"{name} {version}" for name, version in versions().items())
+    print(f"{done} of {len(rows)} traced ({done / len(rows):.1%}), {used}")
+    for reason, count in Counter(kind_of_reason(row.reason) for row in rows if not row.traced).most_common(40):
         print(f"{count:4d}  {reason}")
-    asked.csv.parent.mkdir(parents=True, exist_ok=True)
-    with asked.csv.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(asdict(rows[0])))
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+    if asked.docs is not None:
+        limits = (
+            f"with its default configuration at full width and at most {DEPTH} layers of a kind, "
+            f"within {SECONDS} s and {MEMORY_BYTES >> 30} GiB"
+        )
+        asked.docs.write_text(page(rows, versions(), date.today().isoformat(), limits))
+        print(f"written to {asked.docs}")
     return 0
-
-
-def say(row: Traced) -> None:
-    """Print one line."""
-    what = f"{row.operators} operators" if row.traced else row.reason
-    print(f"{row.model:40s} {row.seconds:6.1f} s {row.memory_bytes / 2**20:6.0f} MiB  {what}", flush=True)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,35 @@ class Tied(nn.Module):
         return self.head(torch.tanh(self.inner(x)))
 
 
+class Experts(nn.Module):
+    """Every token goes through the two experts that a router picks, whose weights are gathered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(32, 4)
+        self.up = nn.Parameter(torch.randn(4, 32, 64))
+        self.down = nn.Parameter(torch.randn(4, 64, 32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shares, places = torch.topk(torch.softmax(self.router(x), -1), 2)
+        wide = torch.relu(torch.einsum("td,tkdf->tkf", x, self.up[places]))
+        return (torch.einsum("tkf,tkfd->tkd", wide, self.down[places]) * shares[..., None]).sum(1)
+
+
+class Audio(nn.Module):
+    """Strided convolutions of one dimension, in groups and transposed, and a norm of groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(1, 16, 10, 5, padding=2)
+        self.second = nn.Conv1d(16, 32, 8, 4, groups=2)
+        self.back = nn.ConvTranspose1d(32, 8, 4, 2, output_padding=1)
+        self.norm = nn.GroupNorm(2, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.back(torch.relu(self.second(torch.relu(self.first(x))))))
+
+
 def _mlp() -> Built:
     return nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 10)), (torch.zeros(8, 32),), {}
 
@@ -111,6 +140,19 @@ def _hub(kind: str, of: str | None = None, **fields: Any) -> Callable[[], Built]
     return build
 
 
+def _encoder_decoder() -> Built:
+    """T5, both sides."""
+    import transformers
+
+    configuration = transformers.T5Config(
+        d_model=64, d_ff=128, num_layers=2, num_heads=4, d_kv=16, vocab_size=999, use_cache=False,
+        decoder_start_token_id=0, attn_implementation="eager",
+    )  # fmt: skip
+    ids = torch.ones(2, 16, dtype=torch.long)
+    given = {"input_ids": ids, "decoder_input_ids": ids[:, :8]}
+    return transformers.T5ForConditionalGeneration(configuration), (), given
+
+
 _SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 
 #: Models of this file.
@@ -123,6 +165,8 @@ PLAIN: dict[str, Callable[[], Built]] = {
     "gru": lambda: (Recurrent(nn.GRU, num_layers=2), (torch.zeros(2, 12, 24),), {}),
     "u-net": lambda: (UNet(), (torch.zeros(1, 3, 16, 16),), {}),
     "tied": lambda: (Tied(), (torch.ones(2, 16, dtype=torch.long),), {}),
+    "experts": lambda: (Experts(), (torch.zeros(6, 32),), {}),
+    "audio": lambda: (Audio(), (torch.zeros(2, 1, 400),), {}),
 }
 
 #: Models of transformers.
@@ -131,6 +175,7 @@ HUB: dict[str, Callable[[], Built]] = {
     "bert": _hub("bert", vocab_size=300, **_SMALL),
     "llama": _hub("llama", vocab_size=300, num_key_value_heads=2, **_SMALL),
     "t5-encoder": _hub("t5", "T5EncoderModel", d_model=64, d_ff=128, num_layers=2, num_heads=4, d_kv=16, vocab_size=99),
+    "t5": _encoder_decoder,
     "vit": _hub("vit", image_size=32, patch_size=8, **_SMALL),
     "swin": _hub("swin", image_size=32, patch_size=4, embed_dim=64, depths=[2, 2], num_heads=[2, 4], window_size=4),
     "resnet": _hub("resnet", embedding_size=16, hidden_sizes=[64, 128], depths=[2, 2]),

@@ -57,6 +57,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         True for attention that skips the scores above the diagonal, though ``flops`` counts them.
     joined
         True when it runs in the kernel of an operator before it: nothing is launched for it.
+    launches
+        How many kernels are issued for it, one after the other: more than one for the loop of a program.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     consecutive: str = "kn"
     causal: bool = False
     joined: bool = False
+    launches: int = 1
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -47,9 +47,10 @@ def test_a_plan_says_where_it_runs(partita: Callable[..., Run], graph: str, tmp_
     assert "say where to place it with --topology" in missing.err
 
 
-def test_stages_and_replicas_are_searched(partita: Callable[..., Run], graph: str) -> None:
+@pytest.mark.parametrize("objective", ["throughput", "hybrid"])
+def test_stages_and_replicas_are_searched(partita: Callable[..., Run], graph: str, objective: str) -> None:
     run = partita(
-        "plan", graph, "--cluster", "two-level:2x2:device=V100-32GB", "--objective", "throughput",
+        "plan", graph, "--cluster", "two-level:2x2:device=V100-32GB", "--objective", objective,
         "--microbatches", "4", "--time-limit", "200", "--search-replicas", "--json",
     )  # fmt: skip
     assert run.code == 0, run.err

@@ -145,7 +145,8 @@ def _reshape(model: Any) -> None:
 
 
 def _pieces(model: Any) -> None:
-    model.graph.node[2].CopyFrom(helper.make_node("SequenceConstruct", ["q"], ["y"], name="last"))
+    model.graph.node[2].CopyFrom(helper.make_node("SequenceConstruct", ["q"], ["s"]))
+    model.graph.node.append(helper.make_node("Relu", ["s"], ["y"], name="last"))
 
 
 def _nothing(model: Any) -> None:
@@ -189,7 +190,7 @@ DAMAGED: dict[str, tuple[Change, str]] = {
     "formats that contradict": (_formats, "'sum' (Add) cannot take float32[4, 16], int64[16]"),
     "shape from data": (_data_shape, "the shape of 'y', which node 'last' (Reshape) makes, depends on data"),
     "shape from data that cannot be": (_reshape, "'last' (Reshape) cannot make [3, 5] of 64 elements"),
-    "sequence within": (_pieces, "'last' (SequenceConstruct) makes a sequence"),
+    "sequence within": (_pieces, "'last' (Relu) takes a sequence, which is not supported"),
     "constants alone": (_nothing, "computes nothing from its inputs or parameters"),
     "one input too few": (_node(0, input=["x"]), "is not a valid ONNX model"),
 }
@@ -219,12 +220,12 @@ def test_damaged_files(tmp_path: Path, partita: Callable[..., Run], damage: str)
 def test_operators_of_a_runtime_are_refused(tmp_path: Path, partita: Callable[..., Run]) -> None:
     made = _whole()
     made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    made.graph.node[2].domain, made.graph.node[2].op_type = "com.microsoft", "FastGelu"
+    made.graph.node[2].domain, made.graph.node[2].op_type = "com.microsoft", "Sampling"
     path = tmp_path / "model.onnx"
     path.write_bytes(made.SerializeToString())
     run = partita("plan", path, "--cluster", "2xL4")
     assert run.code == 2
-    assert "'last' (FastGelu) is not an operator of com.microsoft 1" in run.err
+    assert "'last' (Sampling) is not an operator of com.microsoft 1" in run.err
     assert "export without runtime-specific operators" in run.err
 
 

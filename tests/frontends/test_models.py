@@ -22,10 +22,12 @@ from frontends.helpers import (
     tensor,
 )
 from partita.errors import InputError, TraceError
+from partita.frontends.hf.build import build as build_class
+from partita.frontends.hf.build import on_meta
 from partita.frontends.hf.configuration import read_configuration
-from partita.frontends.hf.load import _build, _on_meta, _simplify
 from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.inputs import make_inputs
+from partita.frontends.hf.load import _simplify
 from partita.frontends.models import load_model
 from partita.frontends.options import Asked
 from partita.frontends.torch import trace
@@ -82,7 +84,7 @@ def build(name: str, fields: dict, training: bool, length: int | None = None, dt
     config = read_configuration(name, text(fields))
     task, cls = next(model_classes(config, None))
     _simplify(config, training)
-    model = _build(cls, config, dtype, name, _on_meta)
+    model, _ = build_class(cls, config, dtype, name, on_meta)
     inputs = make_inputs(model, model.config, task, dtype, Asked(2, length, None, {}, None, training))
     return model, tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), inputs)
 

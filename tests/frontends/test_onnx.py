@@ -28,7 +28,7 @@ from onnx_menu import HUB, PLAIN, Built  # noqa: E402
 from partita.frontends.onnx.views import restride  # noqa: E402
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
-_LONG = {"bert", "llama", "resnet", "swin", "whisper-encoder"}
+_LONG = {"t5", "bert", "llama", "resnet", "swin", "whisper-encoder"}
 _MENU = {**PLAIN, **HUB}
 _CASES = [pytest.param(name, marks=[pytest.mark.slow] if name in _LONG else []) for name in _MENU]
 

@@ -322,7 +322,7 @@ def test_multi_head_attention_modules_stay_whole() -> None:
     [
         (nn.Conv2d(3, 8, 3, stride=2, groups=1), (2, 3, 16, 16)),
         (nn.ConvTranspose2d(3, 8, 3), (2, 3, 6, 6)),
-        (nn.Conv1d(4, 8, 5, groups=2), (2, 4, 20)),
+        (nn.Conv1d(4, 8, 5), (2, 4, 20)),
         (nn.GRU(4, 8), (3, 2, 4)),
     ],
     ids=lambda value: type(value).__name__,
@@ -342,6 +342,19 @@ def test_flops_agree_with_torch(module, shape, training) -> None:
     graph = trace(First(), args, training=training)
     check_parameters(graph, module)
     assert graph.flops == eager_flops(First(), args, training=training) > 0
+
+
+@pytest.mark.parametrize("module", [nn.Conv1d(4, 8, 5, groups=2), nn.ConvTranspose1d(4, 8, 5, groups=4)])
+def test_gradients_of_grouped_convolutions_are_as_many_products_as_the_result(module) -> None:
+    # torch's own count takes every channel with every other for the gradient of the weight.
+    args = (torch.zeros(2, 4, 20),)
+    places = 16 if isinstance(module, nn.Conv1d) else 20
+    forward = trace(module, args).flops
+    assert forward == 2 * 2 * places * module.weight.numel()
+    assert trace(module, args, training=True).flops == 2 * forward, "the source needs no gradient"
+    first = nn.Conv1d(4, 4, 1)
+    both = trace(nn.Sequential(first, module), args, training=True).flops
+    assert both == 3 * forward + 2 * trace(first, args).flops
 
 
 def test_a_fused_recurrent_layer_counts_its_products() -> None:

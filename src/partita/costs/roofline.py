@@ -44,7 +44,7 @@ class Roofline:
         if operator.joined:
             return time
         # An accelerator works while the program issues what comes next; a CPU does one after the other.
-        issue = device.launch_overhead_s
+        issue = device.launch_overhead_s * operator.launches
         return max(time, issue) if device.accelerator else time + issue
 
     def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partita.errors import TraceError
 from partita.frontends.backward import find_partners
 from partita.frontends.geometry import Geometry
+from partita.frontends.loops import fold_loops
 from partita.frontends.records import Call, Capture, Layout, Read, Value
 from partita.frontends.views import Piece, fold, live_calls, region
 from partita.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Tensor
 from partita.units import format_bytes
+
+if TYPE_CHECKING:
+    from partita.frontends.tape import Tape
 
 _ATTENTION_NOTE = (
     "Attention's backward counts four products; the scores that fused kernels compute once more are not counted."
@@ -25,13 +29,21 @@ def assemble(capture: Capture, name: str, training: bool) -> Graph:
     return assemble_calls(capture, name, training)[0]
 
 
-def assemble_calls(capture: Capture, name: str, training: bool) -> tuple[Graph, list[int | None]]:
-    """The graph, and of every operator the number of its call in the capture; None for a free slice."""
+def assemble_calls(
+    capture: Capture, name: str, training: bool, tape: Tape | None = None
+) -> tuple[Graph, list[int | None]]:
+    """The graph, and of every operator the number of its call in the capture; None for a free slice.
+
+    Loops are folded, in the capture and on the ``tape``.
+    """
     _own_gradients(capture)
     live = live_calls(capture)
     if not live:
         raise TraceError(f"model {name!r} computes nothing from its inputs or parameters; there is nothing to split")
     _check_gradients(capture, live)
+    live, folded = fold_loops(capture, live)
+    for entry in () if tape is None else tape.entries:
+        entry.call = folded.get(entry.call, entry.call) if entry.call is not None else None
     table = fold(live, capture.outputs, (read for _, read in capture.gradients))
     builder = _Builder(capture, live, table)
     calls = [step.index if isinstance(step, Call) else None for step in builder.steps]
@@ -191,6 +203,7 @@ class _Builder:
             product=step.product,
             consecutive=step.consecutive,
             causal=step.causal,
+            launches=step.launches,
             **common,
         )
 

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from partita.frontends.capture import FACTORIES, MAX_KNOWN
 from partita.frontends.surroundings import OnePlace, plain_conversions
+from partita.frontends.values import Values
 
 #: Bytes of tensors that a callable may make for real, if it reads values and so cannot do without.
 _MOST_BYTES = 2**31
-
-
-class _Known(TorchDispatchMode):  # type: ignore[misc]
-    """On fake tensors: small rows of numbers that code may read, such as drop rates by layer, keep their values."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        out = func(*args, **kwargs)
-        if str(func._overloadpacket) in FACTORIES and isinstance(out, torch.Tensor) and out.numel() <= MAX_KNOWN:
-            with torch._C._DisableTorchDispatch(), torch.no_grad():
-                out.constant = func(*args, **{**kwargs, "device": "cpu"})
-        return out
 
 
 class _Limited(TorchDispatchMode):  # type: ignore[misc]
@@ -59,8 +49,11 @@ _ALLOCATES = frozenset(f"aten.{name}" for name in ("empty", "full", "ones", "ran
 
 @contextmanager
 def _fake() -> Iterator[None]:
-    with FakeTensorMode(allow_non_fake_inputs=True), _Known():
+    """Small numbers that code may read, such as drop rates by layer, keep their values; what has none is no guess."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, Values(fake) as values:
         yield
+    if values.presumed:
+        raise ValueError(f"what is built is data-dependent: {sorted(values.presumed)[0]}")
 
 
 @contextmanager
@@ -73,6 +66,16 @@ def _meta() -> Iterator[None]:
 def _real() -> Iterator[None]:
     with _Limited():
         yield
+
+
+def _with_shapes(result: Any) -> Any:
+    """What was built; layers that take the size of their weights from the first call are called once."""
+    module = result[0] if isinstance(result, tuple) and result else None
+    if isinstance(module, torch.nn.Module) and any(map(is_lazy, chain(module.parameters(), module.buffers()))):
+        args = (result[1],) if isinstance(result[1], torch.Tensor) else result[1]
+        with torch.no_grad():
+            module(*args, **(result[2] if len(result) > 2 else {}))
+    return result
 
 
 def build_without_weights(build: Callable[[], Any]) -> Any:
@@ -90,7 +93,7 @@ def build_without_weights(build: Callable[[], Any]) -> Any:
                 stack.enter_context(way())
                 stack.enter_context(plain_conversions(False))
                 stack.enter_context(OnePlace())
-                return build()
+                return _with_shapes(build())
         except (Exception, SystemExit) as error:
             first = first or error
     assert first is not None

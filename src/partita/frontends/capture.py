@@ -165,12 +165,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 target = self._targets.setdefault(func, _Target(func))
             else:
                 kwargs = {**kwargs, "device": _CPU}
-        out = func(*args, **kwargs)
+        try:
+            out = func(*args, **kwargs)
+            tensors = _tensors(out)
+            _check_layout(target.name, tensors)
+        except Exception:
+            if self.backward:
+                self.module = self._home()
+            raise
         if self.paused:
             return out
         if self.keep_events:
             self.capture.events.append(event_of(target.name, (args, kwargs)))
-        tensors = _tensors(out)
         if not tensors and not target.mutated:
             return out
         count = len(self.capture.calls)
@@ -269,6 +275,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                     kwargs = {**kwargs, "device": "cpu"}
                     tensor.constant = func(*args, **kwargs)
 
+    def _home(self) -> str:
+        """In the backward pass, the module whose forward call the autograd node at hand belongs to."""
+        node = _current_autograd_node()
+        origin = None if node is None else self.capture.nodes.get(node._sequence_nr(), (None, 0))[0]
+        call = origin.call if isinstance(origin, Value) else origin
+        return "" if call is None else call.module
+
     # -- calls made by hand ---------------------------------------------------------------------------------------
 
     def emit(
@@ -303,6 +316,21 @@ def _tensors(tree: Any) -> list[Any]:
     if isinstance(tree, torch.Tensor):
         return [tree]
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _check_layout(name: str, tensors: list[Any]) -> None:
+    """Refuse arrays that are not one block of numbers."""
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            form = str(tensor.layout).removeprefix("torch.")
+            raise NotImplementedError(
+                f"{name} makes a {form} tensor, whose work depends on its data; use dense ones, or index_add for "
+                "products with few terms (an embedding: sparse=False)"
+            )
+        if tensor.is_nested:
+            raise NotImplementedError(
+                f"{name} makes a nested tensor, whose work depends on its data; use a padded one with a mask"
+            )
 
 
 def _layout(tensor: Any) -> Layout:

@@ -7,13 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 
 from partita.errors import TraceError
 from partita.frontends.capture import Recorder, dtype_name
+from partita.frontends.contents import known, tell
 from partita.frontends.records import Stored
-from partita.frontends.values import MAX_ELEMENTS, known, tell
+from partita.frontends.values import MAX_ELEMENTS
 
 
 def _format(tensor: Any, dtype: Any) -> Any:
@@ -25,8 +27,8 @@ def _stored(name: str, fake: Any, kind: str, trainable: bool = False) -> Stored:
     return Stored(name, tuple(fake.shape), dtype_name(fake.dtype), size, kind, trainable)
 
 
-#: Numbers of an input, such as the corners of boxes, that code may ask for.
-_MAX_NUMBERS = 4096
+#: Numbers of an input, such as the corners of boxes or an image, that code may ask for.
+_MAX_NUMBERS = 2**20
 
 
 def _tell(fake: Any, tensor: Any, sources: frozenset[str] = frozenset()) -> None:
@@ -43,9 +45,19 @@ def _tell(fake: Any, tensor: Any, sources: frozenset[str] = frozenset()) -> None
 
 def _check_plain(what: str, tensor: Any) -> None:
     """Refuse arrays that are not one block of numbers: their arithmetic and bytes would be another's."""
+    if is_lazy(tensor):
+        raise TraceError(
+            f"{what} has no shape before the first call; call the module once before it is traced, or give its layer "
+            "the size of its input"
+        )
+    if tensor.is_nested:
+        raise TraceError(f"{what} is a nested tensor, whose work depends on its data; pass a padded one with a mask")
     if tensor.layout != torch.strided:
         form = str(tensor.layout).removeprefix("torch.")
-        raise TraceError(f"{what} is a {form} tensor, whose work depends on its data; pass a dense one")
+        raise TraceError(
+            f"{what} is a {form} tensor, whose work depends on its data; pass a dense one, or the places and values of "
+            "its terms and add them up with index_add"
+        )
     if is_traceable_wrapper_subclass(tensor):
         raise TraceError(
             f"{what} is a {type(tensor).__name__}, a tensor made of others, which is not read; trace the module before "
@@ -54,9 +66,7 @@ def _check_plain(what: str, tensor: Any) -> None:
 
 
 @contextmanager
-def fake_state(
-    module: Any, recorder: Recorder, training: bool, dtype: Any = None
-) -> Iterator[list[tuple[Stored, Any]]]:
+def fake_state(module: Any, recorder: Recorder, dtype: Any = None) -> Iterator[list[tuple[Stored, Any]]]:
     """Replace every tensor a module holds by a fake one on the CPU, and put the originals back afterwards.
 
     Yields the distinct parameters, each with its stand-in, in the order of ``named_parameters``. Arrays that are one
@@ -90,7 +100,7 @@ def fake_state(
         if kind != "parameter":
             _tell(fake, tensor)
         if kind == "parameter":
-            fake = torch.nn.Parameter(fake, requires_grad=training and tensor.requires_grad)
+            fake = torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
             assert stored is not None
             parameters.append((stored, fake))
         made[key] = fake, stored

@@ -38,11 +38,17 @@ def count_flops(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any
     """Floating-point operations of one call, a multiply-add being two; 0 for calls that are not products."""
     from torch.utils.flop_counter import flop_registry
 
+    packet = str(func._overloadpacket)
     formula = flop_registry.get(func._overloadpacket)
-    if formula is not None:
-        return int(formula(*args, **kwargs, out_val=out))
-    extra = _EXTRA.get(str(func._overloadpacket))
-    return int(extra(*args)) if extra is not None else 0
+    if packet == "aten.convolution_backward" and args[9] > 1:
+        flops = _grouped_backward(*args)
+    elif formula is not None:
+        flops = int(formula(*args, **kwargs, out_val=out))
+    else:
+        extra = _EXTRA.get(packet)
+        flops = int(extra(*args)) if extra is not None else 0
+    # A complex multiply-add is four of each.
+    return 4 * flops if getattr(getattr(out, "dtype", None), "is_complex", False) else flops
 
 
 def product_shape(packet: str, args: Sequence[Any]) -> tuple[int, int, int, int] | None:
@@ -102,6 +108,19 @@ def _recurrent(x: Any, weights: Any, recurrent_weights: Any, *_: Any) -> int:
     return int(2 * math.prod(x.shape[:-1]) * (weights.numel() + recurrent_weights.numel()))
 
 
+def _grouped_backward(grad: Any, x: Any, weight: Any, *more: Any) -> int:
+    # Each gradient is as many products as the result was. torch's formula takes every channel of the weight's gradient
+    # with every other, in whatever groups they are.
+    transposed, mask = more[4], more[7]
+    places = x if transposed else grad
+    return int(2 * places.shape[0] * math.prod(places.shape[2:]) * weight.numel() * sum(map(bool, mask[:2])))
+
+
+def _deformed(x: Any, weight: Any, offset: Any) -> int:
+    # Sampled where the offsets say, a place of the result is a product as in any convolution.
+    return int(2 * offset.shape[0] * math.prod(offset.shape[-2:]) * weight.numel())
+
+
 _FACTORS = {"aten.mm": 0, "aten.bmm": 0, "aten.addmm": 1, "aten.baddbmm": 1}
 """Place of the first factor among a product's arguments; the second follows it."""
 
@@ -117,4 +136,6 @@ _EXTRA: dict[str, Any] = {
     "aten._int_mm": lambda a, b: _product(a.shape, b.shape[-1]),
     "aten.mv": lambda a, b: 2 * a.shape[0] * a.shape[1],
     "aten.addmv": lambda c, a, b: 2 * a.shape[0] * a.shape[1],
+    "torchvision.deform_conv2d": lambda x, weight, offset, *_: _deformed(x, weight, offset),
+    "torchvision._deform_conv2d_backward": lambda grad, x, weight, offset, *_: 2 * _deformed(x, weight, offset),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from partita.errors import TraceError
@@ -29,6 +29,8 @@ class Model:
         Number format that floating arrays are to be traced in; None for what each has.
     notes
         What a reader should know about how it was made.
+    graph
+        Its graph without these notes, if making the model has traced it.
     """
 
     name: str
@@ -38,9 +40,16 @@ class Model:
     asked: Asked
     dtype: str | None = None
     notes: tuple[str, ...] = ()
+    graph: Graph | None = None
 
     def trace(self) -> Graph:
-        """Its graph."""
+        """Its graph; the module runs for it unless it has."""
+        graph = self.graph or self.traced().graph
+        assert graph is not None
+        return graph.replace(notes=(*graph.notes, *self.notes))
+
+    def traced(self) -> Model:
+        """This model with its graph."""
         training = self.asked.training
         try:
             graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
@@ -49,4 +58,8 @@ class Model:
                 error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
             raise
         unused = unread(self.asked.inputs, self.module, self.args, graph)
-        return graph.replace(notes=(*graph.notes, *experts_notes(graph), *self.notes, *unused))
+        return replace(self, graph=graph.replace(notes=(*graph.notes, *experts_notes(graph), *unused)))
+
+    def noted(self, note: str) -> Model:
+        """This model with another note."""
+        return replace(self, notes=(*self.notes, note))

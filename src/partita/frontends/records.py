@@ -103,6 +103,8 @@ class Call:
     """Which of them lie consecutively in memory."""
     causal: bool = False
     """Whether it is attention that skips what comes later."""
+    launches: int = 1
+    """Kernels that are issued for it."""
     event: int | None = None
     """Place among the capture's events; None where nothing was dispatched for it."""
 

@@ -25,8 +25,10 @@ from partita.frontends.blame import where as where_in_code
 from partita.frontends.capture import Recorder
 from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
+from partita.frontends.lengths import Lengths
 from partita.frontends.records import Capture, Stored
 from partita.frontends.recurrent import Recurrences
+from partita.frontends.scans import whole_scans
 from partita.frontends.surroundings import (
     OnePlace,
     attention_anywhere,
@@ -34,6 +36,7 @@ from partita.frontends.surroundings import (
     no_branches,
     plain_checkpoints,
     plain_conversions,
+    plain_literals,
 )
 from partita.frontends.tape import Tape
 from partita.frontends.values import Values
@@ -62,9 +65,9 @@ def run_module(
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []
-    with _settings(module, recorder, training), fake_state(module, recorder, training, dtype) as parameters:
+    with _settings(module, recorder, training), fake_state(module, recorder, dtype) as parameters:
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
-        with _module_tracking(recorder, names, stack):
+        with _module_tracking(recorder, names, stack), whole_scans(module, recorder):
             try:
                 with _caught(recorder, fake), torch.set_grad_enabled(training):
                     out = module(*fake_args, **fake_kwargs)
@@ -210,11 +213,20 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
             no_branches(note),
             plain_checkpoints(),
             plain_conversions(True),
+            plain_literals(),
             attention_anywhere(),
         ):
             stack.enter_context(surrounding)
-        values = Values(fake, settle=recorder.tape is None)
-        for mode in (fake, recorder, values, FusedCalls(recorder), Recurrences(recorder), OnePlace()):
+        values = Values(fake, settle=recorder.tape is None, recorder=recorder)
+        for mode in (
+            fake,
+            recorder,
+            values,
+            FusedCalls(recorder),
+            Recurrences(recorder),
+            Lengths(recorder),
+            OnePlace(),
+        ):
             stack.enter_context(mode)
         yield
     for text in sorted(values.presumed):
@@ -250,11 +262,18 @@ def _explain(name: str, kind: str, error: Exception, what: str = "") -> str:
         operator = str(error.func)
         return (
             f"cannot trace {where}: its control flow or shapes depend on data (through {operator}){place}; "
-            "a static split needs the same operators for every input: let an input decide, or torch.cond"
+            "a static split needs the same operators for every input: take one way there, or make what decides an input"
         )
+    nested = "nested tensors have sizes that depend on data; use padded ones with a mask"
+    if isinstance(error, UnsupportedOperatorException) and "nested" in str(error.func):
+        return f"cannot trace {where}: {nested}{place}"
     if isinstance(error, UnsupportedOperatorException):
         return f"cannot trace {where}: operator {error.func} has no shape rule{place}; register one with torch.library"
     cause = " ".join(str(error).split()) or "no message"
+    if "shape_env must not be None" in cause:
+        cause = nested
+    if ".numpy() is not supported" in cause:
+        cause = "numpy reads the values of tensors that have none; compute with torch, or outside of forward"
     if len(cause) > 300:
         cause = cause[:297] + "..."
     return f"cannot trace {where}: {type(error).__name__}: {cause}{place}"

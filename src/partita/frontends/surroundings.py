@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 _CPU = torch.device("cpu")
 
@@ -220,6 +221,22 @@ def plain_conversions(differentiable: bool) -> Iterator[None]:
 
     with ExitStack() as after:
         _replace(after, torch.nn.Module, "_apply", convert)
+        yield
+
+
+@contextmanager
+def plain_literals() -> Iterator[None]:
+    """Within, ``torch.tensor`` of a list that holds tensors reads these one by one, so that known values are known."""
+    original = torch.tensor
+
+    def number(leaf: Any) -> Any:
+        return leaf.item() if isinstance(leaf, torch.Tensor) and leaf.numel() == 1 else leaf
+
+    def tensor(data: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(tree_map(number, data) if isinstance(data, (list, tuple)) else data, *args, **kwargs)
+
+    with ExitStack() as after:
+        _replace(after, torch, "tensor", tensor)
         yield
 
 

@@ -86,7 +86,9 @@ def trace_calls(
     from partita.frontends.assemble import assemble_calls
     from partita.frontends.options import one_line, parse_dtype
     from partita.frontends.run import run_module
+    from partita.frontends.torchvision_operators import declare_where_missing
 
+    declare_where_missing()
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"trace needs a torch.nn.Module, not {type(module).__name__}")
     if isinstance(args, torch.Tensor) or not isinstance(args, Sequence) or isinstance(args, str):
@@ -98,7 +100,7 @@ def trace_calls(
     title = name or type(module).__name__
     try:
         capture = run_module(module, args, kwargs or {}, training, number_format, tape, keep_events=keep_events)
-        graph, calls = assemble_calls(capture, title, training)
+        graph, calls = assemble_calls(capture, title, training, tape)
     except PartitaError:
         raise
     except Exception as error:

@@ -15,6 +15,7 @@ from partita.frontends.blame import reads_values, where
 from partita.frontends.fill import fill_module
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, nearest, one_line, parse_value
+from partita.frontends.torchvision_operators import declare_where_missing
 from partita.graph import Graph
 
 
@@ -42,6 +43,7 @@ def build_file(spec: str, asked: Asked, *, real: bool = False) -> Model:
 def _importable(path: Path) -> Iterator[None]:
     """Let the file import its neighbours, and find its own name and no arguments, as running it would."""
     entry, arguments = str(path.parent.resolve()), sys.argv
+    declare_where_missing()
     sys.path.insert(0, entry)
     sys.argv = [str(path)]
     try:

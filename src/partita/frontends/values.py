@@ -7,7 +7,6 @@ as long as all that they come from is known and they are small.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,31 +14,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from partita.frontends.contents import compute, known, mark, sources_of, supposed, tell
+from partita.frontends.guesses import SPREAD, guess
+
 #: Elements of what is worth following: masks of sequence × sequence for a thousand tokens, no more.
 MAX_ELEMENTS = 2**21
-
-
-def known(tensor: Any) -> Any:
-    """The content of a tensor, None if it is not known."""
-    if not isinstance(tensor, FakeTensor):
-        return tensor if type(tensor) is torch.Tensor and tensor.device.type == "cpu" else None
-    value = getattr(tensor, "partita_value", None)
-    return None if value is None or value.untyped_storage()._cdata in _lost(tensor) else value
-
-
-def tell(tensor: Any, value: Any, sources: frozenset[str] = frozenset()) -> None:
-    """Say what a stand-in holds, and from which inputs of the model that comes."""
-    tensor.partita_value = value
-    tensor.partita_sources = sources
-
-
-def _sources(tensors: Iterable[Any]) -> frozenset[str]:
-    return frozenset[str]().union(*(getattr(tensor, "partita_sources", ()) for tensor in tensors))
-
-
-def _lost(tensor: Any) -> set[int]:
-    lost: set[int] = tensor.fake_mode.__dict__.setdefault("partita_lost", set())
-    return lost
+#: The same of what follows from others: truths of tokens × features for a thousand tokens.
+_MAX_BYTES = 2**24
 
 
 class Values(TorchDispatchMode):  # type: ignore[misc]
@@ -49,11 +30,11 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
     are run again on other data.
     """
 
-    def __init__(self, fake: Any, *, settle: bool = True) -> None:
+    def __init__(self, fake: Any, *, settle: bool = True, recorder: Any = None) -> None:
         super().__init__()
         self.fake = fake
+        self.recorder = recorder
         self.settle = settle
-        self._kept: list[Any] = []
         self.read: set[str] = set()
         """Inputs whose values decided what runs."""
         self.presumed: set[str] = set()
@@ -68,30 +49,48 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         packet = str(func._overloadpacket)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if packet in _FILLS and known(args[0]) is None and isinstance(args[0], FakeTensor):
-            self._begin(args[0])
+            self._begin(args[0], _MOST_DRAWN if packet in _DRAWS else MAX_ELEMENTS)
         values = [known(tensor) for tensor in tensors]
         complete = all(value is not None for value in values)
         if packet == "aten._local_scalar_dense" and complete:
-            self.read |= _sources(tensors)
+            self.read |= sources_of(tensors)
             with torch._C._DisableTorchDispatch():
                 return values[0].item()
         if self.settle and packet == "aten._local_scalar_dense" and hasattr(tensors[0], "partita_presumed"):
             self.presumed.add(tensors[0].partita_presumed[1])
             return tensors[0].partita_presumed[0]
+        if self.settle and packet == "aten._local_scalar_dense" and (number := supposed(tensors[0])) is not None:
+            self.presumed.add(SPREAD)
+            with torch._C._DisableTorchDispatch():
+                return number.item()
         if not self.settle:
             pass
         elif packet in ("aten.index", "aten.index_put", "aten.index_put_"):
             args = self._plain_indices(args)
         elif complete and tensors and (torch.Tag.dynamic_output_shape in func.tags or _repeats(packet, tensors)):
-            return self._shaped(self._compute(func, args, kwargs), tensors)
+            return self._shaped(compute(func, args, kwargs), tensors)
         elif not complete and packet in _PICKS:
             return self._most(func, packet, args)
+        most = _most_truths(packet, args)
         out = func(*args, **kwargs)
         self._follow(func, packet, args, kwargs, out, tensors, complete)
         if packet in _PRESUMED and not complete and known(out) is None:
             out.partita_presumed = _PRESUMED[packet]
-        elif packet in _KEEPS and hasattr(tensors[0], "partita_share"):
-            out.partita_share = tensors[0].partita_share
+        elif most is not None:
+            out.partita_most = most
+        elif packet in _KEEPS:
+            for mark in ("partita_share", "partita_choices", "partita_most"):
+                if hasattr(tensors[0], mark):
+                    for made in tree_leaves(out):
+                        setattr(made, mark, getattr(tensors[0], mark))
+        elif packet in _CHOOSES and not complete:
+            dim = _CHOOSES[packet](args, kwargs)
+            indices = out if isinstance(out, torch.Tensor) else out[1]
+            if indices.dtype == torch.long:
+                indices.partita_choices = tensors[0].numel() if dim is None else tensors[0].shape[dim]
+        elif packet == "aten.eq" and len(values) == 1 and hasattr(tensors[0], "partita_choices"):
+            # One of several places compared with one of them.
+            out.partita_share = 1 / tensors[0].partita_choices
         elif packet == "aten.eq" and len(values) == 2 and (values[0] is None) != (values[1] is None):
             # One of several different values: a row of a one-hot array.
             with torch._C._DisableTorchDispatch():
@@ -100,10 +99,10 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                 out.partita_share = 1 / different
         return out
 
-    def _begin(self, tensor: Any) -> None:
+    def _begin(self, tensor: Any, most: int) -> None:
         """Give a tensor that is about to be filled as a whole a content to fill."""
         whole = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
-        if whole and tensor.numel() <= MAX_ELEMENTS:
+        if whole and tensor.numel() <= most:
             with torch._C._DisableTorchDispatch():
                 tell(tensor, torch.zeros(tensor.shape, dtype=tensor.dtype))
 
@@ -111,7 +110,8 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         """Rows that data picks, where their number is part of a shape: their expected share if known, else all."""
         chosen = args[1] if packet == "aten.masked_select" else args[0]
         share = getattr(chosen, "partita_share", None)
-        count = chosen.numel() if share is None else max(1, round(share * chosen.numel()))
+        limit = getattr(chosen, "partita_most", chosen.numel())
+        count = min(limit, chosen.numel()) if share is None else max(1, round(share * chosen.numel()))
         if packet == "torchvision.nms":
             count = chosen.shape[0]
         if packet == "aten._unique2":
@@ -119,20 +119,33 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
             with self:
                 places = torch.zeros(chosen.shape if len(args) > 2 and args[2] else 0, dtype=torch.long)
                 return chosen.flatten()[:1].clone(), places, torch.full((1,), chosen.numel())
+        few = share is None and count < chosen.numel() and packet != "torchvision.nms"
+        reason = "as many as there can be" if few else "their expected share"
         self.presumed.add(
-            f"all of the {count} rows that {packet} may pick are picked"
-            if share is None
-            else f"{packet} picks {count} of {chosen.numel()} rows, their expected share"
+            f"{packet} picks {count} of {chosen.numel()} rows, {reason}"
+            if few or share is not None
+            else f"all of the {count} rows that {packet} may pick are picked"
         )
-        if packet == "aten.nonzero" and share is None and count <= MAX_ELEMENTS:
+        if packet == "aten.masked_select":
+            return self._made(func, args, args[0].dtype, (count,))
+        places = self._made(func, args, torch.long, (count,) if packet == "torchvision.nms" else (count, chosen.dim()))
+        if packet == "aten.nonzero" and share is None and not few and count <= MAX_ELEMENTS:
             with torch._C._DisableTorchDispatch():
-                places = torch.ones(tuple(chosen.shape)).nonzero()
-            return self._shaped(places, [])
+                tell(places, torch.ones(tuple(chosen.shape)).nonzero())
+        return places
+
+    def _made(self, func: Any, args: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+        """The result of a call whose shape was presumed, written down where the run is."""
+        if self.recorder is None:
+            with self:
+                return torch.empty(shape, dtype=dtype, device="cpu")
+        self.recorder.paused = True
         with self:
-            if packet == "aten.masked_select":
-                return args[0].new_empty((count,))
-            shape = (count,) if packet == "torchvision.nms" else (count, chosen.dim())
-            return torch.empty(shape, dtype=torch.long, device="cpu")
+            made = torch.empty(shape, dtype=dtype, device="cpu")
+        self.recorder.paused = False
+        inputs = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+        self.recorder.emit(str(func), inputs, [made], 0, causal=False)
+        return made
 
     def _plain_indices(self, args: Any) -> Any:
         """Rows to pick instead of a mask whose content is known: how many there are is part of the shape."""
@@ -152,21 +165,9 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                 indices.extend(self._shaped(rows, [index]))
         return (args[0], indices, *args[2:])
 
-    def _compute(self, func: Any, args: Any, kwargs: Any) -> Any:
-        def plain(tensor: Any) -> Any:
-            return known(tensor)
-
-        args, kwargs = tree_map_only(torch.Tensor, plain, (args, kwargs))
-        if kwargs.get("device") is not None:
-            kwargs = {**kwargs, "device": "cpu"}
-        with torch._C._DisableTorchDispatch(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-            if torch.Tag.nondeterministic_seeded in func.tags:
-                torch.manual_seed(0)
-            return func(*args, **kwargs)
-
     def _shaped(self, values: Any, origins: list[Any]) -> Any:
         """Stand-ins of the shapes that values have."""
-        sources = _sources(origins)
+        sources = sources_of(origins)
         self.read |= sources
 
         def stand_in(value: Any) -> Any:
@@ -182,22 +183,26 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
     ) -> None:
         outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, FakeTensor)]
         changes = func._schema.is_mutable
-        small = all(tensor.numel() <= MAX_ELEMENTS for tensor in outputs)
+        small = all(tensor.numel() * tensor.element_size() <= _MAX_BYTES for tensor in outputs)
         drawn = torch.Tag.nondeterministic_seeded in func.tags
         if drawn and not (packet in _DRAWS and all(tensor.numel() <= _MOST_DRAWN for tensor in outputs)):
             complete = False
         settled = complete and packet not in _UNSET
-        if settled and small and outputs and func.namespace == "aten":
+        # An array that only has the shape of another one is known whatever the other holds.
+        shaped = packet in _SHAPED and all(tensor.numel() <= _MOST_SHAPED for tensor in outputs)
+        if (settled or shaped) and small and outputs and func.namespace == "aten":
             try:
-                values = self._compute(func, args, kwargs)
+                values = compute(func, args, kwargs, _blank if shaped else known)
             except Exception:
                 values = None
             found = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
             if len(found) == len(outputs) and all(a.shape == b.shape for a, b in zip(found, outputs, strict=True)):
-                sources = _sources(tensors)
+                sources = frozenset[str]() if shaped else sources_of(tensors)
                 for tensor, value in zip(outputs, found, strict=True):
                     tell(tensor, value, sources)
                 return
+        if self.settle and not complete and small and outputs and guess(func, packet, args, kwargs, outputs):
+            return
         if changes:
             for position, argument in enumerate(func._schema.arguments):
                 if argument.alias_info is None or not argument.alias_info.is_write:
@@ -205,9 +210,33 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                 tensor = args[position] if position < len(args) else kwargs.get(argument.name)
                 value = getattr(tensor, "partita_value", None)
                 if value is not None:
-                    storage = value.untyped_storage()
-                    self._kept.append(storage)
-                    _lost(tensor).add(storage._cdata)
+                    mark(tensor, value, "lost")
+
+
+def _blank(tensor: Any) -> Any:
+    return torch.empty(tensor.shape, dtype=tensor.dtype)
+
+
+def _most_truths(packet: str, args: Any) -> int | None:
+    """How many truths an array has at most: as many as places were set in one without any."""
+    if packet in ("aten.bitwise_or", "aten.logical_or"):
+        counts = [getattr(tensor, "partita_most", None) for tensor in args[:2]]
+        return None if None in counts else sum(count for count in counts if count is not None)
+    if packet in ("aten.index_put", "aten.index_put_") and len(args[1]) == 1 and args[1][0].dtype == torch.long:
+        before = known(args[0])
+        if before is not None and before.dim() == 1:
+            with torch._C._DisableTorchDispatch():
+                return int(before.count_nonzero()) + int(args[1][0].numel())
+    return None
+
+
+def _dimension(place: int, usual: int | None) -> Any:
+    """What reads the dimension that a call chooses along, None for all, off its arguments."""
+
+    def read(args: Any, kwargs: Any) -> Any:
+        return args[place] if place < len(args) else kwargs.get("dim", usual)
+
+    return read
 
 
 def _repeats(packet: str, tensors: list[Any]) -> bool:
@@ -219,12 +248,27 @@ _FILLS = frozenset(f"aten.{name}" for name in ("fill_", "uniform_", "zero_"))
 #: Draws that code may branch on, such as one of several sizes of images: they are the same in every trace.
 _DRAWS = frozenset(f"aten.{name}" for name in ("randint", "randperm", "uniform_", "uniform", "multinomial"))
 _MOST_DRAWN = 4096
+#: Calls that take a tensor only for its shape, and what is worth remembering of them.
+_SHAPED = frozenset(
+    f"aten.{name}" for name in ("full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like")
+)
+_MOST_SHAPED = 2**17
 #: Calls whose number of rows depends on data.
 _PICKS = frozenset({"aten._unique2", "aten.nonzero", "aten.masked_select", "torchvision.nms"})
 #: What code usually asks to be told of a fault, and what it asks to be told that there is none.
 _PRESUMED = {
     "aten.any": (False, "what code asks of any value holds of none"),
     "aten.all": (True, "what code asks of all values holds"),
+}
+#: Calls whose last result is places among several, with what says along which dimension.
+_CHOOSES = {
+    "aten.argmax": _dimension(1, None),
+    "aten.argmin": _dimension(1, None),
+    "aten.max": _dimension(1, None),
+    "aten.min": _dimension(1, None),
+    "aten.multinomial": lambda args, kwargs: -1,
+    "aten.sort": _dimension(1, -1),
+    "aten.topk": _dimension(2, -1),
 }
 #: Calls that leave the share of truths as it is.
 _KEEPS = frozenset(
@@ -237,9 +281,12 @@ _KEEPS = frozenset(
         "index",
         "permute",
         "select",
+        "slice",
         "squeeze",
         "t",
         "transpose",
+        "unbind",
+        "unsqueeze",
         "view",
     )
 )

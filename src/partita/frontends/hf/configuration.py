@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError
+from partita.frontends.hf.parts import STAND_INS, merged, usual_fields, usual_note
 from partita.frontends.options import nearest, one_line, parse_value
 
 
 def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
     """The configuration that a type or a file names, with fields changed; what is wrong is an ``InputError``."""
+    return settled_configuration(name, fields)[0]
+
+
+def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tuple[str, ...]]:
+    """:func:`read_configuration`'s, and notes on what was taken where neither it nor its default says anything."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
     given: dict[str, Any] = {}
@@ -30,17 +37,42 @@ def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
         kind = next((k for k in (kind.replace("-", "_"), kind.replace("_", "-")) if k in known), kind)
     if kind not in known:
         raise InputError(f"transformers has no model type {kind!r}{nearest(kind, known)}")
+    stand_in, parts = STAND_INS.get(kind, (kind, {}))
     try:
-        cls = CONFIG_MAPPING[kind]
-        default = cls()
+        cls = CONFIG_MAPPING[stand_in]
+        taken = {**parts, **usual_fields(cls, {**parts, **given})}
+        default = _made(cls, taken)
     except Exception as error:
-        raise InputError(f"transformers cannot make a default configuration of {kind!r}: {one_line(error)}") from error
+        raise InputError(
+            f"transformers cannot make a default configuration of {kind!r}: {one_line(error)}; "
+            "name a configuration file (hf:config.json) that has what is missing"
+        ) from error
     for field, text in fields.items():
         _set(given, cls, default, kind, field, parse_value(text))
+    notes = usual_note(kind, taken, given)
+    if stand_in != kind:
+        notes = (*notes, f"transformers builds {kind!r} as {stand_in!r}.")
+        given.pop("model_type", None)
+    if not given:
+        return default, notes
     try:
-        return cls.from_dict(given)
+        return _made(cls, merged(taken, given)), notes
     except Exception as error:
         raise InputError(f"the configuration of {name!r} is not valid: {one_line(error)}") from error
+
+
+def _made(cls: Any, fields: Mapping[str, Any]) -> Any:
+    return cls.from_dict(copy.deepcopy(dict(fields))) if fields else cls()
+
+
+def text_of(config: Any) -> Any:
+    """The part of a configuration that reads text, or all of it; where text is read and written, what reads it."""
+    if not hasattr(config, "get_text_config"):
+        return config
+    try:
+        return config.get_text_config()
+    except ValueError:
+        return config.get_text_config(encoder=True)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:
@@ -63,9 +95,9 @@ def _set(given: dict[str, Any], cls: Any, default: Any, kind: str, field: str, v
         raise InputError(f"the configuration of {kind!r} has no field {field!r}{nearest(head, known)}")
     before = getattr(default, head, None)
     if rest:
-        # Some configurations pick the class of a part by its type.
-        own_type = getattr(before, "model_type", "")
-        kept = {"model_type": own_type} if own_type else {}
+        # What the whole sets in its parts stays, and so does a part's type.
+        own = before.to_diff_dict() if hasattr(before, "to_diff_dict") else {}
+        kept = {name: value for name, value in own.items() if name == "model_type" or _is_size(value)}
         nested = given.setdefault(head, kept)
         if not hasattr(before, "to_dict") or not isinstance(nested, dict):
             raise InputError(f"field {head!r} of the configuration of {kind!r} has no fields of its own")
@@ -85,6 +117,12 @@ _ACCEPTED: dict[type, tuple[type, ...]] = {
     str: (str,),
     dict: (dict,),
 }
+
+
+def _is_size(value: Any) -> bool:
+    """Whether a field is a number or some: lists of names follow from other fields."""
+    sides = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(side, (int, float)) for side in sides)
 
 
 def _check_type(kind: str, field: str, before: Any, value: Any) -> None:

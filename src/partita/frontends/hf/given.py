@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from partita.errors import InputError
 from partita.frontends.fill import fill_module
 from partita.frontends.given import given_sizes
-from partita.frontends.hf.rules import RULES
 from partita.frontends.options import Asked
 
 
@@ -26,15 +25,18 @@ def sized(asked: Asked) -> Asked:
 
 
 def given_sets(
-    sets: Sequence[dict[str, Any]], model: Any, config: Any, dtype: Any, asked: Asked
+    sets: Sequence[dict[str, Any]], model: Any, config: Any, dtype: Any, asked: Asked, known: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Sets of keyword arguments with the given ones in each; those that are the same then are left out."""
+    """Sets of keyword arguments with the given ones in each; those that are the same then are left out.
+
+    ``known`` are names of arguments that models may take beside those of their signature.
+    """
     if not asked.inputs:
         return list(sets)
     what = f"{type(model).__name__} of model type {config.model_type!r}"
     found: list[dict[str, Any]] = []
     for made in sets:
-        _, kwargs = fill_module(asked.inputs, model, (), made, what, dtype, RULES)
+        _, kwargs = fill_module(asked.inputs, model, (), made, what, dtype, known)
         if not any(set(kwargs) == set(before) for before in found):
             found.append(kwargs)
     return found

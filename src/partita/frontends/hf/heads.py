@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from partita.errors import InputError
+from partita.frontends.hf.build import runs
 from partita.frontends.options import nearest
 
 TASKS: dict[str, str] = {
@@ -32,7 +35,18 @@ TASKS: dict[str, str] = {
 """Task to transformers' class, the most telling first: a model's default is the first that it has."""
 
 #: Endings of class names, the most telling first, for types that no task lists.
-_ENDINGS = ("ForConditionalGeneration", "ForCausalLM", "ForPreTraining", "Model", "Encoder", "Decoder", "")
+_ENDINGS = (
+    "ForConditionalGeneration$",
+    "ForCausalLM$",
+    "ForPreTraining$",
+    "For[A-Z][A-Za-z0-9]*$",
+    "Model$",
+    "Backbone$",
+    "Transformer$",
+    "Encoder$",
+    "Decoder$",
+    "",
+)
 
 
 def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
@@ -58,11 +72,40 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
             raise InputError(f"model type {config.model_type!r} has no head for {task!r}; it has {has}")
         yield task, listed[task]
         return
-    # An encoder-decoder may also be listed as a plain language model; that is only half of it.
-    yield from listed.items()
-    if not listed:
-        for cls in _unlisted(config):
-            yield "base", cls
+    # A type may be listed with a class of one of its parts.
+    own = {name: cls for name, cls in listed.items() if _is_for(cls, config)}
+    found = [] if own else list(_unlisted(config))
+    yield from own.items()
+    for cls in found:
+        yield "base", cls
+    if not own and not found:
+        if not listed:
+            raise InputError(_no_class(config))
+        yield from listed.items()
+
+
+def _is_for(cls: Any, config: Any) -> bool:
+    said = getattr(cls, "config_class", None)
+    return said is None or isinstance(config, said)
+
+
+def _no_class(config: Any) -> str:
+    """What is wrong with a type that is no model by itself, and which one has it as a part."""
+    from transformers import PreTrainedConfig
+
+    said = f"transformers has no model for configurations of type {config.model_type!r}"
+    module = importlib.import_module(type(config).__module__)
+    classes: list[Any] = [cls for cls in vars(module).values() if isinstance(cls, type)]
+    owners = [
+        owner.model_type
+        for owner in classes
+        if issubclass(owner, PreTrainedConfig) and owner.model_type
+        for part in (owner.sub_configs or {}).values()
+        if getattr(part, "config_class", part) is type(config)
+    ]
+    if owners:
+        return f"{said}: they are a part of others; name hf:{owners[0]}, whose parts are in its graph"
+    return said
 
 
 def _listed(config: Any, heads: Any) -> Any:
@@ -80,34 +123,44 @@ def _listed(config: Any, heads: Any) -> Any:
 
 
 def _unlisted(config: Any) -> Iterator[Any]:
-    """Classes of a configuration that stand in the same folder, the most telling first."""
+    """Classes of a configuration that stand in the same folder, the most telling first.
+
+    Models come before bare modules: those are the pieces that models are put together from, and serve only where a
+    configuration has no model.
+    """
+    from transformers import PreTrainedModel
+
+    own = [cls for cls in _in_folder(config) if _takes(cls, type(config)) and not _PIECE.search(cls.__name__)]
+    whole = [cls for cls in own if issubclass(cls, PreTrainedModel)]
+    yield from sorted(whole or filter(runs, own), key=lambda cls: (not runs(cls), _rank(cls)))
+
+
+def _in_folder(config: Any) -> Iterator[Any]:
+    """Modules that the files beside a configuration's define, those of the file named like it first."""
     import torch
 
-    folder = type(config).__module__.rpartition(".")[0]
-    name = folder.rpartition(".")[2]
-    try:
-        module = importlib.import_module(f"{folder}.modeling_{name}")
-    except ImportError:
-        return
-    own = [
-        cls
-        for cls in vars(module).values()
-        if isinstance(cls, type)
-        and issubclass(cls, torch.nn.Module)
-        and cls.__module__ == module.__name__
-        and _takes(cls, type(config))
-        and not cls.__name__.endswith("PreTrainedModel")
-        and _runs(cls)
-    ]
-    yield from sorted(own, key=lambda cls: (not hasattr(cls, "config_class"), _rank(cls)))
+    folder = importlib.import_module(type(config).__module__.rpartition(".")[0])
+    names = [f"modeling_{folder.__name__.rpartition('.')[2]}"]
+    files = sorted(found.name for found in pkgutil.iter_modules(folder.__path__))
+    names += [name for name in files if name not in names and not name.startswith(_NO_MODELS)]
+    for name in names:
+        try:
+            module = importlib.import_module(f"{folder.__name__}.{name}")
+        except (ImportError, RuntimeError):
+            continue
+        for cls in vars(module).values():
+            if isinstance(cls, type) and issubclass(cls, torch.nn.Module) and cls.__module__ == module.__name__:
+                yield cls
 
 
-def _runs(cls: Any) -> bool:
-    return bool(cls.forward.__name__ != "_forward_unimplemented")
+#: Files beside a model's that define none: ``modular_`` ones are what the others are written from.
+_NO_MODELS = ("configuration_", "convert_", "modular_", "tokenization_", "processing_", "image_", "video_", "feature_")
+#: Modules that are no model by themselves.
+_PIECE = re.compile(r"(Embeddings?|Embedder|Attention|MLP|Layer|Norm|Block|Head|Loss|Output)$|PreTrainedModel")
 
 
 def _rank(cls: Any) -> int:
-    return next(i for i, end in enumerate(_ENDINGS) if cls.__name__.endswith(end))
+    return next(i for i, end in enumerate(_ENDINGS) if re.search(end, cls.__name__))
 
 
 def _takes(cls: Any, config: Any) -> bool:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from partita.errors import InputError
 from partita.frontends.given import FORM
+from partita.frontends.hf import rules
+from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound, sound_names
+from partita.frontends.hf.configuration import text_of
+from partita.frontends.hf.described import describe, make_described
 from partita.frontends.hf.given import given_sets
-from partita.frontends.hf.rules import RULES, Example, patches, placed
+from partita.frontends.hf.images import IMAGES, image_arguments
+from partita.frontends.hf.places import place_features
+from partita.frontends.hf.rules import Example
 from partita.frontends.options import Asked
+
+RULES = {**rules.RULES, **IMAGES, **SOUND}
+"""Argument to the rule that makes it."""
 
 _DEFAULT_LENGTH = 1024
 _PER_TOKEN = frozenset({"causal-lm", "masked-lm", "token-classification", "image-text-to-text"})
@@ -27,52 +38,102 @@ def make_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) ->
 def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> list[dict[str, Any]]:
     """Keyword arguments of one microbatch, the fullest first; the later ones leave out what not every call needs.
 
-    Text is ``sequence_length`` tokens (both sides of an encoder-decoder), images and audio have the size that the
-    configuration names, else 224 × 224 pixels and one second. There is no padding, so no attention mask. In training
-    the labels are given where the head takes plain ones; otherwise the trace makes up a loss. Numbers are on the meta
-    device; whole numbers that are few have values.
+    Text is ``sequence_length`` tokens (both sides of an encoder-decoder), and more where the features of images and
+    sounds, which have places in the text, take more. Images have the size that the configuration names, else 224 × 224
+    pixels. There is no padding, so no attention mask. In training the labels are given where the head takes plain ones;
+    otherwise the trace makes up a loss. Numbers are on the meta device; whole numbers that are few have values.
 
     Raises
     ------
     InputError
         If the sequence is longer than the model can take, or an argument is needed that no rule makes.
     """
+    example = _example(model, config, task, dtype, asked)
+    accepted = frozenset(inspect.signature(model.forward).parameters)
+    plain = _plain(model, example, accepted, asked)
+    sets = [plain]
+    for others in _towers(example, accepted):
+        full = place_features(model, example, {**plain, **others}, accepted)
+        sets.insert(0, _with_labels(full))
+    # Some code does not say what it cannot do without.
+    left = [name for name in sorted(accepted) if name not in sets[0] and name not in _NEVER]
+    everything = {name: value for name in left if (value := _make(model, example, name)) is not None}
+    if everything:
+        sets.append({**sets[0], **everything})
+    return given_sets(sets, model, config, dtype, asked, RULES)
+
+
+def completed(
+    model: Any, config: Any, task: str, dtype: Any, asked: Asked, inputs: Mapping[str, Any], message: str
+) -> dict[str, Any] | None:
+    """Arguments with those that a message asks for by name; None if it names none that is not given and can be made."""
+    example = _example(model, config, task, dtype, asked)
+    if re.search(r"to unpack \(expected 4, got 3\)|to have 3 channels, but got 1 channels", message):
+        # Features by name, but an image.
+        wrong = [name for name in ("hidden_states", "x", "features") if name in inputs]
+        if wrong:
+            return {**inputs, wrong[0]: example.numbers(*example.image)}
+        pixels = inputs.get("pixel_values")
+        # One image of several that a sample may have.
+        return None if pixels is None or pixels.dim() != 4 else {**inputs, "pixel_values": pixels.unsqueeze(1)}
+    if _ASKS.search(message) is None:
+        return None
     parameters = inspect.signature(model.forward).parameters
-    accepted = set(parameters)
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    example = Example(config, task, dtype, asked.samples, _length(model, text, asked.sequence_length))
-    inputs: dict[str, Any] = {}
-    needed = [
+    missing = [
         name
-        for name, parameter in parameters.items()
-        if parameter.default is inspect.Parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        for name in parameters
+        if name not in inputs and name not in _NEVER and re.search(rf"\b{re.escape(name)}\b", message)
     ]
-    main = getattr(model, "main_input_name", "input_ids")
-    if main in RULES and main in accepted:
-        needed.append(main)
-    for name in dict.fromkeys(needed):
-        if name in asked.inputs:
-            # Put in its place at the end.
-            inputs[name] = None
-            continue
-        if name not in RULES:
-            raise InputError(
-                f"model type {config.model_type!r} needs an argument {name!r}, which is not made by itself; "
-                f"give it with --input {name}={FORM}"
-            )
-        inputs[name] = RULES[name](example)
-    if "hidden_states" in inputs and "grid_thw" in inputs:
-        inputs["hidden_states"] = patches(example)
-    if "pixel_values" in inputs and "spatial_shapes" in needed:
-        rows, columns, features, _ = example.grid
-        inputs["pixel_values"] = example.numbers(rows * columns, features)
-    if not inputs or (task in {"zero-shot-image-classification", "base"} and "input_ids" in accepted):
+    made = {name: value for name in missing if (value := _make(model, example, name)) is not None}
+    return {**inputs, **made} if made else None
+
+
+#: Words of a message that asks for an argument.
+_ASKS = re.compile(r"must|need|specify|provide|given|missing|require|None")
+#: Arguments that stand for others, or that hold what earlier calls left.
+_NEVER = frozenset(
+    {"inputs_embeds", "decoder_inputs_embeds", "encoder_outputs", "past_key_values", "labels", "kwargs"}
+    | {"image_embeds", "image_embeddings", "vision_embeds", "text_embeds", "image_hidden_states"}
+    | {"image_encoder_embeddings", "perceiver_embeddings", "cross_attention_states", "mm_encoder_outputs"}
+)
+
+
+def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
+    """Keyword arguments of one step of decoding: a token of each sample, and the cache of those before."""
+    from partita.frontends.hf.cache import resident_cache
+
+    assert asked.decode is not None
+    text = text_of(config)
+    accepted = frozenset(inspect.signature(model.forward).parameters)
+    if getattr(config, "is_encoder_decoder", False) or "past_key_values" not in accepted:
+        raise InputError(
+            f"task {task!r} of model type {config.model_type!r} does not decode token by token; "
+            "decoding is for decoders, such as causal-lm of gpt2 or llama"
+        )
+    # Whether the model has so many positions.
+    _length(model, text, asked.decode + 1)
+    # Images and sounds were read with the tokens before.
+    example = _example(model, config, task, dtype, dataclasses.replace(asked, sequence_length=1))
+    inputs = _plain(model, example, accepted, asked)
+    return {**inputs, "past_key_values": resident_cache(model, inputs, asked.decode)}
+
+
+def _example(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> Example:
+    text = text_of(config)
+    return Example(config, task, dtype, asked.samples, _length(model, text, asked.sequence_length))
+
+
+def _plain(model: Any, example: Example, accepted: frozenset[str], asked: Asked) -> dict[str, Any]:
+    """What every call needs, and labels in training."""
+    config, task, training = example.config, example.task, asked.training
+    inputs = _needed(model, example, accepted, asked)
+    if not inputs or ("input_ids" in accepted and "inputs_embeds" not in inputs):
         inputs.setdefault("input_ids", RULES["input_ids"](example))
-    if task == "zero-shot-image-classification" and asked.training and "return_loss" in accepted:
+    if task == "zero-shot-image-classification" and training and "return_loss" in accepted:
         inputs["return_loss"] = True
     if "bbox" in accepted and "input_ids" in inputs:
         inputs["bbox"] = RULES["bbox"](example)
-    labels = _labels(example) if asked.training and "labels" in accepted else None
+    labels = _labels(example) if training and "labels" in accepted else None
     two_sided = getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in accepted
     if two_sided and labels is None:
         inputs["decoder_input_ids"] = RULES["decoder_input_ids"](example)
@@ -81,56 +142,90 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
         if two_sided and getattr(config, "decoder_start_token_id", None) is None:
             # The decoder's input is the labels shifted behind a start token, which default configurations leave open.
             config.decoder_start_token_id = 0
-    if asked.training and task == "question-answering" and "start_positions" in accepted:
+    if training and task == "question-answering" and "start_positions" in accepted:
         inputs["start_positions"] = example.integers()
         inputs["end_positions"] = example.integers()
     if "use_cache" in accepted:
         inputs["use_cache"] = False
-    sets = [inputs]
-    for others in _towers(example, accepted - set(inputs)):
-        sets.insert(0, {**inputs, **others})
-    # Some code does not say what it cannot do without.
-    everything = {name: rule for name, rule in RULES.items() if name in accepted and name not in sets[0]}
-    if everything:
-        sets.append({**sets[0], **{name: rule(example) for name, rule in everything.items()}})
-    return given_sets(sets, model, config, dtype, asked)
+    return inputs
 
 
-def _towers(example: Example, accepted: set[str]) -> list[dict[str, Any]]:
+def _needed(model: Any, example: Example, accepted: frozenset[str], asked: Asked) -> dict[str, Any]:
+    """Arguments that have no default, and the one that the model calls its main one; None for what is given."""
+    parameters = inspect.signature(model.forward).parameters
+    needed = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is inspect.Parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    main = getattr(model, "main_input_name", "input_ids")
+    if main in RULES and main in accepted:
+        needed.append(main)
+    inputs: dict[str, Any] = {}
+    cut = image_arguments(example, accepted) if _IMAGE_NAMES & set(needed) else {}
+    for name in dict.fromkeys(needed):
+        if name in inputs:
+            continue
+        if name in asked.inputs:
+            inputs[name] = None
+            continue
+        if name in cut:
+            inputs |= cut
+            continue
+        value = _make(model, example, name)
+        if value is None and name not in RULES:
+            said = describe(model, name)
+            what = f" ({said.replace('`', '')})" if said else ""
+            raise InputError(
+                f"model type {example.config.model_type!r} needs an argument {name!r}{what}, which is not made by "
+                f"itself; give it with --input {name}={FORM}"
+            )
+        inputs[name] = value
+    return settle_sound(inputs, accepted, example)
+
+
+_IMAGE_NAMES = frozenset({"pixel_values", "hidden_states", "flattened_patches"})
+
+
+def _make(model: Any, example: Example, name: str) -> Any:
+    """An argument by the rule for its name, else as it is documented."""
+    if name in RULES and name not in _VAGUE:
+        return RULES[name](example)
+    made = make_described(model, example, name)
+    return RULES[name](example) if made is None and name in RULES else made
+
+
+#: Arguments whose name says little: what is documented of them comes first.
+_VAGUE = frozenset(
+    {"hidden_states", "x", "features", "patch_embeds", "context", "latents", "vision_features", "text_features"}
+    | {"encoder_hidden_states", "noise_embeds", "t_cond", "image", "image_attention_mask"}
+)
+
+
+def _towers(example: Example, accepted: frozenset[str]) -> list[dict[str, Any]]:
     """Arguments of the towers beside the main one, the usual ones last."""
     config, found = example.config, list[dict[str, Any]]()
-    audio = [name for name in ("input_features", "input_values") if name in accepted]
+    audio = sound_names(accepted, example)
     if audio and example.audio is not config:
-        found.append({audio[0]: RULES[audio[0]](example)})
-    if "pixel_values" in accepted and (example.vision is not config or hasattr(config, "image_size")):
-        images = {"pixel_values": RULES["pixel_values"](example)}
-        if "image_grid_thw" in accepted:
-            images = {"pixel_values": patches(example), "image_grid_thw": RULES["image_grid_thw"](example)}
-            images |= placed(example, "mm_token_type_ids" in accepted)
-        elif "image_sizes" in accepted:
-            images["image_sizes"] = RULES["image_sizes"](example)
+        found.append({audio[0]: RULES[audio[0]](example), **lengths_of(accepted, audio[0], example)})
+    images = image_arguments(example, accepted)
+    if images:
         found.append(images)
         if len(found) == 2:
             found.append({**found[0], **found[1]})
+        if "image_sizes" in images and "pixel_values" in images and images["pixel_values"].dim() == 4:
+            # Not every tower that a model may have takes sizes.
+            found.append({name: value for name, value in found[-1].items() if name != "image_sizes"})
     return found
 
 
-def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
-    """Keyword arguments of one step of decoding: a token of each sample, and the cache of those before."""
-    from partita.frontends.hf.cache import resident_cache
-
-    assert asked.decode is not None
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    accepted = inspect.signature(model.forward).parameters
-    if getattr(config, "is_encoder_decoder", False) or "past_key_values" not in accepted:
-        raise InputError(
-            f"task {task!r} of model type {config.model_type!r} does not decode token by token; "
-            "decoding is for decoders, such as causal-lm of gpt2 or llama"
-        )
-    # Whether the model has so many positions.
-    _length(model, text, asked.decode + 1)
-    inputs = make_inputs(model, config, task, dtype, dataclasses.replace(asked, sequence_length=1))
-    return {**inputs, "past_key_values": resident_cache(model, inputs, asked.decode)}
+def _with_labels(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Labels as long as the tokens, where these have grown."""
+    labels, tokens = inputs.get("labels"), inputs.get("input_ids")
+    grown = labels is not None and tokens is not None and labels.dim() == 2 and labels.shape != tokens.shape
+    if grown and "decoder_input_ids" not in inputs:
+        inputs["labels"] = tokens.clone()
+    return inputs
 
 
 def _labels(example: Example) -> Any:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, PartitaError, TraceError
-from partita.frontends.hf.configuration import read_configuration
+from partita.frontends.hf.build import Parts, build, on_meta, with_values
+from partita.frontends.hf.configuration import settled_configuration
 from partita.frontends.hf.given import check_length
 from partita.frontends.hf.heads import model_classes
-from partita.frontends.hf.inputs import decoding_inputs, input_sets, make_inputs
+from partita.frontends.hf.inputs import completed, decoding_inputs, input_sets
+from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
+from partita.frontends.torchvision_operators import declare_where_missing
 from partita.graph import Graph
 
+#: What torch says where number formats do not go together.
+_FORMATS = ("scalar type", "dtype", "Input type", "BFloat16")
 #: Tokens of a sample where the usual number of them does not run.
 _SHORT = 128
 #: How often inputs are made again because an operator takes another size.
@@ -27,99 +30,160 @@ _FITS = 4
 
 def load_transformers(name: str, asked: Asked) -> Graph:
     """Trace a transformers model; in float32 where it does not run in its own format, and none was asked for."""
-    try:
-        model, graph = _first_traced(name, asked)
-    except TraceError as error:
-        if asked.dtype is not None or not any(hint in str(error) for hint in ("scalar type", "dtype")):
-            raise
-        model, graph = _first_traced(name, dataclasses.replace(asked, dtype="float32"))
-        note = "The model does not run in its own number format; this is float32."
-        graph = graph.replace(notes=(*graph.notes, note))
+    model = build_transformers(name, asked)
+    graph = model.trace()
     return graph.replace(source=model.asked.source(f"hf:{name}"))
 
 
 def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
     """A transformers model from its configuration: without weights, or initialised if ``real``; never its arguments.
 
-    It is the first that can be traced. Attention runs as one fused call ("sdpa") unless the model caps its scores,
-    which no fused call does. Key-value caches are off but for a step of decoding, which has a full one.
+    It is the first that can be traced, and keeps its graph. Attention runs as one fused call ("sdpa") unless the model
+    caps its scores, which no fused call does. Key-value caches are off but for a step of decoding, which has a full
+    one.
     """
-    return _first_traced(name, asked, real)[0]
+    try:
+        return _first_traced(name, asked, real)
+    except PartitaError as error:
+        hinted = isinstance(error, TraceError) and any(hint in str(error) for hint in _FORMATS)
+        if asked.dtype is not None or not hinted:
+            raise
+        found = _first_traced(name, dataclasses.replace(asked, dtype="float32"), real)
+        return found.noted("The model does not run in its own number format; this is float32.")
+    except Exception as error:
+        raise TraceError(f"cannot load hf:{name}: {_broken(error)}") from error
 
 
-def _first_traced(name: str, asked: Asked, real: bool = False) -> tuple[Model, Graph]:
-    """The first class of a configuration that can be built, on the fullest inputs that it runs on."""
+def _broken(error: BaseException) -> str:
+    """What is wrong with the libraries themselves: the first cause, and what to do about it."""
+    while (earlier := error.__cause__ or error.__context__) is not None:
+        error = earlier
+    said = one_line(error)
+    for package in ("torchvision", "torchaudio", "timm", "accelerate", "torchao"):
+        if package in said:
+            return (
+                f"{said}; the {package} beside transformers does not fit this torch: install the one that does, "
+                "or uninstall it"
+            )
+    return f"{said}; transformers or a package that it uses cannot be imported or is damaged"
+
+
+def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
+    """The first class of a configuration that can be built, on the fullest inputs that it runs on, and its graph."""
+    declare_where_missing()
     from transformers.utils import logging
 
     with ExitStack() as after:
         after.callback(logging.set_verbosity, logging.get_verbosity())
         logging.set_verbosity_error()
-        config = read_configuration(name, asked.fields)
+        config, settled = settled_configuration(name, asked.fields)
         number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
-        notes = _simplify(config, asked.training)
+        notes = (*settled, *_simplify(config, asked.training))
         title = Path(name).stem if name.endswith(".json") else name
         failure: PartitaError | None = None
         for task, cls in model_classes(config, asked.task):
-            for place in (nullcontext,) if real else (_on_meta, _with_values):
+            for place in (on_meta, with_values):
                 try:
-                    module = _build(cls, config, number_format, title, place)
+                    module, filled = build(cls, config, number_format, title, place)
                 except TraceError as error:
                     failure = failure or error
                     break
+                said = (*notes, *filled)
+                if failure is not None:
+                    said = (*said, f"This is {cls.__name__}: {failure}.")
                 try:
-                    return _on_fullest(module, task, number_format, Model(title, module, (), {}, asked, notes=notes))
+                    found = _on_fullest(module, task, number_format, Model(title, module, (), {}, asked, notes=said))
                 except TraceError as error:
                     failure = error
                     if "depend on data" not in str(error):
                         raise
+                    continue
+                return _with_weights(found, cls, config, task, number_format) if real else found
             else:
                 break
-        if failure is None:
-            raise InputError(f"transformers has no model for configurations of type {config.model_type!r}")
+        assert failure is not None
         raise failure
 
 
-def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> tuple[Model, Graph]:
+def _with_weights(model: Model, cls: Any, config: Any, task: str, number_format: Any) -> Model:
+    """The chosen model again, initialised."""
+    module, _ = build(cls, config, number_format, model.name, nullcontext)
+    kwargs = model.kwargs
+    if model.asked.decode is not None:
+        # Its cache is in buffers of the module.
+        kwargs = decoding_inputs(module, module.config, task, number_format, model.asked)
+    return dataclasses.replace(model, module=module, kwargs=kwargs)
+
+
+def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Model:
     config, asked = module.config, model.asked
     if asked.decode is not None:
         model = dataclasses.replace(model, name=f"{model.name}, one token after {asked.decode}")
         sets = [decoding_inputs(module, config, task, number_format, asked)]
     else:
-        sets = input_sets(module, config, task, number_format, asked)
-        check_length(sets[0], lambda other: make_inputs(module, config, task, number_format, other), config, asked)
+        sets = _sets(module, config, task, number_format, asked)
+        check_length(sets[0], lambda other: _sets(module, config, task, number_format, other)[0], config, asked)
         if asked.sequence_length is None:
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
             with suppress(InputError):
-                sets += input_sets(module, config, task, number_format, short)[:1]
+                sets += _sets(module, config, task, number_format, short)[:1]
     failure: TraceError | None = None
     for kwargs in sets:
         fitted = dataclasses.replace(model, kwargs=kwargs)
         left_out = sorted(set(sets[0]) - set(kwargs))
         if left_out:
-            note = f"Without {', '.join(left_out)}: what takes it is not in the plan ({failure})."
-            fitted = dataclasses.replace(fitted, notes=(*fitted.notes, note))
+            fitted = fitted.noted(f"Without {', '.join(left_out)}: what takes it is not in the plan ({failure}).")
         try:
-            return _refitted(fitted)
+            return _refitted(fitted, task, number_format)
         except TraceError as error:
             failure = failure or error
     assert failure is not None
     raise failure
 
 
-def _refitted(model: Model) -> tuple[Model, Graph]:
-    """The graph on given arguments, or on those of the sizes that the first operators say they take."""
+def _sets(module: Any, config: Any, task: str, number_format: Any, asked: Asked) -> list[dict[str, Any]]:
+    """Sets of arguments of a model, the fullest first; of one that is a run of its parts, those of all of them."""
+    if not isinstance(module.forward, Parts):
+        return input_sets(module, config, task, number_format, asked)
+    parts = module.forward.parts
+    strangers = [name for name in asked.inputs if name.partition(".")[0] not in parts]
+    if strangers:
+        raise InputError(
+            f"{type(module).__name__} is planned as a run of each of its parts {', '.join(parts)}; say which takes "
+            f"input {strangers[0]!r}, for example {next(iter(parts))}.{strangers[0]}"
+        )
+    of_part = {}
+    for name, part in parts.items():
+        given = {key.partition(".")[2]: value for key, value in asked.inputs.items() if key.startswith(f"{name}.")}
+        own = dataclasses.replace(asked, inputs=given)
+        of_part[name] = input_sets(part, part.config, task, number_format, own)
+    return [
+        {f"{name}.{key}": value for name, sets in of_part.items() for key, value in sets[min(i, len(sets) - 1)].items()}
+        for i in range(max(map(len, of_part.values())))
+    ]
+
+
+def _refitted(model: Model, task: str, number_format: Any) -> Model:
+    """A model with its graph, on given arguments, or on those of the sizes that the first operators say they take.
+
+    Arguments that a message asks for by name are given, too.
+    """
     for _ in range(_FITS):
         try:
-            return model, model.trace()
+            return model.traced()
         except TraceError as error:
+            said, module = str(error), model.module
             # What the user gave is not made to fit.
-            own = {name: value for name, value in model.kwargs.items() if name not in model.asked.inputs}
-            changed = refit(own, str(error))
+            changed = refit(
+                {name: value for name, value in model.kwargs.items() if name not in model.asked.inputs}, said
+            )
+            if changed is None and model.asked.decode is None:
+                changed = completed(module, module.config, task, number_format, model.asked, model.kwargs, said)
             if changed is None:
                 raise
             model = dataclasses.replace(model, kwargs={**model.kwargs, **changed})
-    return model, model.trace()
+    return model.traced()
 
 
 def _own_dtype(config: Any) -> Any:
@@ -132,51 +196,10 @@ def _own_dtype(config: Any) -> Any:
 def _simplify(config: Any, training: bool) -> tuple[str, ...]:
     """Turn off key-value caches, and in training masking that picks positions by data; returns notes."""
     notes = []
-    for part in (config, *(v for v in vars(config).values() if hasattr(v, "to_dict"))):
+    for _, part in configurations(config):
         if getattr(part, "use_cache", None):
             part.use_cache = False
         if training and getattr(part, "apply_spec_augment", None):
             part.apply_spec_augment = False
             notes.append("SpecAugment is off: which positions it masks depends on data.")
     return tuple(notes)
-
-
-@contextmanager
-def _on_meta() -> Iterator[None]:
-    import torch
-
-    with torch.device("meta"):
-        yield
-
-
-@contextmanager
-def _with_values() -> Iterator[None]:
-    """Slower, but keeps the content of small buffers, which some models read."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    from partita.frontends.values import Values
-
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake, Values(fake):
-        yield
-
-
-def _build(cls: Any, config: Any, dtype: Any, name: str, place: Any) -> Any:
-    """A model without weights, with fused attention if it has that."""
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    attempts = [{"attn_implementation": "eager"}, {}]
-    if not getattr(text, "attn_logit_softcapping", None):
-        attempts.insert(0, {"attn_implementation": "sdpa"})
-    failure: Exception | None = None
-    for attention in attempts:
-        own = copy.deepcopy(config)
-        try:
-            with place():
-                if hasattr(cls, "_from_config"):
-                    return cls._from_config(own, dtype=dtype, **attention)
-                model = cls(own).to(dtype)
-                model.config = own
-                return model
-        except Exception as error:
-            failure = error
-    assert failure is not None
-    raise TraceError(f"cannot build the transformers model {name!r}: {one_line(failure)}") from failure

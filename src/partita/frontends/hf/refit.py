@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,8 +16,14 @@ _NORM = re.compile(
 _FEATURES = ((_PRODUCT, -1), (_CHANNELS, 1), (_NORM, -1))
 #: A call that reads more or fewer sides than an input has.
 _SIDES = re.compile(r"not enough values to unpack \(expected (?P<takes>[45]), got (?P<got>\d)\)")
+#: A call that reads fewer sides than a mask has.
+_MASKS = re.compile(r"too many values to unpack \(expected (?P<takes>[23])")
 #: Tokens of several codebooks: rows one below the other, or a side of their own.
 _CODES = re.compile(r"shape '\[(?P<form>-1, \d+, \d+|\d+, \d+, -1)\]' is invalid for input of size (?P<size>\d+)")
+#: Rows that code groups, such as the images of a video or the windows of an image.
+_GROUPS = re.compile(r"shape '\[0, (?P<group>\d+(, \d+)*)\]' is invalid for input of size (?P<size>\d+)")
+#: A check of code that says which shape it wants: several images of a sample, say.
+_WANTED = re.compile(r"must be a 5D tensor of shape \(batch_size, (?P<several>\d+), ")
 #: Images of a video where the configuration does not say how many.
 _FRAMES = 8
 
@@ -32,10 +39,49 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
     found = _CODES.search(message)
     if found is not None:
         return _add_codes(inputs, found["form"], int(found["size"]))
+    found = _GROUPS.search(message)
+    if found is not None:
+        group = math.prod(int(side) for side in found["group"].split(","))
+        size = int(found["size"])
+        if group % size == 0:
+            return _change(inputs, lambda shape: len(shape) > 2, lambda shape: (shape[0] * (group // size), *shape[1:]))
+    found = _WANTED.search(message)
+    if found is not None:
+        several = int(found["several"])
+        return _change(inputs, lambda shape: len(shape) == 4, lambda shape: (shape[0], several, *shape[1:]))
+    found = _MASKS.search(message)
+    if found is not None:
+        most = int(found["takes"])
+        masks = {k: v for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) > most}
+        return {**inputs, **{k: v[(..., *[0] * (v.ndim - most))] for k, v in masks.items()}} if masks else None
+    if "to unpack (expected 4, got 2)" in message:
+        # Images that a mask picks, which is one of images and not of their pixels.
+        masks = {k: v[..., 0, 0] for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) == 4}
+        return {**inputs, **masks} if masks else None
     found = _SIDES.search(message)
+    if found is not None and int(found["takes"]) == 5 and any(map(_is_packed, inputs.values())):
+        alone = int(found["got"]) == 2
+        return _change(inputs, lambda shape: len(shape) == 2, lambda shape: _apart(shape, alone))
     if found is not None and int(found["takes"]) == 5:
         return _change(inputs, lambda shape: len(shape) == 4, lambda shape: (shape[0], _FRAMES, *shape[1:]))
     return None
+
+
+def _side(features: int) -> int:
+    """The side of a square patch of three colours that has so many features, 1 if there is none."""
+    side = math.isqrt(features // 3)
+    return side if 3 * side * side == features else 1
+
+
+def _is_packed(value: Any) -> bool:
+    shape = tuple(getattr(value, "shape", ()))
+    return len(shape) == 2 and value.is_floating_point() and _side(shape[1]) > 1
+
+
+def _apart(shape: tuple[int, ...], sample: bool) -> tuple[int, ...]:
+    """Rows of patches as small images, of one ``sample`` where the call does not add that side itself."""
+    side = _side(shape[1])
+    return (*([1] if sample else []), shape[0], 3, side, side)
 
 
 def _add_codes(inputs: Mapping[str, Any], form: str, size: int) -> dict[str, Any] | None:

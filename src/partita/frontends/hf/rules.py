@@ -6,19 +6,17 @@ real values, on the CPU, as long as they are few: sizes of images, token types a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from partita.frontends.hf.configuration import text_of
+
 #: Elements up to which whole numbers have values.
 _VALUED = 2**18
-AUDIO_SAMPLES = 16000
-_FRAMES = 3000
 _PIXELS = 224
 #: Points, boxes, prompts or labels of a sample where a model takes several.
-_FEW = 4
-#: Tokens of text beside an image's where the sequence would be all image.
-_PER_IMAGE = 16
+FEW = 4
 
 
 @dataclass
@@ -31,24 +29,25 @@ class Example:
     samples: int
     length: int
 
-    def part(self, *names: str) -> Any:
-        """The first of the nested configurations that there is, else the configuration itself."""
-        return first(self.config, *names, default=self.config)
-
     @property
     def text(self) -> Any:
         """The configuration of the language model."""
-        return self.config.get_text_config() if hasattr(self.config, "get_text_config") else self.config
+        return text_of(self.config)
 
     @property
     def vision(self) -> Any:
         """The configuration of the image tower."""
-        return self.part("vision_config", "vit_config", "image_config", "backbone_config", "encoder")
+        names = ("vision_config", "vit_config", "image_config", "backbone_config", "encoder")
+        named = first(self.config, *names, default=None)
+        if hasattr(named, "to_dict"):
+            return next((part for part in (named, *nested(named)) if _of_images(part)), named)
+        return next((part for part in (self.config, *nested(self.config)) if _of_images(part)), self.config)
 
     @property
     def audio(self) -> Any:
         """The configuration of the audio tower."""
-        return self.part("audio_config", "encoder_config", "audio_encoder_config", "speech_config", "encoder")
+        names = ("audio_config", "encoder_config", "audio_encoder_config", "speech_config", "encoder")
+        return first(self.config, *names, default=self.config)
 
     def numbers(self, *shape: int) -> Any:
         """Floating numbers, a row a sample."""
@@ -108,26 +107,62 @@ class Example:
     def image(self) -> tuple[int, int, int]:
         """Channels, height and width of an image."""
         vision = self.vision
-        inner = next((v for v in vars(vision).values() if hasattr(v, "to_dict") and hasattr(v, "image_size")), vision)
-        names = ("image_size", "img_size", "input_size", "max_img_size")
-        size = first(vision, *names, default=first(inner, *names, default=_PIXELS))
+        size = first(vision, *_IMAGE_SIZES, default=None) or first(self.config, *_IMAGE_SIZES, default=None)
+        if not size:
+            # A table of positions has a row for each patch of a square image.
+            cells = first(vision, "num_patches", "num_position_embeddings", "num_positions", default=0)
+            side = int(cells**0.5) if isinstance(cells, int) else 0
+            size = side * self.patch if side and side * side == cells else _PIXELS
         if isinstance(size, dict):
             size = size.get("height", _PIXELS), size.get("width", _PIXELS)
-        height, width = size if isinstance(size, (list, tuple)) else (size, size)
-        return first(vision, "num_channels", "in_channels", "num_input_channels", "in_chans", default=3), height, width
+        height, width = size if isinstance(size, (list, tuple)) and len(size) == 2 else (size, size)
+        if isinstance(height, (list, tuple)):
+            height, width = height[0], width[0]
+        return first(vision, *_CHANNELS, default=first(self.config, *_CHANNELS, default=3)), height, width
+
+    @property
+    def whole_image(self) -> tuple[int, int, int]:
+        """The same, of sides that are cut into whole cells of patches where cells are merged."""
+        channels, *sides = self.image
+        factor = first(self.config, "scale_factor", "pixel_shuffle_factor", default=1)
+        cell = self.patch * factor if isinstance(factor, int) else self.patch
+        height, width = (max(cell, side // cell * cell) for side in sides)
+        return channels, height, width
+
+    @property
+    def patch(self) -> int:
+        """The side of a patch."""
+        patch = first(self.vision, "patch_size", default=first(self.config, "patch_size", default=14))
+        return int(patch if isinstance(patch, int) else patch[-1])
 
     @property
     def grid(self) -> tuple[int, int, int, int]:
         """Rows and columns of patches of one image, the features of a patch, and how many are merged along a side."""
-        vision = self.vision
+        vision, patch = self.vision, self.patch
         channels, height, width = self.image
-        patch = first(vision, "patch_size", default=14)
-        patch = patch if isinstance(patch, int) else patch[0]
-        merge = first(vision, "spatial_merge_size", "merge_size", "merge_kernel_size", default=2)
+        names = ("spatial_merge_size", "merge_size", "merge_kernel_size")
+        merge = first(vision, *names, default=first(self.config, *names, default=2))
         merge = merge if isinstance(merge, int) else merge[0]
         frames = first(vision, "temporal_patch_size", default=1)
         rows, columns = (max(merge, side // patch // merge * merge) for side in (height, width))
         return rows, columns, channels * frames * patch * patch, merge
+
+
+_IMAGE_SIZES = ("image_size", "img_size", "input_size", "max_img_size")
+_CHANNELS = ("num_channels", "in_channels", "num_input_channels", "in_chans", "image_channels")
+
+
+def nested(config: Any) -> Iterator[Any]:
+    """The configurations inside one, outer ones first."""
+    parts = [value for value in vars(config).values() if hasattr(value, "to_dict")]
+    yield from parts
+    for part in parts:
+        yield from nested(part)
+
+
+def _of_images(config: Any) -> bool:
+    sized = any(isinstance(getattr(config, name, None), (int, list, tuple, dict)) for name in _IMAGE_SIZES)
+    return sized or (hasattr(config, "patch_size") and hasattr(config, "num_channels"))
 
 
 def first(config: Any, *names: str, default: Any) -> Any:
@@ -137,85 +172,6 @@ def first(config: Any, *names: str, default: Any) -> Any:
         if value is not None:
             return value
     return default
-
-
-def _features(example: Example) -> Any:
-    """Spectrograms: frames × bins, or bins × frames for encoders that begin with a convolution over time."""
-    config, audio = example.config, example.audio
-    bins = first(audio, "num_mel_bins", "feature_size", "input_feat_per_channel", "input_dim", "n_mels", default=80)
-    if hasattr(audio, "max_source_positions"):
-        frames = 2 * audio.max_source_positions
-    else:
-        frames = first(audio, "max_length", default=_FRAMES) if hasattr(audio, "spec_size") else _FRAMES
-    if hasattr(audio, "spec_size"):
-        return example.numbers(1, 1001, bins)
-    turned = any(mark in f"{config.model_type} {getattr(audio, 'model_type', '')}" for mark in _BINS_FIRST)
-    return example.numbers(bins, frames) if turned else example.numbers(frames, bins)
-
-
-#: Encoders in the manner of Whisper.
-_BINS_FIRST = ("whisper", "qwen2_audio", "audioflamingo", "voxtral", "glmasr", "musicflamingo", "vibevoice", "moss")
-
-
-def _values(example: Example) -> Any:
-    config = example.config
-    if hasattr(config, "max_length") and hasattr(config, "num_mel_bins") and hasattr(config, "patch_size"):
-        return example.numbers(config.max_length, config.num_mel_bins)
-    codec = hasattr(config, "codebook_size") or hasattr(config, "upsampling_ratios")
-    return (
-        example.numbers(first(config, "audio_channels", default=1), AUDIO_SAMPLES)
-        if codec
-        else example.numbers(AUDIO_SAMPLES)
-    )
-
-
-def _pixels(example: Example) -> Any:
-    if example.task == "video-classification" or "video" in type(example.config).__name__.lower():
-        frames = first(example.vision, "num_frames", "frames_per_clip", default=16)
-        return example.numbers(frames, *example.image)
-    if (
-        hasattr(example.vision, "num_patches")
-        and hasattr(example.vision, "patch_size")
-        and not hasattr(example.vision, "image_size")
-    ):
-        patch = example.vision.patch_size
-        return example.numbers(example.vision.num_patches, example.image[0] * patch * patch)
-    return example.numbers(*example.image)
-
-
-def patches(example: Example) -> Any:
-    import torch
-
-    rows, columns, features, _ = example.grid
-    return torch.empty((example.samples * rows * columns, features), dtype=example.dtype, device="meta")
-
-
-def placed(example: Example, typed: bool) -> dict[str, Any]:
-    """Tokens that begin with an image's places, as code that numbers positions counts them; and the types of them."""
-    rows, columns, _, merge = example.grid
-    places = rows * columns // merge**2
-    tokens = example.tokens(max(example.length, places + _PER_IMAGE))
-    image = first(example.config, "image_token_id", "image_token_index", default=None)
-    if tokens.device.type == "meta" or image is None:
-        return {}
-    tokens[:, 1 : 1 + places] = image
-    found = {"input_ids": tokens}
-    if typed:
-        found["mm_token_type_ids"] = (tokens == image).long()
-    return found
-
-
-def _grid(example: Example) -> Any:
-    import torch
-
-    rows, columns, _, _ = example.grid
-    return torch.tensor([[1, rows, columns]] * example.samples)
-
-
-def _image_sizes(example: Example) -> Any:
-    import torch
-
-    return torch.tensor([list(example.image[1:])] * example.samples)
 
 
 def _hidden(example: Example) -> Any:
@@ -240,29 +196,34 @@ def _future(example: Example) -> int:
     return int(first(example.config, "prediction_length", default=24) or 24)
 
 
-def _ones(*names: int) -> Callable[[Example], Any]:
-    return lambda example: example.integers(*names)
+def _chunk(example: Example) -> Any:
+    """The actions of a robot that are planned at a time."""
+    config = example.config
+    return example.numbers(first(config, "chunk_size", default=50), first(config, "max_action_dim", default=32))
+
+
+def _documents(example: Example) -> int:
+    """Documents that are looked up for a sample."""
+    return int(first(example.config, "n_docs", default=FEW))
 
 
 Rule = Callable[[Example], Any]
 
 RULES: dict[str, Rule] = {
     "input_ids": lambda e: e.tokens(e.length),
-    "decoder_input_ids": lambda e: e.tokens(e.length),
+    "context_input_ids": lambda e: e.tokens(e.length).repeat_interleave(_documents(e), 0),
+    "context_attention_mask": lambda e: e.integers(e.length).repeat_interleave(_documents(e), 0),
+    "doc_scores": lambda e: e.numbers(_documents(e)),
     "qformer_input_ids": lambda e: e.tokens(32),
-    "audio_input_ids": lambda e: e.tokens(e.length),
-    "attention_mask": lambda e: e.integers(e.length),
     "token_type_ids": lambda e: e.integers(e.length, below=2) - 1,
     "inputs_embeds": lambda e: e.numbers(e.length, first(e.text, "hidden_size", "d_model", default=768)),
     "query_embeds": lambda e: e.numbers(32, first(e.config, "hidden_size", default=768)),
     "hidden_states": _hidden,
-    "masks": lambda e: None,
-    "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
-    "input_features_mask": lambda e: e.integers(_FRAMES),
-    "feature_lens": lambda e: e.integers() * _FRAMES,
-    "feature_attention_mask": lambda e: e.integers(_FRAMES),
-    "pixel_attention_mask": lambda e: e.integers(e.grid[0] * e.grid[1]),
-    "spatial_shapes": lambda e: _grid(e)[:, 1:],
+    "masks": lambda e: e.numbers(1, 4 * e.dense[1], 4 * e.dense[2]),
+    "state": lambda e: e.numbers(first(e.config, "max_state_dim", default=32)),
+    "noise": _chunk,
+    "actions": lambda e: e.numbers(e.length, e.config.act_dim) if hasattr(e.config, "act_dim") else _chunk(e),
+    "timestep": lambda e: e.numbers(),
     "vision_features": _hidden,
     "text_features": _hidden,
     "image_embeddings": lambda e: e.numbers(*e.dense),
@@ -273,14 +234,13 @@ RULES: dict[str, Rule] = {
     "high_resolution_features": lambda e: [
         e.numbers(e.dense[0] // 8 * 2**i, e.dense[1] * 4 // 2**i, e.dense[2] * 4 // 2**i) for i in range(2)
     ],
-    "input_points": lambda e: e.numbers(1, _FEW, 2),
-    "input_labels": lambda e: e.integers(1, _FEW),
+    "input_points": lambda e: e.numbers(1, FEW, 2),
+    "input_labels": lambda e: e.integers(1, FEW),
     "input_boxes": lambda e: e.numbers(1, 4),
     "input_masks": lambda e: None,
     "latents": _hidden,
     "context": _hidden,
     "encoder_hidden_states": _hidden,
-    "spectrogram": lambda e: e.numbers(_FRAMES // 10, first(e.config, "model_in_dim", "num_mel_bins", default=80)),
     "x": _hidden,
     "features": _hidden,
     "patch_embeds": _hidden,
@@ -288,21 +248,14 @@ RULES: dict[str, Rule] = {
     "t_cond": lambda e: e.numbers(first(e.config, "hidden_size", default=768)),
     "position_ids": lambda e: e.positions,
     "bbox": lambda e: e.integers(e.length, 4),
-    "pixel_values": _pixels,
-    "pixel_values_videos": lambda e: e.numbers(first(e.config, "frames_per_clip", "num_frames", default=16), *e.image),
-    "image_sizes": _image_sizes,
-    "grid_thw": _grid,
-    "image_grid_thw": _grid,
-    "pixel_mask": lambda e: e.integers(*e.image[1:]),
-    "input_features": _features,
-    "input_values": _values,
     "past_values": lambda e: _series(e, length=_context(e)),
-    "past_time_features": lambda e: e.numbers(_context(e), first(e.config, "num_time_features", default=1) or 1),
+    "past_time_features": lambda e: e.numbers(_context(e), first(e.config, "num_time_features", default=1)),
     "past_observed_mask": lambda e: _series(e, length=_context(e)),
+    "past_values_padding": lambda e: e.integers(_context(e)) - 1,
+    "freq": lambda e: e.integers(1) - 1,
     "future_values": lambda e: _series(e, length=_future(e)),
-    "future_time_features": lambda e: e.numbers(_future(e), first(e.config, "num_time_features", default=1) or 1),
+    "future_time_features": lambda e: e.numbers(_future(e), first(e.config, "num_time_features", default=1)),
     "states": lambda e: e.numbers(e.length, e.config.state_dim),
-    "actions": lambda e: e.numbers(e.length, e.config.act_dim),
     "rewards": lambda e: e.numbers(e.length, 1),
     "returns_to_go": lambda e: e.numbers(e.length, 1),
     "timesteps": lambda e: e.integers(e.length),

@@ -11,8 +11,12 @@ from onnx import helper
 from partita.errors import InputError
 from partita.frontends.onnx.arrays import Array, arithmetic_dtype, constant_array, new_array
 from partita.frontends.onnx.files import describe, opset_of
-from partita.frontends.onnx.walk import Control, Scope, Walk
+from partita.frontends.onnx.sequences import Item, Items, Row
+from partita.frontends.onnx.walk import Control, Scope, Walk, arrays_of
 from partita.frontends.records import Call, Read
+
+#: Shape and element type of an output, or of each array of a sequence.
+Made = tuple[tuple[int, ...], int] | list[tuple[tuple[int, ...], int]]
 
 #: Trip counts from here on are "until the condition ends it".
 _ENDLESS = 2**31 - 1
@@ -21,9 +25,9 @@ _ENDLESS = 2**31 - 1
 _FIRST_SCAN = 8
 
 
-def _if(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
+def _if(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
     branches = {a.name: a.g for a in node.attribute}
-    condition = inputs[0]
+    condition = _an_array(walk, node, inputs[0])
     taken = "then_branch"
     if condition is not None and condition.known is not None:
         taken = "then_branch" if bool(condition.known.reshape(-1)[0]) else "else_branch"
@@ -36,16 +40,21 @@ def _if(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> list
         other = "else_branch" if taken == "then_branch" else "then_branch"
         others, idle = _inside(walk, node, branches[other], Scope(scope))
         reads += _outer(idle)
-        if [a.shape for a in others] != [a.shape for a in outputs]:
+        if [a.shape for a in arrays_of(others)] != [a.shape for a in arrays_of(outputs)]:
             walk.guessed = True
-        walk.notes[f"The branches of {describe(node)} make different shapes: those of the first are presumed."] = None
-    made = [(array.shape, array.type) for array in outputs]
-    return _one(walk, node, inputs, reads + [a.read() for a in outputs if a.numel], inner, made, 1)
+            note = f"The branches of {describe(node)} make different shapes: those of the first are presumed."
+            walk.notes[note] = None
+    made = [
+        [(array.shape, array.type) for array in item.arrays] if isinstance(item, Row) else (item.shape, item.type)
+        for item in outputs
+    ]
+    return _one(walk, node, inputs, reads + [a.read() for a in arrays_of(outputs) if a.numel], inner, made, 1)
 
 
-def _loop(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
+def _loop(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
     body = helper.get_attribute_value(node.attribute[0])
-    count, condition, *initial = [*inputs, None, None][: max(len(inputs), 2)]
+    limit, test, *initial = [*inputs, None, None][: max(len(inputs), 2)]
+    count, condition = (None if each is None else _an_array(walk, node, each) for each in (limit, test))
     _check_count(walk, node, len(body.input), 2 + len(initial))
     trips = None if count is None or count.known is None else int(count.known.reshape(-1)[0])
     trips = None if trips is None or trips >= _ENDLESS else max(trips, 0)
@@ -59,12 +68,15 @@ def _loop(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> li
     if trips is None:
         walk.guessed = True
         walk.notes[f"How often {describe(node)} runs is not known: one time is counted."] = None
-    elif outputs[0].known is None:
+    elif _an_array(walk, node, outputs[0]).known is None:
         walk.notes[f"Data may end {describe(node)} early: all {trips} times are counted."] = None
     times = 1 if trips is None else trips
     carried, stacked = outputs[1 : 1 + len(initial)], outputs[1 + len(initial) :]
-    made = []
+    made: list[Made] = []
     for before, after in zip(initial, carried, strict=True):
+        if isinstance(before, Row) or isinstance(after, Row):
+            made.append(_longer(walk, node, before, after, times))
+            continue
         assert before is not None
         if len(before.shape) != len(after.shape):
             raise InputError(f"{walk.path}: {describe(node)} changes the number of dimensions of what it carries")
@@ -72,13 +84,25 @@ def _loop(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> li
             walk.notes[f"What {describe(node)} carries grows: its first time is counted for all."] = None
         grown = tuple(a + times * (b - a) for a, b in zip(before.shape, after.shape, strict=True))
         made.append((grown, after.type))
-    made += [((times, *array.shape), array.type) for array in stacked]
+    made += [((times, *array.shape), array.type) for array in arrays_of(stacked)]
     for place, name in enumerate(node.output):
         # Slices by the number of the run have a size that the file states, if anything does.
-        stated = walk.declared.get(name)
-        if stated is not None and None not in stated:
-            made[place] = stated, made[place][1]
-    return _one(walk, node, inputs, _outer(inner), inner, made, times)
+        stated, now = walk.declared.get(name), made[place]
+        if stated is not None and None not in stated and isinstance(now, tuple):
+            made[place] = stated, now[1]
+    # What comes from outside may be handed on as it is.
+    handed = [array.read() for array in arrays_of(outputs) if array.numel]
+    return _one(walk, node, inputs, _outer(inner) + handed, inner, made, times)
+
+
+def _longer(walk: Walk, node: Any, before: Item | None, after: Item, times: int) -> list[tuple[tuple[int, ...], int]]:
+    """What a sequence holds after so many runs, each of which puts the same behind it."""
+    if isinstance(before, Row) and isinstance(after, Row) and after.arrays[: len(before.arrays)] == before.arrays:
+        new = after.arrays[len(before.arrays) :]
+        return [(array.shape, array.type) for array in (*before.arrays, *new * times)]
+    raise InputError(
+        f"{walk.path}: {describe(node)} carries a sequence that does not only grow; export the model with arrays alone"
+    )
 
 
 def _stated(walk: Walk, stacked: Sequence[str]) -> int | None:
@@ -87,7 +111,8 @@ def _stated(walk: Walk, stacked: Sequence[str]) -> int | None:
     return next((shape[0] for shape in shapes if shape and shape[0] is not None), None)
 
 
-def _scan(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
+def _scan(walk: Walk, node: Any, items: Items, scope: Scope) -> list[Item]:
+    inputs = [_an_array(walk, node, item) for item in items]
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     body, count = attributes["body"], attributes["num_scan_inputs"]
     if opset_of(walk.model, "") == _FIRST_SCAN:
@@ -103,7 +128,6 @@ def _scan(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> li
     for formal, state in zip(body.input, states, strict=False):
         inner_scope.names[formal.name] = _unknown(state)
     for formal, row, axis in zip(list(body.input)[len(states) :], rows, axes, strict=True):
-        assert row is not None
         place = axis % len(row.shape)
         trips.add(row.shape[place])
         shape, strides = list(row.shape), list(row.strides)
@@ -112,14 +136,15 @@ def _scan(walk: Walk, node: Any, inputs: list[Array | None], scope: Scope) -> li
     if len(trips) != 1:
         raise InputError(f"{walk.path}: {describe(node)} scans rows of different lengths {sorted(trips)}")
     times = trips.pop()
-    outputs, inner = _inside(walk, node, body, inner_scope)
+    results, inner = _inside(walk, node, body, inner_scope)
+    outputs = [_an_array(walk, node, item) for item in results]
     stacked = outputs[len(states) :]
     out_axes = attributes.get("scan_output_axes", [0] * len(stacked))
-    made = [(array.shape, array.type) for array in outputs[: len(states)]]
+    made: list[Made] = [(array.shape, array.type) for array in outputs[: len(states)]]
     for array, axis in zip(stacked, out_axes, strict=True):
         place = axis % (len(array.shape) + 1)
         made.append(((*array.shape[:place], times, *array.shape[place:]), array.type))
-    return _one(walk, node, inputs, _outer(inner), inner, made, times)
+    return _one(walk, node, items, _outer(inner), inner, made, times)
 
 
 def _check_count(walk: Walk, node: Any, takes: int, given: int) -> None:
@@ -127,13 +152,19 @@ def _check_count(walk: Walk, node: Any, takes: int, given: int) -> None:
         raise InputError(f"{walk.path}: the body of {describe(node)} takes {takes} inputs, but {given} are given")
 
 
-def _unknown(array: Array | None) -> Array:
+def _an_array(walk: Walk, node: Any, item: Item | None) -> Array:
+    if not isinstance(item, Array):
+        raise InputError(f"{walk.path}: {describe(node)} lacks an array, or has a sequence in its place")
+    return item
+
+
+def _unknown(item: Item | None) -> Item:
     """What is carried, without its value: the next time it is another."""
-    assert array is not None
-    return array.view(array.shape, array.strides)
+    assert item is not None
+    return item if isinstance(item, Row) else item.view(item.shape, item.strides)
 
 
-def _inside(walk: Walk, node: Any, graph: Any, scope: Scope) -> tuple[list[Array], list[Call]]:
+def _inside(walk: Walk, node: Any, graph: Any, scope: Scope) -> tuple[list[Item], list[Call]]:
     """What a graph inside a node makes, and its calls, which are not written down by themselves."""
     outside, walk.calls = walk.calls, []
     try:
@@ -152,15 +183,16 @@ def _outer(inner: Sequence[Call]) -> list[Read]:
 def _one(
     walk: Walk,
     node: Any,
-    inputs: list[Array | None],
+    inputs: Items,
     reads: list[Read],
     inner: list[Call],
-    made: list[tuple[tuple[int, ...], int]],
+    made: Sequence[Made],
     times: int,
-) -> list[Array]:
+) -> list[Item]:
     """One operator in the place of calls that run so many times."""
     within = {id(call) for call in inner}
-    given = [array.read() for array in inputs if array is not None and array.numel]
+    arrays = arrays_of(inputs)
+    given = [array.read() for array in arrays if array.numel]
     known = {id(read.value) for read in given}
     taken: dict[Any, Read] = {}
     for read in [*given, *(read for read in reads if id(read.value) not in known)]:
@@ -168,17 +200,23 @@ def _one(
             taken.setdefault((id(read.value), read.layout.geometry), read)
     call = Call(len(walk.calls), f"onnx.{node.op_type}", walk.modules.of(node), False, list(taken.values()), "")
     call.constant = not taken
-    outputs = [new_array(shape, number, call=call) for shape, number in made]
+    outputs: list[Item] = [
+        Row(tuple(new_array(shape, number, call=call) for shape, number in each))
+        if isinstance(each, list)
+        else new_array(*each, call=call)
+        for each in made
+    ]
     heaviest = max(inner, key=lambda each: each.flops, default=None)
-    arrays = [array for array in inputs if array is not None]
-    call.dtype = heaviest.dtype if heaviest is not None and heaviest.flops else arithmetic_dtype(arrays, outputs)
+    call.dtype = heaviest.dtype if heaviest is not None and heaviest.flops else ""
+    if not call.dtype and (arrays or arrays_of(outputs)):
+        call.dtype = arithmetic_dtype(arrays, arrays_of(outputs))
     call.flops = times * sum(each.flops for each in inner)
     call.bytes_read = times * sum(each.bytes_read for each in inner)
     call.bytes_written = max(
         times * sum(each.bytes_written for each in inner), sum(value.layout.bytes for value in call.writes)
     )
     walk.calls.append(call)
-    return [array for array, name in zip(outputs, node.output, strict=False) if name]
+    return [item for item, name in zip(outputs, node.output, strict=False) if name]
 
 
 #: What stands for an operator that has graphs inside.

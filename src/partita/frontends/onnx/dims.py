@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+import operator
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from partita.errors import InputError, NoBatchSizeError
@@ -14,9 +18,56 @@ def open_sizes(inputs: Iterable[Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for each in inputs:
         for axis, dim in enumerate(each.type.tensor_type.shape.dim):
-            if not dim.HasField("dim_value"):
+            if is_open(dim):
                 found.setdefault(dimension_name(each.name, axis, dim), []).append(f"{each.name}[{axis}]")
     return found
+
+
+def is_open(dim: Any) -> bool:
+    """Whether a dimension states no size."""
+    # Some exporters write -1 for a size that is open.
+    return not dim.HasField("dim_value") or dim.dim_value == -1
+
+
+def follow(name: str, sizes: Mapping[str, int]) -> int | None:
+    """The size that a name such as ``past + 1`` stands for, where all in it are known: sums, products, quotients."""
+    try:
+        return _follow(ast.parse(name, mode="eval").body, sizes)
+    except (ArithmeticError, KeyError, SyntaxError, TypeError, ValueError):
+        return None
+
+
+def _follow(part: ast.expr, sizes: Mapping[str, int]) -> int:
+    if isinstance(part, ast.BinOp):
+        return _OPERATIONS[type(part.op)](_follow(part.left, sizes), _follow(part.right, sizes))
+    if isinstance(part, ast.Name):
+        return sizes[part.id]
+    if isinstance(part, ast.Constant) and isinstance(part.value, int):
+        return part.value
+    raise ValueError
+
+
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.floordiv,
+    ast.Mult: operator.mul,
+    ast.Sub: operator.sub,
+}
+
+#: What exporters call the dimension of samples.
+_BATCH = re.compile(r"(n|bs|b|nb|batch|batch.?size|batch.?dim|num.?batch(es)?)", re.IGNORECASE)
+
+
+def _batch(places: Mapping[str, Sequence[str]]) -> str | None:
+    """The open dimension of samples: one that is called so, else the first if it is the first axis of its input."""
+    named = [name for name in places if _BATCH.fullmatch(name)]
+    # Short names may mean anything: they do where they come first.
+    named = [name for name in named if len(name) > 2 or any(place.endswith("[0]") for place in places[name])]
+    if named:
+        return max(named, key=len)
+    first = next(iter(places), None)
+    return first if first is not None and places[first][0].endswith("[0]") else None
 
 
 def dimension_name(owner: str, axis: int, dim: Any) -> str:
@@ -27,24 +78,27 @@ def dimension_name(owner: str, axis: int, dim: Any) -> str:
 def settle(path: str, inputs: list[Any], asked: Asked) -> dict[str, int]:
     """A size for every dimension that the inputs leave open.
 
-    The batch is the first open dimension, where that is the first axis of its input.
+    The batch is the dimension that is called so, else the first open one, where that is the first axis of its input. A
+    size such as ``past + 1`` follows from others. The batch is at least 1; others may be 0, as a past is at first.
 
     Raises
     ------
     InputError
-        If a size is missing, no whole number of at least one, or given for what there is not.
+        If a size is missing, no whole number, or given for what there is not.
     """
     places = open_sizes(inputs)
     sizes: dict[str, int] = {}
+    batch = _batch(places)
     for name, text in asked.fields.items():
         if name not in places:
             what = nearest(name, places) if places else "; it states all sizes"
             raise InputError(f"{path} has no open dimension {name!r}{what}")
-        if not text.strip().isdigit() or int(text) < 1:
-            raise InputError(f"dimension {name!r} of {path} is set to {text!r}; give a whole number of at least 1")
+        least = 1 if name == batch else 0
+        if not text.strip().isdigit() or int(text) < least:
+            raise InputError(
+                f"dimension {name!r} of {path} is set to {text!r}; give a whole number of at least {least}"
+            )
         sizes[name] = int(text)
-    first = next(iter(places), None)
-    batch = first if first is not None and places[first][0].endswith("[0]") else None
     if asked.batch_size is not None:
         if batch is None:
             raise NoBatchSizeError(f"{path} leaves no batch size open; leave --batch-size out, or export it with one")
@@ -53,10 +107,15 @@ def settle(path: str, inputs: list[Any], asked: Asked) -> dict[str, int]:
                 f"dimension {batch!r} of {path} is the batch: --batch-size {asked.batch_size} and --set "
                 f"{batch}={sizes[batch]} differ; leave one of both out"
             )
+    for name in places:
+        if name not in sizes and (size := follow(name, sizes)) is not None:
+            if size < 0:
+                raise InputError(f"dimension {name!r} of {path} would be {size}; set the sizes in it to others")
+            sizes[name] = size
     missing = [name for name in places if name not in sizes]
     if missing:
         named = ", ".join(f"{name!r} ({', '.join(places[name][:3])})" for name in missing)
-        ways = " ".join(f"--set {name}=VALUE" for name in missing)
+        ways = " ".join(f"--set {shlex.quote(name)}=VALUE" for name in missing)
         also = f" ({batch!r} also as --batch-size)" if batch in missing else ""
         raise InputError(f"{path} leaves sizes open: {named}; give {ways}{also}")
     return sizes
@@ -74,7 +133,7 @@ def input_shape(path: str, each: Any, sizes: dict[str, int]) -> tuple[int, ...]:
         raise InputError(f"{path}: input {each.name!r} states no shape, not even how many dimensions; export it again")
     result = []
     for axis, dim in enumerate(each.type.tensor_type.shape.dim):
-        size = dim.dim_value if dim.HasField("dim_value") else sizes[dimension_name(each.name, axis, dim)]
+        size = sizes[dimension_name(each.name, axis, dim)] if is_open(dim) else dim.dim_value
         if size < 0:
             raise InputError(f"{path}: input {each.name!r} has size {size} at axis {axis}; sizes cannot be negative")
         result.append(size)
@@ -86,6 +145,6 @@ def declared_shape(each: Any, sizes: dict[str, int]) -> tuple[int | None, ...] |
     if each.type.WhichOneof("value") != "tensor_type" or not each.type.tensor_type.HasField("shape"):
         return None
     return tuple(
-        dim.dim_value if dim.HasField("dim_value") else sizes.get(dim.dim_param)
+        sizes.get(dim.dim_param, follow(dim.dim_param, sizes)) if is_open(dim) else dim.dim_value
         for dim in each.type.tensor_type.shape.dim
     )

@@ -8,10 +8,16 @@ from typing import Any
 
 from partita.errors import FormatError, InputError
 from partita.frontends.onnx.arrays import array_bytes, check_type
+from partita.frontends.onnx.external import check_place
+from partita.frontends.onnx.functions import inlined
+from partita.frontends.onnx.runtime import ADDED, DOMAIN, LIKE, rule_of
 from partita.frontends.options import one_line
 
 #: Fields of a tensor that may hold its data.
 _DATA = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
+
+#: Where ONNX Runtime puts operators on arrays in a layout of the machine that it runs on.
+_ONE_PROCESSOR = ("com.microsoft.nchwc", "com.ms.internal.nhwc")
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview")
 
@@ -38,14 +44,18 @@ def read_model(path: str) -> Any:
         raise FormatError(f"{path} is no ONNX model, or was cut off: {one_line(error)}; export it again") from error
     if not model.HasField("graph") or not model.ir_version:
         raise FormatError(f"{path} is no ONNX model: it states no graph or no version; export it again")
+    if model.ir_version > onnx.IR_VERSION:
+        raise InputError(
+            f"{path} has version {model.ir_version} of the format; the installed onnx knows up to {onnx.IR_VERSION}; "
+            "upgrade onnx, or export with an older version"
+        )
+    for each in model.graph.input:
+        if each.type.WhichOneof("value") is None:
+            raise InputError(f"{path}: input {each.name!r} states no type; export the model again")
     _check_opsets(path, model)
+    _name_domains(model, model.graph)
     if model.functions:
-        from onnx import inliner
-
-        try:
-            model = inliner.inline_local_functions(model)
-        except Exception as error:
-            raise InputError(f"{path}: its local functions cannot be inlined: {one_line(error)}") from error
+        model = inlined(path, model)
     _check_graph(path, model, model.graph, ())
     _check_standard(path, model)
     return model
@@ -65,15 +75,26 @@ def _check_opsets(path: str, model: Any) -> None:
             )
 
 
+def _name_domains(model: Any, graph: Any) -> None:
+    """Say of operators that the runtime adds to the standard's set that they are its own."""
+    from onnx import defs
+
+    for node in graph.node:
+        if node.op_type in ADDED and node.domain in ("", "ai.onnx") and not defs.has(node.op_type):
+            node.domain = DOMAIN
+            if opset_of(model, DOMAIN) is None:
+                model.opset_import.add(domain=DOMAIN, version=1)
+        for inner in graphs_of(node):
+            _name_domains(model, inner)
+
+
 def _check_graph(path: str, model: Any, graph: Any, outer: tuple[set[str], ...]) -> None:
     """What can be wrong with names, types and operators, said with the names that matter."""
-    if graph.sparse_initializer:
-        name = graph.sparse_initializer[0].values.name
-        raise InputError(f"{path}: initialiser {name!r} is sparse, which is not supported; store it dense")
     if not graph.node and not outer:
         raise InputError(f"{path} has no operators; there is nothing to split")
     known: set[str] = set()
     stored = [tensor.name for tensor in graph.initializer]
+    stored += [each.values.name for each in graph.sparse_initializer]
     _check_distinct(path, "initialiser", stored)
     _check_distinct(path, "input", [each.name for each in graph.input])
     known.update(stored, (each.name for each in graph.input))
@@ -120,11 +141,15 @@ def _check_operator(what: str, model: Any, node: Any) -> None:
     version = opset_of(model, node.domain)
     if version is None:
         raise InputError(f"{what} is of operator set {node.domain!r}, which the file does not import; export it again")
+    if node.domain == DOMAIN and (node.op_type in LIKE or rule_of(node.domain, node.op_type)):
+        return
     if not defs.has(node.op_type, version, node.domain if node.domain != "ai.onnx" else ""):
         cause = f"is not an operator of {node.domain or 'ai.onnx'} {version}"
         remedy = (
             "check its name and the opset"
             if node.domain in _STANDARD
+            else "the file is laid out for one processor: optimise it at the level before"
+            if node.domain in _ONE_PROCESSOR
             else "what it computes is not known: export without runtime-specific operators, or with a local function"
         )
         raise InputError(f"{what} {cause}; {remedy}")
@@ -144,6 +169,7 @@ def check_tensor(what: str, tensor: Any) -> None:
     if any(extent < 0 for extent in tensor.dims):
         raise InputError(f"{what} has shape {list(tensor.dims)}; sizes cannot be negative")
     if tensor.data_location == TensorProto.EXTERNAL:
+        check_place(what, tensor)
         return
     stated = array_bytes(tensor.dims, tensor.data_type)
     if not any(len(getattr(tensor, name)) for name in _DATA) and stated:
@@ -179,6 +205,10 @@ def _without_data(model: Any) -> Any:
     light.graph.node.extend(graph.node)
     light.graph.input.extend(graph.input)
     light.graph.output.extend(graph.output)
+    for each in light.graph.output:
+        # Results may be of any type that follows; the checker wants one stated.
+        if each.type.WhichOneof("value") is None:
+            each.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     for each in (*light.graph.input, *light.graph.output):
         if each.type.HasField("tensor_type"):
             # The checker insists on a shape, though one that follows may be left out.
@@ -187,7 +217,18 @@ def _without_data(model: Any) -> Any:
     for tensor in graph.initializer:
         if tensor.name not in stated:
             light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    for sparse in graph.sparse_initializer:
+        name, kind = sparse.values.name, sparse.values.data_type
+        if name not in stated:
+            light.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, sparse.dims))
     return light
+
+
+def sparse_notes(graph: Any) -> list[str]:
+    """What is to be said of sparse arrays."""
+    names = ", ".join(repr(each.values.name) for each in graph.sparse_initializer)
+    note = f"Initialisers that the file stores sparse ({names}) are planned dense, as runtimes unpack them."
+    return [note] if names else []
 
 
 def graphs_of(node: Any) -> Iterator[Any]:

@@ -43,30 +43,32 @@ def cost_of(op: str, attributes: dict[str, Any], inputs: Shapes, outputs: Shapes
     return Cost() if count is None else count(attributes, inputs, outputs)
 
 
-def _matrix(batch: int, rows: int, columns: int, inner: int) -> Cost:
+def matrix(batch: int, rows: int, columns: int, inner: int) -> Cost:
+    """Products of ``rows`` × ``inner`` with ``inner`` × ``columns``, so many."""
     return Cost(2 * batch * rows * columns * inner, (batch, rows, columns, inner))
 
 
-def _matmul(a: Shape, b: Shape, out: Shape) -> Cost:
+def matmul(a: Shape, b: Shape, out: Shape) -> Cost:
+    """A product of arrays as numpy's ``matmul`` broadcasts them; with one matrix it is one product of all rows."""
     inner = a[-1]
     columns = b[-1] if len(b) > 1 else 1
     if len(b) <= 2:
-        return _matrix(1, math.prod(a[:-1]), columns, inner)
+        return matrix(1, math.prod(a[:-1]), columns, inner)
     rows = a[-2] if len(a) > 1 else 1
-    return _matrix(math.prod(out) // max(rows * columns, 1), rows, columns, inner)
+    return matrix(math.prod(out) // max(rows * columns, 1), rows, columns, inner)
 
 
 def _product(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
-    return _matmul(inputs[0], inputs[1], outputs[0])
+    return matmul(inputs[0], inputs[1], outputs[0])
 
 
 def _quantised_product(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
-    return _matmul(inputs[0], inputs[3], outputs[0])
+    return matmul(inputs[0], inputs[3], outputs[0])
 
 
 def _gemm(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
     rows, columns = outputs[0]
-    return _matrix(1, rows, columns, inputs[0][0 if attributes.get("transA") else 1])
+    return matrix(1, rows, columns, inputs[0][0 if attributes.get("transA") else 1])
 
 
 def _convolution(x: Shape, weight: Shape, out: Shape, transposed: bool) -> Cost:

@@ -12,7 +12,7 @@ import numpy as np
 from partita.errors import InputError
 from partita.frontends.given import OWN, Array, array_of, is_array
 from partita.frontends.onnx.arrays import TYPES
-from partita.frontends.onnx.dims import dimension_name
+from partita.frontends.onnx.dims import dimension_name, is_open
 from partita.frontends.options import nearest
 
 #: Elements up to which whole numbers have values.
@@ -56,7 +56,7 @@ def open_fields(path: str, inputs: list[Any], given: Mapping[str, Array]) -> dic
             raise InputError(f"{path}: input {each.name!r} has {len(dims)} dimensions; {list(shape)} has {len(shape)}")
         for axis, (side, dim) in enumerate(zip(shape, dims, strict=True)):
             name = dimension_name(each.name, axis, dim)
-            known = str(dim.dim_value) if dim.HasField("dim_value") else fields.setdefault(name, str(side))
+            known = fields.setdefault(name, str(side)) if is_open(dim) else str(dim.dim_value)
             if known != str(side):
                 raise InputError(
                     f"{path}: input {each.name!r} has size {known} at axis {axis}, not {side}; give it that"

@@ -36,10 +36,11 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     _refuse(path, asked)
     require("onnx", "onnx")
     from partita.frontends.assemble import assemble
-    from partita.frontends.onnx.arrays import check_type, constant_array, new_array
+    from partita.frontends.onnx.arrays import Array, check_type, constant_array, new_array
     from partita.frontends.onnx.control import CONTROL
     from partita.frontends.onnx.dims import declared_shape, input_shape, settle
-    from partita.frontends.onnx.files import read_model
+    from partita.frontends.onnx.external import data_notes
+    from partita.frontends.onnx.files import read_model, sparse_notes
     from partita.frontends.onnx.given import FEW, given_arrays, known_values, open_fields
     from partita.frontends.onnx.modules import Modules
     from partita.frontends.onnx.stored import Store
@@ -48,7 +49,7 @@ def load_onnx(path: str, asked: Asked) -> Graph:
 
     model = read_model(path)
     graph = model.graph
-    stored = {tensor.name for tensor in graph.initializer}
+    stored = {tensor.name for tensor in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
     # Files of old versions list stored arrays among the inputs.
     inputs = [each for each in graph.input if each.name not in stored]
     arrays = given_arrays(path, inputs, asked.inputs)
@@ -73,9 +74,11 @@ def load_onnx(path: str, asked: Asked) -> Graph:
         given.append(entry)
         scope.names[each.name] = array
     outputs = walk.run(graph, scope)
-    if not walk.guessed:
-        for each, array in zip(graph.output, outputs, strict=True):
-            _check_shape(f"{path}: output {each.name!r}", declared_shape(each, sizes), array.shape)
+    for each, item in zip(graph.output, outputs, strict=True):
+        if isinstance(item, Array) and not walk.guessed:
+            _check_shape(f"{path}: output {each.name!r}", declared_shape(each, sizes), item.shape)
+    for note in (*data_notes(path, model), *sparse_notes(graph)):
+        walk.notes[note] = None
     walk.store.stored.extend(given)
     return assemble(walk.capture(outputs), name, False).replace(source=asked.source(path))
 

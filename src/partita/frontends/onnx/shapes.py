@@ -13,6 +13,8 @@ from onnx import TypeProto, helper, numpy_helper
 from partita.errors import InputError
 from partita.frontends.onnx.arrays import Array, check_type
 from partita.frontends.onnx.files import describe
+from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
+from partita.frontends.onnx.runtime_rules import Rule
 from partita.frontends.options import one_line
 
 #: Elements of an array whose values are followed.
@@ -21,6 +23,9 @@ MOST_KNOWN = 4096
 _RANDOM = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
+
+#: Operators that keep a shape, for which onnx has no rule.
+_KEEPS = frozenset({"Binarizer", "Imputer", "LabelEncoder", "Normalizer", "Scaler"})
 
 #: Shape and element type by output; None for a size that depends on data, or for all of them.
 Outputs = list[tuple[tuple[int | None, ...] | None, int]]
@@ -75,6 +80,16 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
     version = {opset.domain: opset.version for opset in model.opset_import}
     domain = "" if node.domain == "ai.onnx" else node.domain
     what = f"{path}: {describe(node)}"
+    rule = rule_of(domain, node.op_type)
+    if rule is not None:
+        return _by_rule(what, rule, node, inputs)
+    if domain == DOMAIN:
+        if any(a.name == "channels_last" and a.i for a in node.attribute):
+            raise InputError(
+                f"{what} has its channels last, which is not supported; optimise the file for no processor"
+            )
+        node, inputs = _as_standard(node, inputs)
+        domain = ""
     types: dict[str, Any] = {}
     data: dict[str, Any] = {}
     for name, array in zip(node.input, inputs, strict=True):
@@ -83,7 +98,7 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
         types[name] = helper.make_tensor_type_proto(array.type, array.shape)
         if array.known is not None:
             data[name] = numpy_helper.from_array(np.asarray(array.known), name)
-    shown = ", ".join(f"{a.dtype}{list(a.shape)}" for a in inputs if a is not None)
+    shown = _shown(inputs)
     try:
         schema = onnx.defs.get_schema(node.op_type, version.get(domain, version.get("ai.onnx", 1)), domain)
         found = onnx.shape_inference.infer_node_outputs(
@@ -93,7 +108,36 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
             found.update(_through_function(model, node, types, data))
     except Exception as error:
         raise InputError(f"{what} cannot take {shown}: {one_line(error)}") from error
-    return [_output(what, name, found.get(name), shown) for name in node.output if name]
+    outputs = [_output(what, name, found.get(name), shown) for name in node.output if name]
+    if domain == "ai.onnx.ml" and node.op_type in _KEEPS and inputs[0] is not None:
+        return [(inputs[0].shape, number) for _, number in outputs]
+    return outputs
+
+
+def _by_rule(what: str, rule: Rule, node: Any, inputs: Sequence[Array | None]) -> Outputs:
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    try:
+        made = rule.outputs(attributes, inputs)
+        return [made[place] for place, name in enumerate(node.output) if name]
+    except KeyError as error:
+        raise InputError(f"{what} lacks attribute {error}; export the model again") from error
+    except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+        raise InputError(f"{what} cannot take {_shown(inputs)}: {one_line(error)}") from error
+
+
+def _as_standard(node: Any, inputs: Sequence[Array | None]) -> tuple[Any, Sequence[Array | None]]:
+    """A node of the runtime as the one of the standard that it widens."""
+    op, count, without = LIKE[node.op_type]
+    plain = onnx.NodeProto()
+    plain.CopyFrom(node)
+    plain.op_type, plain.domain = op, ""
+    del plain.input[count:], plain.attribute[:]
+    plain.attribute.extend(a for a in node.attribute if a.name not in without)
+    return plain, inputs[:count]
+
+
+def _shown(inputs: Sequence[Array | None]) -> str:
+    return ", ".join(f"{a.dtype}{list(a.shape)}" for a in inputs if a is not None)
 
 
 def _shaped(kind: TypeProto | None) -> bool:

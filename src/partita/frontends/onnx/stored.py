@@ -8,7 +8,9 @@ from typing import Any
 
 from onnx import TensorProto, external_data_helper, numpy_helper
 
-from partita.frontends.onnx.arrays import Array, array_bytes, constant_array, new_array, row_major
+from partita.errors import InputError
+from partita.frontends.onnx.arrays import Array, array_bytes, check_type, constant_array, new_array, row_major
+from partita.frontends.onnx.external import place_of
 from partita.frontends.onnx.shapes import MOST_KNOWN
 from partita.frontends.records import Stored
 
@@ -18,6 +20,25 @@ _FEW = 256
 _QUANTISED = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 
 
+def constant_tensor(what: str, attributes: dict[str, Any]) -> Any:
+    """The tensor that a ``Constant`` holds, dense; None where it holds a number or a few."""
+    if "value" in attributes:
+        return attributes["value"]
+    if "sparse_value" in attributes:
+        return dense(what, attributes["sparse_value"])
+    return None
+
+
+def dense(what: str, sparse: Any) -> TensorProto:
+    """What stands for a sparse tensor, which runtimes unpack as they load it: its name, type and shape, no data."""
+    check_type(sparse.values.data_type, what)
+    if any(extent < 0 for extent in sparse.dims):
+        raise InputError(f"{what} has shape {list(sparse.dims)}; sizes cannot be negative")
+    tensor = TensorProto(name=sparse.values.name, data_type=sparse.values.data_type, dims=list(sparse.dims))
+    tensor.data_location = TensorProto.EXTERNAL
+    return tensor
+
+
 class Store:
     """The stored arrays of a model, those with the same bytes of one data file once."""
 
@@ -25,8 +46,10 @@ class Store:
         self.folder = Path(path).parent
         self.buffers = buffers
         self.stored: list[Stored] = []
+        #: Small arrays whose values are in a data file that cannot be read: their names and the file's.
+        self.unread: dict[int, tuple[str, str]] = {}
         self._names: set[str] = set()
-        self._places: dict[tuple[str, str, str, int], tuple[Stored, Array]] = {}
+        self._places: dict[Any, tuple[Stored, Array]] = {}
 
     def array(self, tensor: Any, name: str) -> Array:
         """What a tensor of the file stands for.
@@ -39,8 +62,14 @@ class Store:
         few = 1 if plain.floating or plain.dtype in _QUANTISED else _FEW
         known = self._value(tensor) if math.prod(shape) <= MOST_KNOWN else None
         if math.prod(shape) <= few:
-            return constant_array(shape, number, known)
-        place = self._place(tensor)
+            array = constant_array(shape, number, known)
+            outside = place_of(tensor)
+            if known is None and outside is not None:
+                self.unread[id(array.value)] = name, outside[0]
+            return array
+        found = place_of(tensor)
+        # Bytes of one place in a data file that are read in one format are one array.
+        place = None if found is None else (*found, number, shape if found[2] is None else ())
         if place in self._places:
             owner, first = self._places[place]
             if name != owner.name:
@@ -66,15 +95,6 @@ class Store:
             count += 1
         self._names.add(unique)
         return unique
-
-    def _place(self, tensor: Any) -> Any:
-        """Where in which file the data is; None for data in the model itself."""
-        if tensor.data_location != TensorProto.EXTERNAL:
-            return None
-        stated = {entry.key: entry.value for entry in tensor.external_data}
-        if "location" not in stated or "length" not in stated:
-            return None
-        return stated["location"], stated.get("offset", "0"), stated["length"], tensor.data_type
 
     def _value(self, tensor: Any) -> Any:
         """The content of a small array, None if it is in a file that is not there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from onnx import helper
@@ -15,30 +15,39 @@ from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.flops import Cost, cost_of
 from partita.frontends.onnx.modules import Modules
 from partita.frontends.onnx.presumed import presume
+from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
+from partita.frontends.onnx.sequences import Item, Items, Row, joined_shape, sequence_outputs
 from partita.frontends.onnx.shapes import infer, is_random, known_outputs
-from partita.frontends.onnx.stored import Store
+from partita.frontends.onnx.stored import Store, constant_tensor, dense
 from partita.frontends.onnx.views import view_of
 from partita.frontends.records import Call, Capture, Read
 
 #: Operators that take these inputs for their shape or type alone.
 _SHAPE_ONLY = {"CastLike": 1, "EyeLike": 0, "RandomNormalLike": 0, "RandomUniformLike": 0}
 
-_GATHERS = frozenset({"Gather", "GatherElements", "GatherND"})
+#: Inputs of which operators read the rows they pick.
+_TABLES = {
+    "EmbedLayerNormalization": (2, 3, 4),
+    "Gather": (0,),
+    "GatherBlockQuantized": (0,),
+    "GatherElements": (0,),
+    "GatherND": (0,),
+}
 
 _DATA_NOTE = "Sizes that depend on data ({names}) are presumed to be the largest there can be."
 
 
-Control = Mapping[str, Callable[["Walk", Any, list[Array | None], "Scope"], list[Array]]]
+Control = Mapping[str, Callable[["Walk", Any, Items, "Scope"], list[Item]]]
 
 
 class Scope:
     """Names of one graph; an inner graph sees those around it."""
 
     def __init__(self, outer: Scope | None = None) -> None:
-        self.names: dict[str, Array] = {}
+        self.names: dict[str, Item] = {}
         self.outer = outer
 
-    def find(self, name: str) -> Array:
+    def find(self, name: str) -> Item:
         """What a name stands for."""
         found = self.names.get(name)
         if found is None:
@@ -68,19 +77,22 @@ class Walk:
         self.guessed = False
         self.declared: dict[str, Any] = {}
 
-    def run(self, graph: Any, scope: Scope, prefix: str = "") -> list[Array]:
+    def run(self, graph: Any, scope: Scope, prefix: str = "") -> list[Item]:
         """Write down what a graph does, its inputs being in the scope already; its outputs."""
         for each in (*graph.value_info, *graph.output):
             self.declared[each.name] = declared_shape(each, self.sizes)
         for tensor in graph.initializer:
             scope.names[tensor.name] = self.store.array(tensor, prefix + tensor.name)
+        for sparse in graph.sparse_initializer:
+            name = sparse.values.name
+            scope.names[name] = self.store.array(dense(f"{self.path}: initialiser {name!r}", sparse), prefix + name)
         for node in graph.node:
-            inputs = [scope.find(name) if name else None for name in node.input]
+            inputs: Items = [scope.find(name) if name else None for name in node.input]
             outputs = self._node(node, inputs, scope)
             scope.names.update(zip(filter(None, node.output), outputs, strict=True))
         return [scope.find(each.name) for each in graph.output]
 
-    def capture(self, outputs: Sequence[Array]) -> Capture:
+    def capture(self, outputs: Sequence[Item]) -> Capture:
         """What was written down, with the model's results."""
         if self.presumed:
             self.notes[_DATA_NOTE.format(names=", ".join(self.presumed))] = None
@@ -88,16 +100,34 @@ class Walk:
             calls=self.calls,
             stored=self.store.stored,
             modules=self.modules.classes,
-            outputs=[array.read() for array in outputs],
+            outputs=[array.read() for array in arrays_of(outputs)],
             notes=list(self.notes),
         )
 
-    def _node(self, node: Any, inputs: list[Array | None], scope: Scope) -> list[Array]:
-        if node.op_type in self.control and node.domain in ("", "ai.onnx"):
-            return self.control[node.op_type](self, node, inputs, scope)
+    def _node(self, node: Any, given: Items, scope: Scope) -> Sequence[Item]:
+        what = f"{self.path}: {describe(node)}"
+        standard = node.domain in ("", "ai.onnx")
+        if standard and node.op_type in self.control:
+            return self.control[node.op_type](self, node, given, scope)
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        if node.op_type == "Constant" and "value" in attributes:
-            return [self.store.array(attributes["value"], node.output[0])]
+        if standard and node.op_type == "Constant":
+            tensor = constant_tensor(what, attributes)
+            if tensor is not None:
+                return [self.store.array(tensor, node.output[0])]
+        if standard and node.op_type == "ConcatFromSequence" and isinstance(given[0], Row) and given[0].arrays:
+            row = given[0]
+            return self._emit(node, attributes, list(row.arrays), [joined_shape(attributes, row)], [row.arrays[0].type])
+        if standard and (made := sequence_outputs(what, node.op_type, attributes, given)) is not None:
+            return made
+        inputs: list[Array | None] = []
+        for item in given:
+            if isinstance(item, Row):
+                raise InputError(f"{what} takes a sequence, which is not supported; export the model with arrays alone")
+            inputs.append(item)
+        return self._plain(node, attributes, inputs)
+
+    def _plain(self, node: Any, attributes: dict[str, Any], inputs: list[Array | None]) -> list[Array]:
+        """The outputs of an operator on arrays alone."""
         found = infer(self.path, self.model, node, inputs)
         names = [name for name in node.output if name]
         shapes = [self._sizes_of(node, attributes, inputs, name, found[i][0]) for i, name in enumerate(names)]
@@ -127,6 +157,14 @@ class Walk:
             return tuple(stated)
         most = presume(node.op_type, attributes, inputs, shape)
         if most is None:
+            unread = [
+                self.store.unread[id(a.value)] for a in inputs if a is not None and id(a.value) in self.store.unread
+            ]
+            if unread:
+                raise InputError(
+                    f"{self.path}: the shape of {name!r} follows from {unread[0][0]!r}, whose values are in "
+                    f"{unread[0][1]!r}, which cannot be read; put that file beside the model"
+                )
             raise InputError(
                 f"{self.path}: the shape of {name!r}, which {describe(node)} makes, depends on data; state it in the "
                 "file, or set the sizes when exporting"
@@ -144,7 +182,7 @@ class Walk:
         types: list[int],
     ) -> list[Array]:
         cost = self._cost(node, attributes, inputs, shapes)
-        reads, traffic = _reads(node.op_type, inputs)
+        reads, traffic = _reads(node.op_type, inputs, array_bytes(shapes[0], types[0]) if shapes else 0)
         domain = "onnx" if node.domain in ("", "ai.onnx") else node.domain.replace(".", "_")
         present = [array for array in inputs if array is not None]
         call = Call(
@@ -162,22 +200,35 @@ class Walk:
         outputs = [new_array(shape, number, call=call) for shape, number in zip(shapes, types, strict=True)]
         call.dtype = arithmetic_dtype(present, outputs)
         call.bytes_written = sum(value.layout.bytes for value in call.writes) + _gates(node.op_type, present)
-        if node.op_type in _GATHERS and traffic:
-            traffic[0] = min(traffic[0], call.bytes_written)
-        call.bytes_read = sum(traffic)
+        call.bytes_read = traffic
         self.calls.append(call)
         return outputs
 
     def _cost(
         self, node: Any, attributes: dict[str, Any], inputs: list[Array | None], shapes: list[tuple[int, ...]]
     ) -> Cost:
+        op, given, rule = node.op_type, inputs, rule_of(node.domain, node.op_type)
+        if node.domain == DOMAIN and op in LIKE:
+            op, count, _ = LIKE[op]
+            given = inputs[:count]
         try:
-            return cost_of(node.op_type, attributes, [() if a is None else a.shape for a in inputs], shapes)
+            if rule is not None:
+                return rule.cost(attributes, inputs)
+            return cost_of(op, attributes, [() if a is None else a.shape for a in given], shapes)
         except (ArithmeticError, IndexError, KeyError, ValueError) as error:
             shown = ", ".join(str(list(a.shape)) for a in inputs if a is not None)
             raise InputError(
                 f"{self.path}: {describe(node)} cannot be counted for inputs of shapes {shown}; check its attributes"
             ) from error
+
+
+def arrays_of(items: Iterable[Item | None]) -> list[Array]:
+    """The arrays of items, those of sequences one by one."""
+    found: list[Array] = []
+    for item in items:
+        if item is not None:
+            found.extend(item.arrays if isinstance(item, Row) else (item,))
+    return found
 
 
 def _gates(op: str, arrays: Sequence[Array]) -> int:
@@ -188,9 +239,11 @@ def _gates(op: str, arrays: Sequence[Array]) -> int:
     return array_bytes((*x.shape[:2], *weights.shape[:2]), x.type)
 
 
-def _reads(op: str, inputs: Sequence[Array | None]) -> tuple[list[Read], list[int]]:
-    """What an operator reads, each region once, and how much of it."""
+def _reads(op: str, inputs: Sequence[Array | None], made: int) -> tuple[list[Read], int]:
+    """What an operator reads, each region once, and how many bytes of it; it makes a first output of so many."""
     reads: list[Read] = []
+    traffic = 0
+    tables = _TABLES.get(op, ())
     seen: set[Any] = set()
     for place, array in enumerate(inputs):
         # Small constants are part of the program.
@@ -203,4 +256,5 @@ def _reads(op: str, inputs: Sequence[Array | None]) -> tuple[list[Read], list[in
         if key not in seen:
             seen.add(key)
             reads.append(read)
-    return reads, [read.bytes for read in reads]
+            traffic += min(read.bytes, made) if place in tables else read.bytes
+    return reads, traffic

@@ -21,6 +21,7 @@ from partita.problems.throughput.bounds.node import FreeNodeBound, NodeBound
 from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import SimpleBound
 from partita.problems.throughput.bounds.uniform import uniform
+from partita.problems.throughput.bounds.windows import WindowBound
 from partita.problems.throughput.components import HIERARCHY
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.run.monitor import Monitor
@@ -130,7 +131,7 @@ def alone(method: HierarchyBound, relaxed: BlockProblem, seconds: float | None =
     return knowledge.bound
 
 
-OWN = (SimpleBound(), NodeBound(), FreeNodeBound(), ChargeBound())
+OWN = (SimpleBound(), NodeBound(), FreeNodeBound(), ChargeBound(), WindowBound())
 
 
 @pytest.mark.parametrize("method", OWN, ids=lambda method: method.name)

@@ -14,12 +14,14 @@ from partita.problems.throughput.bounds.programs.exact import ExactBound, Merged
 from partita.problems.throughput.bounds.programs.superblocks import NodeProgramBound
 from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.bounds.simple import SimpleBound
+from partita.problems.throughput.bounds.windows import WindowBound
 
 #: Cheapest first.
 HIERARCHY: tuple[HierarchyBound, ...] = (
     SimpleBound(),
     NodeBound(),
     ChargeBound(),
+    WindowBound(),
     NodeProgramBound(),
     CoveringBound(),
     MergedBound(),

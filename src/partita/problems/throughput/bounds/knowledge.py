@@ -13,6 +13,7 @@ from partita.run.monitor import Monitor
 
 if TYPE_CHECKING:
     from partita.problems.throughput.bounds.forced_transfers import Charged
+    from partita.problems.throughput.bounds.windows import WindowSearch
 
 #: Relative distance of bound and value at which nothing is left to prove.
 CLOSED = 1e-7
@@ -40,6 +41,8 @@ class Knowledge:
     ----------
     charged
         What holds at the largest target so far tried that is not refuted, None before.
+    windows
+        Open nodes of the window bound, None before.
     proven
         (method, value, seconds) of every method's own best, in order of time.
     on_note
@@ -64,6 +67,7 @@ class Knowledge:
         self.to_label, self.from_label = to_label, from_label
         self.on_note, self.threads = on_note, threads
         self.charged: Charged | None = None
+        self.windows: WindowSearch | None = None
         self.proven: list[tuple[str, float, float]] = []
 
     @classmethod

@@ -1,0 +1,274 @@
+"""Example arguments of speech, sound and music: waves, spectrograms, their lengths and codes.
+
+Shapes are those that the type's own feature extractor makes of some sound, where the library names one that runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import Any
+
+from partita.frontends.hf.rules import Example, Rule, first
+
+#: Samples of a wave: one second of what most models take.
+_SAMPLES = 16000
+#: Frames of a spectrogram: 30 seconds at 10 ms.
+_FRAMES = 3000
+_SECONDS = 30
+_BINS = ("num_mel_bins", "n_mel_bins", "feature_size", "input_feat_per_channel", "input_feat_size", "n_mels")
+
+
+@lru_cache(maxsize=8)
+def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
+    """What the feature extractor of a type makes of some sound, and how many bins its spectrograms have.
+
+    Spectrograms are of 30 seconds, as many extractors pad them to; waves are one second.
+    """
+    import torch
+    import transformers
+    from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES
+
+    fitting = [key for key in FEATURE_EXTRACTOR_MAPPING_NAMES if f"{kind}_".replace("-", "_").startswith(_stem(key))]
+    if not fitting:
+        return 0, {}
+    try:
+        found = FEATURE_EXTRACTOR_MAPPING_NAMES[max(fitting, key=len)]
+        extractor = getattr(transformers, found if isinstance(found, str) else found[0])()
+        rate = int(getattr(extractor, "sampling_rate", _SAMPLES))
+        seconds = _SECONDS if any("features" in name for name in extractor.model_input_names) else 1
+        made = _extract(extractor, torch.full((rate * seconds,), 0.01).numpy(), rate)
+    except Exception:  # some need packages that are not there: the rules below have to do
+        return 0, {}
+    size = int(getattr(extractor, "feature_size", 0))
+    return size, {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
+
+
+def _extract(extractor: Any, sound: Any, rate: int) -> Any:
+    """Features of one sound; some extractors take lists of them alone."""
+    try:
+        return extractor(sound, sampling_rate=rate, return_tensors="pt")
+    except ValueError:
+        return extractor([sound], sampling_rate=rate, return_tensors="pt")
+
+
+def _stem(kind: str) -> str:
+    return kind.replace("-", "_") + "_"
+
+
+def _made(example: Example, name: str) -> Any:
+    """An argument as the extractor makes it, for as many samples; None if it makes none."""
+    import torch
+
+    value = _extracted(example.config.model_type)[1].get(name)
+    if value is None or value.dim() == 0 or value.shape[0] != 1:
+        return None
+    shape = (example.samples, *value.shape[1:])
+    if value.is_floating_point():
+        return torch.empty(shape, dtype=example.dtype, device="meta")
+    return value.expand(shape).clone()
+
+
+def _bins(example: Example) -> int:
+    """Frequencies of a spectrogram, as the configuration says; 0 if it does not."""
+    return int(first(example.audio, *_BINS, default=first(example.config, *_BINS, default=0)))
+
+
+def _features(example: Example) -> Any:
+    """Spectrograms: frames × bins, or bins × frames for encoders that begin with a convolution over time."""
+    audio = example.audio
+    made, bins = _made(example, "input_features"), _bins(example)
+    beside = getattr(example.config, "audio_length_per_tok", None)
+    if isinstance(beside, int):
+        # Sound that runs beside the words, so many frames for each.
+        return _turned(example, example.length * beside, bins or 80)
+    if made is None:
+        return _plain_features(example)
+    sides = list(made.shape[1:])
+    size = _extracted(example.config.model_type)[0]
+    if bins and size in sides:
+        sides[len(sides) - 1 - sides[::-1].index(size)] = bins
+    if len(sides) == 2 and sides[0] in (bins, size) and hasattr(audio, "max_source_positions"):
+        sides[1] = 2 * audio.max_source_positions
+    return example.numbers(*sides)
+
+
+def _plain_features(example: Example) -> Any:
+    config, audio = example.config, example.audio
+    bins = first(audio, "input_size", "feature_projection_input_dim", "input_dim", default=_bins(example) or 80)
+    if hasattr(audio, "spec_size"):
+        return example.numbers(1, 1001, bins)
+    if hasattr(audio, "max_source_positions"):
+        return _turned(example, 2 * audio.max_source_positions, bins)
+    most = first(audio, "max_position_embeddings", default=_FRAMES)
+    return _turned(example, min(_FRAMES, most - 1) if config is audio else _FRAMES, bins)
+
+
+def _turned(example: Example, frames: int, bins: int) -> Any:
+    kinds = f"{example.config.model_type} {getattr(example.audio, 'model_type', '')}"
+    first_bins = any(mark in kinds for mark in _BINS_FIRST)
+    return example.numbers(bins, frames) if first_bins else example.numbers(frames, bins)
+
+
+#: Encoders in the manner of Whisper.
+_BINS_FIRST = ("whisper", "qwen2_audio", "audioflamingo", "voxtral", "glmasr", "musicflamingo", "vibevoice", "moss")
+
+
+def _values(example: Example) -> Any:
+    """Waves: samples, or channels × samples for codecs; spectrograms where patches are cut of them."""
+    config = example.config
+    if hasattr(config, "max_length") and hasattr(config, "num_mel_bins") and hasattr(config, "patch_size"):
+        return example.numbers(config.max_length, config.num_mel_bins)
+    made = _made(example, "input_values")
+    if made is not None and made.dim() == 3:
+        return example.numbers(first(example.audio, "audio_channels", default=made.shape[1]), made.shape[2])
+    if made is not None:
+        return made
+    codec = any(hasattr(config, name) for name in ("codebook_size", "upsampling_ratios", "downsampling_ratios"))
+    channels = first(config, "audio_channels", "channels", default=1)
+    return example.numbers(channels, _SAMPLES) if codec else example.numbers(_SAMPLES)
+
+
+def _frames(example: Example) -> int:
+    """Frames of the spectrograms."""
+    features = _features(example)
+    return int(features.shape[-1] if features.shape[-2] == _bins(example) else features.shape[-2])
+
+
+def _mask(example: Example) -> Any:
+    """Which frames are sound: all."""
+    return example.integers(_frames(example))
+
+
+def _codes(example: Example) -> Any:
+    """Words of a decoder, or codes of sound: of each codebook in a row of its own, or side by side."""
+    config = first(example.config, "decoder", "decoder_config", default=example.config)
+    books = getattr(config, "num_codebooks", None)
+    if books and config is not example.config:
+        return example.tokens(example.length).repeat_interleave(books, 0)
+    return _side_by_side(example, config)
+
+
+def _side_by_side(example: Example, config: Any) -> Any:
+    books, places = getattr(config, "num_codebooks", None), getattr(config, "max_position_embeddings", None)
+    # A decoder of the codes of one moment has a place for each codebook.
+    length = example.length
+    if isinstance(books, int) and isinstance(places, int) and places <= books + 1:
+        length = min(length, books)
+    tokens = example.tokens(length)
+    channels = first(config, "n_codes_total", "num_channels", default=None)
+    # No image has so many channels: they are codebooks.
+    sound = isinstance(channels, int) and channels > 4 and hasattr(example.text, "vocab_size")
+    return tokens.unsqueeze(-1).repeat(1, 1, channels) if sound else tokens
+
+
+def _sound_words(example: Example) -> Any:
+    """Codes of sound: a number of each frequency, or of each codebook, in a frame."""
+    bins, books = getattr(example.audio, "n_mel_bins", None), getattr(example.config, "num_codebooks", None)
+    wide = bins or books
+    return example.integers(_FRAMES // 10, wide) if wide else example.tokens(example.length)
+
+
+def _attention(example: Example) -> Any:
+    """Of text, or of sound where the configuration has no words."""
+    heard = not hasattr(example.text, "vocab_size") and _bins(example) > 0
+    return _mask(example) if heard else example.integers(example.length)
+
+
+def _no_padding(example: Example) -> Any:
+    return example.integers(_frames(example)) < 0
+
+
+def _diffusion(example: Example) -> Any:
+    return first(example.config, "dit_config", default=example.config)
+
+
+def _from_extractor(name: str, otherwise: Rule) -> Rule:
+    def rule(example: Example) -> Any:
+        made = _made(example, name)
+        return otherwise(example) if made is None else made
+
+    return rule
+
+
+SOUND: dict[str, Rule] = {
+    "input_ids": lambda e: _side_by_side(e, e.config),
+    "decoder_input_ids": _codes,
+    "attention_mask": _attention,
+    "audio_input_ids": _sound_words,
+    "audio_mel": _features,
+    "audio_mel_mask": _no_padding,
+    "codes": lambda e: e.integers(first(e.config, "num_quantizers", default=8), _FRAMES // 10),
+    "code": lambda e: e.integers(_FRAMES // 10),
+    "conditioning": lambda e: e.numbers(first(_diffusion(e), "enc_emb_dim", default=192)),
+    "reference_mel": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
+    "quantized_code": lambda e: e.integers(_FRAMES // 20),
+    "condition_vector": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
+    "speaker_embedding": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "enc_emb_dim", default=192)),
+    "time_step": lambda e: e.numbers(),
+    "mask": _mask,
+    "codebook_idx": lambda e: int(first(e.config, "n_codes_given", default=1)),
+    "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
+    "input_features_mask": _mask,
+    "feature_lens": lambda e: e.integers() * _frames(e),
+    "feature_attention_mask": _mask,
+    "audio_attention_mask": _mask,
+    "chunk_sample_lengths": _from_extractor("chunk_sample_lengths", lambda e: e.integers() * _SAMPLES * _SECONDS),
+    "noise_sequence": _from_extractor(
+        "noise_sequence", lambda e: e.numbers(_FRAMES // 10, first(e.config, "model_in_channels", default=64))
+    ),
+    "is_longer": lambda e: e.integers(1) > 0,
+    "spectrogram": lambda e: e.numbers(_FRAMES // 10, first(e.config, "model_in_dim", "num_mel_bins", default=80)),
+    "audio_input_features": _from_extractor("audio_input_features", lambda e: e.numbers(_FRAMES, _bins(e) or 80)),
+    "audio_embed_sizes": _from_extractor("audio_embed_sizes", lambda e: e.integers() * (_FRAMES // 8)),
+    "input_features": _features,
+    "input_values": _values,
+}
+"""Argument to the rule that makes it."""
+
+#: Masks and lengths of sound, which go with it where a model takes them.
+_LENGTHS = ("input_features_mask", "feature_attention_mask", "chunk_sample_lengths", "audio_input_ids_mask")
+
+
+def sound_names(accepted: Collection[str], example: Example) -> list[str]:
+    """How a model may take sound, the usual one first: spectrograms, but waves where convolutions read them."""
+    names = ["input_features", "input_values"]
+    if hasattr(example.audio, "conv_stride"):
+        names.reverse()
+    return [name for name in names if name in accepted]
+
+
+def lengths_of(accepted: Collection[str], features: str, example: Example) -> dict[str, Any]:
+    """What a model takes of the lengths of the sound in ``features``."""
+    names = [name for name in _LENGTHS if name in accepted and name in SOUND and features == "input_features"]
+    return {name: SOUND[name](example) for name in names}
+
+
+def settle_sound(inputs: Mapping[str, Any], accepted: Collection[str], example: Example) -> dict[str, Any]:
+    """Inputs of sound whose sizes follow from each other, or from what else a model takes."""
+    found, config = dict(inputs), example.config
+    if "input_features" in inputs and "feature_lens" in accepted and "input_ids" not in accepted:
+        found |= _one_behind_the_other(example, accepted)
+    ratios = getattr(config, "downsampling_ratios", None)
+    if "input_features" in inputs and "input_values" in inputs and ratios:
+        # The same sound twice: a frame for each code.
+        frames = inputs["input_values"].shape[-1] // math.prod(ratios)
+        found["input_features"] = example.numbers(frames, inputs["input_features"].shape[-1])
+    if "hidden_states" in inputs and "quantized_code" in inputs:
+        found["hidden_states"] = inputs["condition_vector"].clone()
+    elif "hidden_states" in inputs and "mask" in inputs and isinstance(getattr(config, "input_size", None), int):
+        found["hidden_states"] = example.numbers(inputs["mask"].shape[-1], config.input_size)
+    return found
+
+
+def _one_behind_the_other(example: Example, accepted: Collection[str]) -> dict[str, Any]:
+    """Sounds without a side for samples, and their lengths."""
+    import torch
+
+    lengths = example.integers() * _frames(example)
+    features = torch.empty((_bins(example), int(lengths.sum())), dtype=example.dtype, device="meta")
+    found = {"input_features": features, "feature_lens": lengths}
+    if "aftercnn_lens" in accepted:
+        found["aftercnn_lens"] = (lengths - 1) // 2 + 1
+    return found

@@ -1,0 +1,163 @@
+"""A class of transformers built from a configuration: without weights, with fused attention, and with what was open."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from partita.errors import TraceError
+from partita.frontends.hf.configuration import text_of
+from partita.frontends.hf.parts import fill
+from partita.frontends.options import one_line
+
+Place = Callable[[], AbstractContextManager[Any]]
+
+#: Frames of a spectrogram that a token of text or a phoneme lasts.
+_FRAMES_A_TOKEN = 5
+#: How often what is missing is filled in: each time the next thing shows.
+_ROUNDS = 3
+
+
+@contextmanager
+def on_meta() -> Iterator[None]:
+    """No array that is made has data."""
+    import torch
+
+    with torch.device("meta"):
+        yield
+
+
+@contextmanager
+def with_values() -> Iterator[None]:
+    """Slower, but keeps the content of small buffers, which some models read."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from partita.frontends.values import Values
+
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake, Values(fake):
+        yield
+
+
+def build(cls: Any, config: Any, dtype: Any, name: str, place: Place) -> tuple[Any, tuple[str, ...]]:
+    """A model, its weights made in ``place``, and notes; what cannot be built is a ``TraceError``.
+
+    Attention is one fused call where the class has that and the scores are not capped, else the class's own.
+    """
+    own, filled = copy.deepcopy(config), list[str]()
+    for _ in range(_ROUNDS):
+        model, failure = _attempts(cls, own, dtype, place)
+        if failure is None:
+            taken = f"The configuration leaves open what {cls.__name__} needs; taken here: {', '.join(filled)}."
+            return model, ((taken,) if filled else ()) + _run_as_methods(model) + _presume_durations(model)
+        more = fill(own, failure)
+        if not more:
+            break
+        filled += more
+    raise TraceError(f"cannot build the transformers model {name!r}: {_cause(failure)}") from failure
+
+
+def _attempts(cls: Any, config: Any, dtype: Any, place: Place) -> tuple[Any, Exception | None]:
+    attempts = [{"attn_implementation": "eager"}, {}]
+    if not getattr(text_of(config), "attn_logit_softcapping", None):
+        attempts.insert(0, {"attn_implementation": "sdpa"})
+    failure: Exception | None = None
+    for attention in attempts:
+        own = copy.deepcopy(config)
+        try:
+            with place():
+                if hasattr(cls, "_from_config"):
+                    return cls._from_config(own, dtype=dtype, **attention), None
+                model = cls(own).to(dtype)
+                model.config = own
+                return model, None
+        except Exception as error:
+            failure = error
+    return None, failure
+
+
+def _cause(error: BaseException | None) -> str:
+    """What is wrong in one line; of a missing package, its name and how to get it."""
+    text = " ".join(str(error).split())
+    _, found, rest = text.partition(" requires the ")
+    if isinstance(error, ImportError) and found:
+        package = rest.partition(" ")[0]
+        return f"it needs the package {package}, which is not installed"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        return f"it needs the package {package}, which is not installed"
+    assert error is not None
+    return f"{one_line(error)}; a configuration file (hf:config.json) or --set name=value gives what is missing"
+
+
+def runs(model: Any) -> bool:
+    """Whether a module, or a class of modules, says what a call of it does."""
+    return bool(model.forward.__name__ != "_forward_unimplemented")
+
+
+def _run_as_methods(model: Any) -> tuple[str, ...]:
+    """Give a model that has no forward of its own the one that stands for it; returns notes.
+
+    Codecs are called by their methods: it is ``encode`` then. Models of several parts that only generate text or
+    sound with them are one run of each part.
+    """
+    from transformers import PreTrainedModel
+
+    if runs(model):
+        return ()
+    title = type(model).__name__
+    if hasattr(model, "encode"):
+        model.forward = model.encode
+        return (f"{title} has no forward of its own; this is its method encode.",)
+    parts = {
+        name: child for name, child in model.named_children() if isinstance(child, PreTrainedModel) and runs(child)
+    }
+    if not parts:
+        return ()
+    model.forward = Parts(parts)
+    return (f"{title} has no forward of its own; this is one run of each of {', '.join(parts)}, on inputs of its own.",)
+
+
+def _presume_durations(model: Any) -> tuple[str, ...]:
+    """Let modules that predict how long each token of speech lasts say the same for all; returns notes.
+
+    How much is computed behind them depends on it, and no weights are there to tell.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    from partita.frontends.values import tell
+
+    def settle(module: Any, _: Any, out: Any) -> None:
+        if isinstance(out, FakeTensor):
+            # Whole numbers are frames, others their logarithms.
+            value = math.log(_FRAMES_A_TOKEN) if out.is_floating_point() else _FRAMES_A_TOKEN
+            with torch._C._DisableTorchDispatch():
+                tell(out, torch.full(tuple(out.shape), value, dtype=out.dtype, device="cpu"))
+
+    predictors = [child for name, child in model.named_modules() if name.endswith("duration_predictor")]
+    for predictor in predictors:
+        predictor.register_forward_hook(settle)
+    if not predictors:
+        return ()
+    return (f"How long tokens last is predicted: the plan presumes {_FRAMES_A_TOKEN} frames a token.",)
+
+
+class Parts:
+    """A call of each part of a model, whose arguments carry the part's name in front."""
+
+    __name__ = "forward"
+
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        self.parts = parts
+
+    def __call__(self, **arguments: Any) -> dict[str, Any]:
+        """Outputs by part."""
+        return {
+            name: part(
+                **{key.partition(".")[2]: value for key, value in arguments.items() if key.startswith(f"{name}.")}
+            )
+            for name, part in self.parts.items()
+        }

@@ -1,0 +1,275 @@
+"""Operators of ONNX Runtime (``com.microsoft``) that its optimiser, its quantiser and its exporters write into files.
+
+Shapes follow the operators' documentation (onnxruntime, docs/ContribOperators.md). What is not listed is refused: its
+arithmetic is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from partita.frontends.onnx.flops import Cost, matmul, matrix
+from partita.frontends.onnx.runtime_attention import grouped_query, multi_head, whole_attention
+from partita.frontends.onnx.runtime_rules import Arrays, Attributes, Made, Rule, maybe, needed, number_of
+
+DOMAIN = "com.microsoft"
+
+#: Operators that the runtime adds to the standard's own set.
+ADDED = frozenset({"SimplifiedLayerNormalization"})
+
+_FLOAT, _INT32 = 1, 6
+
+
+def rule_of(domain: str, op: str) -> Rule | None:
+    """What is known of an operator of the runtime; None for others."""
+    return _RULES.get(op) if domain == DOMAIN else None
+
+
+# -- what keeps its shape ---------------------------------------------------------------------------------------------
+
+
+def _same(_: Attributes, inputs: Arrays) -> Made:
+    x = needed(inputs)
+    return [(x.shape, x.type)]
+
+
+def _normed(_: Attributes, inputs: Arrays) -> Made:
+    # The result, mean and deviation of every row, and the sum that was normed.
+    x = needed(inputs)
+    row = (*x.shape[:-1], 1)
+    return [(x.shape, x.type), (row, _FLOAT), (row, _FLOAT), (x.shape, x.type)]
+
+
+def _plain_norm(_: Attributes, inputs: Arrays) -> Made:
+    x = needed(inputs)
+    return [(x.shape, x.type), ((*x.shape[:-1], 1), _FLOAT)]
+
+
+def _twice(_: Attributes, inputs: Arrays) -> Made:
+    x = needed(inputs)
+    return [(x.shape, x.type)] * 2
+
+
+def _half(_: Attributes, inputs: Arrays) -> Made:
+    x = needed(inputs)
+    return [((*x.shape[:-1], x.shape[-1] // 2), x.type)]
+
+
+def _broadcast(*places: int) -> Callable[[Attributes, Arrays], Made]:
+    def outputs(_: Attributes, inputs: Arrays) -> Made:
+        shape = np.broadcast_shapes(*(needed(inputs, place).shape for place in places))
+        return [(tuple(shape), needed(inputs, places[-1]).type)]
+
+    return outputs
+
+
+def _quantised(attributes: Attributes, inputs: Arrays) -> Made:
+    zero = maybe(inputs, 2)
+    return [(needed(inputs).shape, 2 if zero is None else zero.type)]
+
+
+def _dequantised(_: Attributes, inputs: Arrays) -> Made:
+    return [(needed(inputs).shape, needed(inputs, 1).type)]
+
+
+def _joined(attributes: Attributes, inputs: Arrays) -> Made:
+    parts = [needed(inputs, place) for place in range(2, len(inputs), 3)]
+    axis = attributes["axis"] % len(parts[0].shape)
+    shape = list(parts[0].shape)
+    shape[axis] = sum(part.shape[axis] for part in parts)
+    return [(tuple(shape), parts[0].type)]
+
+
+def _pooled(attributes: Attributes, inputs: Arrays) -> Made:
+    x = needed(inputs)
+    ones = (1,) * (len(x.shape) - 2)
+    last = attributes.get("channels_last", 0)
+    return [((x.shape[0], *ones, x.shape[-1]) if last else (*x.shape[:2], *ones), x.type)]
+
+
+# -- lookups ----------------------------------------------------------------------------------------------------------
+
+
+def _embedded(_: Attributes, inputs: Arrays) -> Made:
+    ids, table, scale = needed(inputs), needed(inputs, 2), needed(inputs, 5)
+    shape = (*ids.shape, table.shape[1])
+    return [(shape, scale.type), ((ids.shape[0],), _INT32), (shape, scale.type)]
+
+
+def _picked(attributes: Attributes, inputs: Arrays) -> Made:
+    data, places, scales = (needed(inputs, place) for place in range(3))
+    axis = attributes.get("gather_axis", 0) % len(data.shape)
+    shape = list(data.shape)
+    if data.dtype == "uint8":
+        shape[-1] *= 8 // attributes.get("bits", 4)
+    return [((*shape[:axis], *places.shape, *shape[axis + 1 :]), scales.type)]
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+
+def _factors(attributes: Attributes, inputs: Arrays) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of both factors of a product after what is transposed."""
+    shapes = []
+    for place, letter in enumerate("AB"):
+        shape = list(needed(inputs, place).shape)
+        if attributes.get(f"transBatch{letter}") and len(shape) > 2:
+            shape = [*shape[1:-1], shape[0], shape[-1]]
+        if attributes.get(f"trans{letter}") and len(shape) > 1:
+            shape[-2:] = shape[:-3:-1]
+        shapes.append(tuple(shape))
+    return shapes[0], shapes[1]
+
+
+def _product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    inner = b[-2] if len(b) > 1 else b[-1]
+    if a[-1] != inner:
+        raise ValueError(f"a product needs the same inner size, not {a[-1]} and {inner}")
+    batch = np.broadcast_shapes(a[:-2], b[:-2])
+    return (*batch, *(a[-2:-1]), *(b[-1:] if len(b) > 1 else ()))
+
+
+def _fused_product(typed_by: int = 0) -> Rule:
+    """A product of the first two inputs, in the number format of another."""
+
+    def outputs(attributes: Attributes, inputs: Arrays) -> Made:
+        return [(_product_shape(*_factors(attributes, inputs)), needed(inputs, typed_by).type)]
+
+    def cost(attributes: Attributes, inputs: Arrays) -> Cost:
+        a, b = _factors(attributes, inputs)
+        return matmul(a, b, _product_shape(a, b))
+
+    return Rule(outputs, cost)
+
+
+def _quantised_gemm() -> Rule:
+    def factors(inputs: Arrays) -> Arrays:
+        return [needed(inputs), needed(inputs, 3)]
+
+    def outputs(attributes: Attributes, inputs: Arrays) -> Made:
+        shape = _product_shape(*_factors(attributes, factors(inputs)))
+        return [(shape, _FLOAT if maybe(inputs, 7) is None else needed(inputs).type)]
+
+    def cost(attributes: Attributes, inputs: Arrays) -> Cost:
+        a, b = _factors(attributes, factors(inputs))
+        return matmul(a, b, _product_shape(a, b))
+
+    return Rule(outputs, cost)
+
+
+def _packed_product() -> Rule:
+    """A product with a weight in blocks of few bits, whose sizes are attributes."""
+
+    def outputs(attributes: Attributes, inputs: Arrays) -> Made:
+        x = needed(inputs)
+        if x.shape[-1] != attributes["K"]:
+            raise ValueError(f"a product needs the same inner size, not {x.shape[-1]} and {attributes['K']}")
+        return [((*x.shape[:-1], attributes["N"]), x.type)]
+
+    def cost(attributes: Attributes, inputs: Arrays) -> Cost:
+        return matrix(1, math.prod(needed(inputs).shape[:-1]), attributes["N"], attributes["K"])
+
+    return Rule(outputs, cost)
+
+
+def _experts(packed: bool) -> Rule:
+    """A mixture of experts: every row goes through the ``k`` that the router picks."""
+    places = (2, 5, 8) if packed else (2, 4, 6)
+
+    def cost(attributes: Attributes, inputs: Arrays) -> Cost:
+        x = needed(inputs)
+        rows = math.prod(x.shape[:-1]) * attributes.get("k", 1)
+        bits = attributes.get("expert_weight_bits", 4) if packed else 8
+        weights = [array for place in places if (array := maybe(inputs, place)) is not None]
+        each = sum(array.numel // array.shape[0] for array in weights)
+        return Cost(2 * rows * each * 8 // bits)
+
+    return Rule(_same, cost)
+
+
+def _position_bias(_: Attributes, inputs: Arrays) -> Made:
+    table, rows, columns = needed(inputs), number_of(inputs, 1), number_of(inputs, 2)
+    if rows is None or columns is None:
+        raise ValueError("its lengths depend on data")
+    return [((1, table.shape[1], rows, columns), table.type)]
+
+
+def _reduced(attributes: Attributes, inputs: Arrays) -> Made:
+    x = needed(inputs)
+    axes = {axis % len(x.shape) for axis in attributes.get("axes", range(len(x.shape)))}
+    kept = attributes.get("keepdims", 1)
+    return [(tuple(1 if i in axes else n for i, n in enumerate(x.shape) if kept or i not in axes), x.type)]
+
+
+def _recurrent() -> Rule:
+    """An LSTM whose weights are bytes, stored with the gates last."""
+
+    def outputs(_: Attributes, inputs: Arrays) -> Made:
+        x, states = needed(inputs), needed(inputs, 2)
+        length, batch, _width = x.shape
+        directions, hidden, _gates = states.shape
+        last = ((directions, batch, hidden), x.type)
+        return [((length, directions, batch, hidden), x.type), last, last]
+
+    def cost(_: Attributes, inputs: Arrays) -> Cost:
+        x, weights, states = (needed(inputs, place) for place in range(3))
+        return Cost(2 * math.prod(x.shape[:2]) * (weights.numel + states.numel))
+
+    return Rule(outputs, cost)
+
+
+_KEEPS = (
+    "BiasAdd BiasGelu BiasSoftmax FastGelu Gelu GroupNorm QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QuickGelu "
+    "RotaryEmbedding Trilu"
+)
+
+_RULES: dict[str, Rule] = {
+    **{name: Rule(_same) for name in _KEEPS.split()},
+    "Attention": whole_attention(4, 0),
+    "BiasSplitGelu": Rule(_half),
+    "DequantizeLinear": Rule(_dequantised),
+    "DynamicQuantizeMatMul": _fused_product(),
+    "DynamicQuantizeLSTM": _recurrent(),
+    "EmbedLayerNormalization": Rule(_embedded),
+    "FusedGemm": _fused_product(),
+    "FusedMatMul": _fused_product(),
+    "FusedMatMulActivation": _fused_product(),
+    "GatherBlockQuantized": Rule(_picked),
+    "GemmFastGelu": _fused_product(),
+    "GroupQueryAttention": grouped_query(),
+    "MatMulBnb4": _packed_product(),
+    "MatMulIntegerToFloat": _fused_product(2),
+    "MatMulNBits": _packed_product(),
+    "MoE": _experts(False),
+    "MultiHeadAttention": multi_head(),
+    "QAttention": whole_attention(8, 3),
+    "QGemm": _quantised_gemm(),
+    "QLinearAdd": Rule(_broadcast(0, 3)),
+    "QLinearConcat": Rule(_joined),
+    "QLinearGlobalAveragePool": Rule(_pooled),
+    "QLinearMul": Rule(_broadcast(0, 3)),
+    "QLinearReduceMean": Rule(_reduced),
+    "QLinearWhere": Rule(_broadcast(0, 4, 1)),
+    "QMoE": _experts(True),
+    "QuantizeLinear": Rule(_quantised),
+    "RelativePositionBias": Rule(_position_bias),
+    "SimplifiedLayerNormalization": Rule(_plain_norm),
+    "SkipGroupNorm": Rule(_twice),
+    "SkipLayerNormalization": Rule(_normed),
+    "SkipSimplifiedLayerNormalization": Rule(_normed),
+    "TransposeMatMul": _fused_product(),
+}
+
+#: Operators that are one of the standard with more behind it: its inputs up to a number, without these attributes.
+LIKE: dict[str, tuple[str, int, frozenset[str]]] = {
+    "FusedConv": ("Conv", 3, frozenset({"activation", "activation_params"})),
+    "GatherND": ("GatherND", 2, frozenset()),
+    "GridSample": ("GridSample", 2, frozenset()),
+    "Pad": ("Pad", 3, frozenset()),
+    # The standard's mean takes no bytes; its maximum makes the same shapes.
+    "QLinearAveragePool": ("MaxPool", 1, frozenset({"channels_last", "count_include_pad"})),
+    "QLinearConv": ("QLinearConv", 9, frozenset({"channels_last"})),
+}

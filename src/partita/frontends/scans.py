@@ -1,0 +1,193 @@
+"""Keep recurrences and scans whole: functions that go through a sequence step by step, or for which there is a kernel.
+
+Libraries write a scan as a loop in Python, for machines without their kernels. A device runs one kernel, which reads
+its inputs once and keeps the state on the chip. Taken as such are functions of a model's own files, and methods of its
+modules, that
+
+- name the kernel that replaces them (as transformers' decorators do), or
+- have a loop over a range and dispatch many operators,
+
+as long as they are handed floating arrays and plain values, return new floating arrays, and change nothing. What they
+cost is found by a trial; see :mod:`partita.frontends.whole`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from partita.frontends.capture import Recorder
+from partita.frontends.whole import Trial, Unfit, key_of, nested, try_out, write_down
+
+#: Operators from which a loop is taken for a scan.
+LONG = 64
+
+_NOTE = (
+    "{} is taken as one kernel for the whole sequence, which reads its inputs once and keeps its state on the chip; "
+    "the products counted are those of the code that it stands for."
+)
+
+
+class Scans:
+    """Replaces functions while a trace runs, and remembers their trials."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._trials: dict[Any, Trial | None] = {}
+        self._trying = False
+
+    def replaced(self, function: Callable[..., Any], method: bool) -> Callable[..., Any]:
+        """What stands for a function or method."""
+        kernel = _kernel(function)
+        name = kernel or function.__name__.strip("_")
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._trying or self.recorder.paused:
+                return function(*args, **kwargs)
+            owner = args[0] if method else None
+            given = args[1:] if method else args
+            leaves, spec = tree_flatten((given, kwargs))
+            inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+            if not any(tensor.is_floating_point() for tensor in inputs):
+                return function(*args, **kwargs)
+            trial = self._trial(function, owner, leaves, spec)
+            if trial is None or (kernel is None and trial.calls < LONG):
+                return function(*args, **kwargs)
+            return self._whole(name, trial, function, args, kwargs, inputs)
+
+        return call
+
+    def _whole(
+        self, name: str, trial: Trial, function: Callable[..., Any], args: Any, kwargs: Any, inputs: list[Any]
+    ) -> Any:
+        recorder = self.recorder
+        result = nested(trial, write_down(recorder, name, trial, inputs))
+        note_once(recorder, _NOTE.format(name))
+        if recorder.tape is not None and not recorder.backward:
+            if trial.captured:
+                raise NotImplementedError(f"{name} is planned, but reads more than it is handed and cannot be run")
+            flat = result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
+            call = functools.partial(_flat, function)
+            recorder.tape.note(call, args, kwargs, flat, recorder.capture.calls[-1].index)
+        return result
+
+    def _trial(self, function: Callable[..., Any], owner: Any, leaves: list[Any], spec: Any) -> Trial | None:
+        """What a function does with such arguments; None if it cannot be one call."""
+        try:
+            key = (function, _settings(owner), spec, key_of(leaves))
+        except Unfit:
+            return None
+        found = self._trials.get(key)
+        if key in self._trials and (found is None or not found.captured):
+            return found
+        try:
+            trial: Trial | None = self._try(function, owner, leaves, spec)
+        except Exception:
+            # What fails here fails in the open where it is run for the trace.
+            trial = None
+        self._trials[key] = trial
+        return trial
+
+    def _try(self, function: Callable[..., Any], owner: Any, leaves: list[Any], spec: Any) -> Trial:
+        def run(copies: list[Any]) -> Any:
+            rest = iter(copies)
+            given, kwargs = tree_unflatten(
+                [next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec
+            )
+            return function(*given, **kwargs) if owner is None else function(owner, *given, **kwargs)
+
+        before = {} if owner is None else dict(vars(owner))
+        self._trying = True
+        try:
+            inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+            return try_out(self.recorder, run, inputs)
+        finally:
+            self._trying = False
+            if owner is not None and _changed(owner, before):
+                vars(owner).clear()
+                vars(owner).update(before)
+                raise Unfit("it changes its module")
+
+
+def _flat(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function's result as one tensor, or as a list of what is nested in it."""
+    result = function(*args, **kwargs)
+    return result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
+
+
+def note_once(recorder: Recorder, text: str) -> None:
+    """Add a note to what is captured, unless it is there."""
+    if text not in recorder.capture.notes:
+        recorder.capture.notes.append(text)
+
+
+def _changed(owner: Any, before: dict[str, Any]) -> bool:
+    now = vars(owner)
+    return now.keys() != before.keys() or any(now[name] is not value for name, value in before.items())
+
+
+def _settings(owner: Any) -> tuple[Any, ...]:
+    """What a method may decide by: the module's plain attributes, and which of its arrays it may read."""
+    if owner is None:
+        return ()
+    plain = tuple((k, v) for k, v in vars(owner).items() if isinstance(v, (bool, int, float, str, type(None))))
+    return (id(type(owner)), plain)
+
+
+def _kernel(function: Callable[..., Any]) -> str | None:
+    """The kernel that a function's decorator says replaces it."""
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    if code is None or cells is None or not hasattr(function, "__wrapped__"):
+        return None
+    held = dict(zip(code.co_freevars, cells, strict=True))
+    if not {"func_name", "package"} <= held.keys():
+        return None
+    value = held["func_name"].cell_contents
+    return value if isinstance(value, str) and value.isidentifier() else None
+
+
+def _loops(function: Callable[..., Any]) -> bool:
+    """Whether a function's code goes over a range."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code is not None and "range" in code.co_names
+
+
+def _is_taken(function: Any) -> bool:
+    if not isinstance(function, FunctionType) or function.__module__.partition(".")[0] == "torch":
+        return False
+    return not inspect.isgeneratorfunction(function) and (_kernel(function) is not None or _loops(function))
+
+
+@contextmanager
+def whole_scans(module: Any, recorder: Recorder) -> Iterator[None]:
+    """Within, the scans of a module's classes and of the files that define them are one call each."""
+    scans = Scans(recorder)
+    classes = {cls for child in module.modules() for cls in type(child).__mro__ if _is_own(cls)}
+    with ExitStack() as after:
+        for name in sorted({cls.__module__ for cls in classes}):
+            space = sys.modules.get(name)
+            for key, value in list(vars(space).items()) if space is not None else ():
+                if _is_taken(value):
+                    after.callback(setattr, space, key, value)
+                    setattr(space, key, scans.replaced(value, False))
+        for cls in classes:
+            for key, value in list(vars(cls).items()):
+                if key != "forward" and not key.startswith("__") and _is_taken(value):
+                    after.callback(setattr, cls, key, value)
+                    setattr(cls, key, scans.replaced(value, True))
+        yield
+
+
+def _is_own(cls: type) -> bool:
+    """Whether a class is a model's own, not torch's."""
+    package = cls.__module__.partition(".")[0]
+    return issubclass(cls, torch.nn.Module) and package != "torch"

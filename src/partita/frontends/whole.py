@@ -1,0 +1,273 @@
+"""Write a function that a device runs as one kernel down as one call, forward and backward.
+
+What it costs is found by a *trial*: the function is run on stand-ins beside the trace, its products are counted and
+everything else is forgotten. So its arithmetic is that of its own code, product by product, while of memory it touches
+only what it is handed and what it returns. Trials of equal arguments are made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.overrides import _len_torch_function_stack, _pop_mode, _push_mode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from partita.frontends.capture import Recorder
+from partita.frontends.flops import count_flops
+from partita.frontends.surroundings import OnePlace
+
+_META = torch.device("meta")
+
+#: What a function may be handed beside tensors.
+_PLAIN = (bool, int, float, str, torch.dtype, torch.device)
+
+
+class Unfit(Exception):
+    """The function cannot be one call: it changes its arguments, draws random numbers or runs layers."""
+
+
+class _Captures(Exception):
+    """The function reads stand-ins of the trace that it was not handed."""
+
+
+class Form(NamedTuple):
+    """How a tensor lies in memory."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: Any
+
+    def empty(self, device: str = "cpu") -> Any:
+        """A new tensor of this form."""
+        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=device)
+
+
+@dataclass(slots=True, eq=False)
+class Trial:
+    """What a function does with arguments of some forms.
+
+    Attributes
+    ----------
+    outputs, spec
+        Forms of the tensors that it returns, None in the place of what is no tensor; and how they are nested.
+    calls
+        Number of operators that it dispatches.
+    flops, backward_flops
+        Of the products in it; of those of its backward.
+    reached
+        Of every input, whether a gradient reaches it.
+    captured
+        Tensors that it reads without being handed them, such as a module's weights.
+    """
+
+    outputs: list[Form | None] = field(default_factory=list)
+    spec: TreeSpec | None = None
+    calls: int = 0
+    flops: int = 0
+    backward_flops: int = 0
+    reached: tuple[bool, ...] = ()
+    captured: list[Any] = field(default_factory=list)
+
+
+def form_of(tensor: Any) -> Form:
+    """The form of a tensor."""
+    return Form(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+
+
+def key_of(leaves: list[Any]) -> tuple[Any, ...]:
+    """What trials of arguments depend on; ``Unfit`` if they are not plain."""
+    found: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            found.append((form_of(leaf), leaf.requires_grad))
+        elif leaf is None or isinstance(leaf, _PLAIN):
+            found.append((type(leaf), leaf))
+        else:
+            raise Unfit(f"an argument is a {type(leaf).__name__}")
+    return (*found, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
+
+
+def try_out(recorder: Recorder, function: Callable[[list[Any]], Any], inputs: list[Any]) -> Trial:
+    """Run a function beside the trace, on stand-ins of the tensors that it is handed.
+
+    Stand-ins on the meta device are several times faster than fake ones, but cannot be mixed with those of the trace,
+    and know no mixed precision.
+    """
+    if not torch.is_autocast_enabled("cpu"):
+        try:
+            with _beside(nullcontext()):
+                return _try(function, inputs, "meta")
+        except _Captures:
+            pass
+    with _beside(recorder.fake):
+        return _try(function, inputs, "cpu")
+
+
+def _try(function: Callable[[list[Any]], Any], inputs: list[Any], device: str) -> Trial:
+    counter = _Counter(device)
+    copies = [form_of(tensor).empty(device).requires_grad_(tensor.requires_grad) for tensor in inputs]
+    counter.know(copies)
+    with counter:
+        result = function(copies)
+    leaves, spec = tree_flatten(result)
+    made = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    given = {tensor.untyped_storage()._cdata for tensor in (*copies, *counter.captured)}
+    if not made or any(t.untyped_storage()._cdata in given or not t.is_floating_point() for t in made):
+        raise Unfit("its results are not new floating arrays")
+    if any(not isinstance(leaf, (torch.Tensor, type(None))) for leaf in leaves):
+        raise Unfit("it returns more than arrays")
+    forms = [form_of(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
+    trial = Trial(forms, spec, counter.calls, counter.flops, captured=counter.captured)
+    _try_backward(trial, counter, made, [*copies, *counter.captured])
+    return trial
+
+
+def _try_backward(trial: Trial, counter: _Counter, made: list[Any], inputs: list[Any]) -> None:
+    trial.reached = (False,) * len(inputs)
+    roots = [tensor for tensor in made if tensor.requires_grad]
+    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    if not roots or not torch.is_grad_enabled():
+        return
+    forward = counter.flops
+    with counter:
+        starts = [torch.ones_like(tensor) for tensor in roots]
+        gradients = iter(torch.autograd.grad(roots, wanted, starts, allow_unused=True))
+    trial.backward_flops = counter.flops - forward
+    trial.reached = tuple(tensor.requires_grad and next(gradients) is not None for tensor in inputs)
+
+
+@contextmanager
+def _beside(place: Any) -> Iterator[None]:
+    """Within, nothing is written down, and tensors are of one place."""
+
+    def enter(child: Any, _: Any) -> None:
+        if next(child.parameters(), None) is not None:
+            raise Unfit(f"it runs a {type(child).__name__}")
+
+    functions = [_pop_mode() for _ in range(_len_torch_function_stack())]
+    try:
+        with _disable_current_modes(), place, OnePlace(), register_module_forward_pre_hook(enter):
+            yield
+    finally:
+        for mode in reversed(functions):
+            _push_mode(mode)
+
+
+class _Counter(TorchDispatchMode):  # type: ignore[misc]
+    """Counts calls and their products, and finds tensors that come from elsewhere."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.device = device
+        self.calls = 0
+        self.flops = 0
+        self.captured: list[Any] = []
+        self._known: dict[int, Any] = {}
+        self._foreign: set[int] = set()
+        self._changed: dict[Any, tuple[int, ...]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def know(self, tensors: list[Any]) -> None:
+        """Say which tensors the function is handed."""
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            self._known[storage._cdata] = storage
+            self._foreign.add(storage._cdata)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim":
+            # Where a tensor is: nothing may be raised here.
+            return func(*args, **kwargs)
+        if func not in self._changed:
+            if torch.Tag.nondeterministic_seeded in func.tags:
+                raise Unfit("it draws random numbers")
+            arguments = enumerate(func._schema.arguments)
+            changed = tuple(i for i, a in arguments if a.alias_info is not None and a.alias_info.is_write)
+            self._changed[func] = changed
+        for place in self._changed[func]:
+            for tensor in _tensors(args[place : place + 1]):
+                if tensor.untyped_storage()._cdata in self._foreign:
+                    raise Unfit("it changes its arguments")
+        for tensor in _tensors((args, kwargs)):
+            if tensor.untyped_storage()._cdata not in self._known:
+                if self.device == "meta" and isinstance(tensor, FakeTensor):
+                    raise _Captures
+                self.captured.append(tensor)
+                self.know([tensor])
+        if self.device == "meta" and kwargs.get("device") is not None:
+            kwargs = {**kwargs, "device": _META}
+        out = func(*args, **kwargs)
+        self.calls += 1
+        self.flops += count_flops(func, args, kwargs, out)
+        for tensor in _tensors(out):
+            storage = tensor.untyped_storage()
+            self._known[storage._cdata] = storage
+        return out
+
+
+def _tensors(tree: Any) -> list[Any]:
+    """The tensors among a call's arguments or results, which nest in sequences at most."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, (tuple, list)):
+        return []
+    return [tensor for leaf in tree for tensor in _tensors(leaf)]
+
+
+def write_down(recorder: Recorder, name: str, trial: Trial, inputs: list[Any], repeats: int = 1) -> list[Any]:
+    """Write a call down and return stand-ins of its tensors.
+
+    ``inputs`` are the tensors it is handed; what it captures is added. A function that is run ``repeats`` times is
+    counted so many times.
+    """
+    return list(_Whole.apply(recorder, name, trial, repeats, *inputs, *trial.captured))
+
+
+def nested(trial: Trial, tensors: list[Any]) -> Any:
+    """The function's result, made of its tensors."""
+    rest = iter(tensors)
+    assert trial.spec is not None
+    return tree_unflatten([None if form is None else next(rest) for form in trial.outputs], trial.spec)
+
+
+class _Whole(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, recorder: Recorder, name: str, trial: Trial, repeats: int, *tensors: Any) -> Any:
+        recorder.paused = True
+        made = [form.empty() for form in trial.outputs if form is not None]
+        recorder.paused = False
+        flops = repeats * trial.flops
+        ctx.call = recorder.emit(f"partita.{name}.default", list(tensors), made, flops, causal=False)
+        ctx.recorder, ctx.name, ctx.trial, ctx.repeats = recorder, name, trial, repeats
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+        return tuple(made)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        recorder, trial = ctx.recorder, ctx.trial
+        tensors = ctx.saved_tensors
+        recorder.paused = True
+        found = [
+            torch.empty_like(tensor) if need and reached else None
+            for tensor, need, reached in zip(tensors, ctx.needs_input_grad[4:], trial.reached, strict=True)
+        ]
+        recorder.paused = False
+        inputs = [t for t in (*grads, *tensors) if t is not None]
+        made = [t for t in found if t is not None]
+        flops = ctx.repeats * trial.backward_flops
+        recorder.emit(f"partita.{ctx.name}_backward.default", inputs, made, flops, causal=False, partner=ctx.call)
+        return (None, None, None, None, *found)

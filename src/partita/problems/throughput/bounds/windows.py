@@ -1,0 +1,125 @@
+"""The window bound: branch and bound over which blocks every item may be in.
+
+A node gives every item a window of consecutive blocks. What follows from the windows (``kernels.throughput.windows``)
+narrows them, and bounds the largest load. A node is divided at a boundary between blocks, by an item that lies before
+it in one part and after it in the other; all items before or after that one follow. After a few such decisions the
+main line of a graph is cut into pieces, tensors over their ends are known to be cut, and what hangs beside it matters
+little. The node with the least bound is next: that bound holds for all splits.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from partita.kernels.throughput.arrays import Bytes
+from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.mincut import block_network
+from partita.kernels.throughput.windows import dividing_item, new_window_room, settle_windows
+from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.protocol import FEW_BLOCKS, HierarchyBound
+
+#: Every bound steps back by this much: sums and flows are rounded.
+SLACK = 1e-11
+#: Items and blocks up to which nodes are small and soon done.
+MOST_ITEMS, MOST_BLOCKS = 5_000, 64
+#: Blocks above which other bounds prove more in the same time.
+WORTH_BLOCKS = 8
+#: Bytes of open nodes at which the search ends with what it has proven; and those of a node beside its windows.
+MOST_BYTES, NODE_BYTES = 5e8, 400
+#: Share by which the bound rises before it is told.
+STEP = 2e-4
+
+
+class WindowSearch:
+    """The open nodes of one problem, which a later call can go on from.
+
+    Parameters
+    ----------
+    knowledge
+        What is known: windows of charged work are where it starts from, its value is what nodes are compared with.
+    """
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        self.knowledge, self.uniform = knowledge, knowledge.uniform
+        uniform = self.uniform
+        n, k = uniform.items, uniform.devices
+        # A network of transfers alone.
+        bare = uniform._replace(work=np.zeros(n))
+        self.room = new_window_room(bare, block_network(bare, np.zeros(uniform.nets, dtype=np.int8)))
+        self.counter = itertools.count()
+        self.open: list[tuple[float, int, Bytes, Bytes]] = []
+        first, last = np.zeros(n, dtype=np.int8), np.full(n, k - 1, dtype=np.int8)
+        charged = knowledge.charged
+        if charged is not None and charged.target >= knowledge.value:
+            first, last = charged.parts.first.astype(np.int8), charged.parts.last.astype(np.int8)
+        self._keep(0.0, first, last)
+
+    @property
+    def bytes(self) -> float:
+        """What the open nodes take."""
+        return len(self.open) * (2.0 * self.uniform.items + NODE_BYTES)
+
+    def _keep(self, bound: float, first: Bytes, last: Bytes) -> None:
+        """Open a node unless no split in it is better than the best one known; ``bound`` is that of its parent."""
+        value = self.knowledge.value
+        bound = max(bound, float(settle_windows(self.uniform, first, last, value, self.room)))
+        if bound < value:
+            heapq.heappush(self.open, (bound, next(self.counter), first, last))
+
+    def run(self, stop: Callable[[], bool], by: str) -> None:
+        """Divide nodes until none is left that could hold a better split, or until told to stop."""
+        knowledge, told = self.knowledge, 0.0
+        while self.open and not stop() and self.bytes < MOST_BYTES:
+            bound, _, first, last = heapq.heappop(self.open)
+            if bound >= knowledge.value:
+                self.open.clear()
+                break
+            if bound > told * (1 + STEP):
+                knowledge.prove(bound * (1 - SLACK), by)
+                told = bound
+            boundary, item = dividing_item(self.uniform, first, last, self.room)
+            if item < 0:
+                # One split is left. Where memory forbids it, it is no loss; otherwise it is the best there is.
+                knowledge.offer(first.astype(np.int32), self._load(first), by)
+                continue
+            before, after = last.copy(), first.copy()
+            before[item], after[item] = boundary, boundary + 1
+            self._keep(bound, first.copy(), before)
+            self._keep(bound, after, last)
+        if self.open:
+            knowledge.prove(min(self.open[0][0], knowledge.value) * (1 - SLACK), by)
+        elif not math.isinf(knowledge.value):
+            knowledge.prove(knowledge.value * (1 - SLACK), by)
+
+    def _load(self, label: Bytes) -> float:
+        return max(self.uniform.load(label == b) for b in range(self.uniform.devices))
+
+
+class WindowBound(HierarchyBound):
+    """Divides the windows of blocks that items may be in, the least bound first."""
+
+    name = "windows"
+    summary = "branch and bound over the blocks that operators may be in, with minimum cuts between blocks"
+
+    def share(self, uniform: BlockProblem) -> float:
+        """Most where there are few blocks: then a few decisions place everything."""
+        if uniform.devices > WORTH_BLOCKS or uniform.items > MOST_ITEMS:
+            return 0.0
+        return 8.0 if uniform.devices <= FEW_BLOCKS else 2.0
+
+    def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
+        """Go on from the open nodes of the last time; without a split that of a single block is what to be better than."""
+        uniform = knowledge.uniform
+        if not 0 < uniform.items <= MOST_ITEMS or not 2 <= uniform.devices <= MOST_BLOCKS or knowledge.done:
+            return
+        if not math.isfinite(knowledge.value):
+            everything = np.ones(uniform.items, dtype=bool)
+            knowledge.offer(np.zeros(uniform.items, dtype=np.int32), uniform.load(everything), self.name)
+        if knowledge.windows is None:
+            knowledge.windows = WindowSearch(knowledge)
+        knowledge.windows.run(lambda: knowledge.done or left_s() <= 0, self.name)
