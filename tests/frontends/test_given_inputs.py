@@ -209,6 +209,15 @@ class TestUserFiles:
             assert shapes(graph) == {"input0": ((2, 16), "int64")}
             assert any("'input0': this plan holds for inputs that" in note for note in graph.notes)
 
+    def test_values_of_the_files_own_arguments_decide(self, file: Path) -> None:
+        other = file.with_name("other.py")
+        more = "def high():\n    return Net(), (torch.full((1, 8), 99),)\n"
+        other.write_text(textwrap.dedent(SOURCE) + more)
+        graphs = [load_model(f"{other}:{name}") for name in ("build", "high")]
+        assert [g.operators[-1].flops for g in graphs] == [2 * 8 * 32 * 16, 2 * 8 * 32 * 64]
+        for graph in graphs:
+            assert any("'input0': this plan holds for inputs that" in note for note in graph.notes)
+
     def test_arguments_by_place_by_name_and_inside_others(self, file: Path) -> None:
         by_place = load_model(f"{file}:build", inputs={"input0": "[[1, 2, 99]]:int64", "scale": "32:float"})
         assert shapes(by_place) == {"input0": ((1, 3), "int64"), "scale": ((32,), "float32")}
@@ -337,9 +346,7 @@ class TestTransformers:
 
         monkeypatch.setattr(load, "model_classes", broken)
         for trace in (load_model, lambda spec: load_module(Source(model=spec))):
-            with pytest.raises(
-                TraceError, match=r"transformers cannot do .*'hf:gpt2'.*RuntimeError: operator torchvision"
-            ):
+            with pytest.raises(TraceError, match=r"cannot load hf:gpt2: RuntimeError: operator torchvision.*install"):
                 trace("hf:gpt2")
 
 

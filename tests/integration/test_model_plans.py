@@ -167,8 +167,8 @@ def test_plan_document(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
         ("import nowhere_to_be_found\n", "nowhere_to_be_found"),
         ("def other():\n    pass\n", "build"),
         (
-            "import torch\n\nclass M(torch.nn.Module):\n    def forward(self, x):\n"
-            "        return x if x.sum() > 0 else -x\n\ndef build():\n    return M(), (torch.ones(3),)\n",
+            "import torch\n\nclass M(torch.nn.Linear):\n    def forward(self, x):\n        y = super().forward(x)\n"
+            "        return y if y.sum() > 0 else -y\n\ndef build():\n    return M(3, 3), (torch.ones(3),)\n",
             "data",
         ),
     ],

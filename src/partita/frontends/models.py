@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from partita.checks import check_at_least
-from partita.errors import InputError, PartitaError, TraceError, require
+from partita.errors import InputError, TraceError, require
 from partita.frontends.given import given_sizes, read_inputs
 from partita.frontends.model import Model
-from partita.frontends.options import Asked, asked_of, one_line
+from partita.frontends.options import Asked, asked_of
 from partita.graph import Graph, Source
 
 
@@ -82,8 +82,7 @@ def load_model(
             from partita.frontends.hf.given import sized
             from partita.frontends.hf.load import load_transformers
 
-            with _of_transformers(spec):
-                return load_transformers(spec[3:], sized(asked))
+            return load_transformers(spec[3:], sized(asked))
         from partita.frontends.userfile import load_file
 
         return load_file(spec, asked)
@@ -129,8 +128,7 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
             from partita.frontends.hf.given import sized
             from partita.frontends.hf.load import build_transformers
 
-            with _of_transformers(source.model):
-                return build_transformers(source.model[3:], sized(asked), real=seed is not None)
+            return build_transformers(source.model[3:], sized(asked), real=seed is not None)
         from partita.frontends.userfile import build_file
 
         return build_file(source.model, asked, real=seed is not None)
@@ -145,20 +143,6 @@ def _saying_inputs() -> Iterator[None]:
         if not error.inputs:
             raise
         raise TraceError(f"{error}; {error.inputs}") from error
-
-
-@contextmanager
-def _of_transformers(spec: str) -> Iterator[None]:
-    """What the library itself stumbles over is an error of one line."""
-    try:
-        yield
-    except PartitaError:
-        raise
-    except Exception as error:
-        raise TraceError(
-            f"transformers cannot do with {spec!r} what is asked of it: {one_line(error)}; change its configuration "
-            "with --set, or trace the model from a file of your own (--debug shows where it fails)"
-        ) from error
 
 
 def _checked(spec: str, asked: Asked) -> bool:

@@ -70,10 +70,11 @@ def completed(
     example = _example(model, config, task, dtype, asked)
     if re.search(r"to unpack \(expected 4, got 3\)|to have 3 channels, but got 1 channels", message):
         # Features by name, but an image.
-        wrong = [name for name in ("hidden_states", "x", "features") if name in inputs]
+        own = {name: value for name, value in inputs.items() if name not in asked.inputs}
+        wrong = [name for name in ("hidden_states", "x", "features") if name in own]
         if wrong:
             return {**inputs, wrong[0]: example.numbers(*example.image)}
-        pixels = inputs.get("pixel_values")
+        pixels = own.get("pixel_values")
         # One image of several that a sample may have.
         return None if pixels is None or pixels.dim() != 4 else {**inputs, "pixel_values": pixels.unsqueeze(1)}
     if _ASKS.search(message) is None:
@@ -82,7 +83,7 @@ def completed(
     missing = [
         name
         for name in parameters
-        if name not in inputs and name not in _NEVER and re.search(rf"\b{re.escape(name)}\b", message)
+        if name not in {*inputs, *asked.inputs, *_NEVER} and re.search(rf"\b{re.escape(name)}\b", message)
     ]
     made = {name: value for name in missing if (value := _make(model, example, name)) is not None}
     return {**inputs, **made} if made else None
@@ -114,7 +115,7 @@ def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked
     _length(model, text, asked.decode + 1)
     # Images and sounds were read with the tokens before.
     example = _example(model, config, task, dtype, dataclasses.replace(asked, sequence_length=1))
-    inputs = _plain(model, example, accepted, asked)
+    (inputs,) = given_sets([_plain(model, example, accepted, asked)], model, config, dtype, asked, RULES)
     return {**inputs, "past_key_values": resident_cache(model, inputs, asked.decode)}
 
 
