@@ -258,6 +258,85 @@ def test_a_cost_of_many_launches_is_that_of_each() -> None:
     assert Roofline().time_s(loop, device) >= loop.launches * device.launch_overhead_s
 
 
+class Stepped(nn.Module):
+    """A recurrence handed to torch as a scan."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.mix = nn.Linear(8, 8), nn.Parameter(torch.ones(8, 8))
+
+    def forward(self, x):
+        from torch._higher_order_ops.scan import scan
+
+        def step(state, row):
+            state = torch.tanh(state @ self.mix + row)
+            return state, state * 2
+
+        last, rows = scan(step, x.new_zeros(x.shape[0], 8), self.inner(x), dim=1, reverse=True)
+        return rows + last[:, None]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_scan_is_one_operator_with_all_its_steps(training: bool) -> None:
+    graph = trace(Stepped(), (torch.zeros(2, LENGTH, 8),), training=training)
+    index, op = find(graph, "scan")
+    one = 2 * 2 * 8 * 8
+    assert op.flops == LENGTH * one
+    assert {p.name for p in graph.parameters if index in p.users and not p.buffer} == {"mix"}
+    assert {t.shape for t in produced_by(graph, index)} == {(2, 8), (2, LENGTH, 8)}
+    if training:
+        check_training(graph)
+        _, backward = find(graph, "scan_backward", "backward")
+        # A step's weight gradient and its state's.
+        assert (backward.flops, backward.colocation) == (2 * LENGTH * one, index)
+
+
+def test_an_associative_scan_is_one_operator() -> None:
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(8, 16)
+
+        def forward(self, x):
+            from torch._higher_order_ops.associative_scan import associative_scan
+
+            def join(left, right):
+                return left[0] * right[0], right[0] * left[1] + right[1]
+
+            return associative_scan(join, self.inner(x).chunk(2, -1), dim=1)[1]
+
+    graph = trace(Model(), (torch.zeros(2, LENGTH, 8),), training=True)
+    check_training(graph)
+    assert targets(graph)[:2] == ["addmm", "associative_scan"]
+    assert [op.colocation for op in graph.operators if op.target == "partita.associative_scan_backward.default"] == [1]
+
+
+def test_the_steps_of_a_while_loop_are_counted_where_they_are_known() -> None:
+    class Model(nn.Module):
+        def __init__(self, known: bool):
+            super().__init__()
+            self.inner, self.known = nn.Linear(8, 8), known
+
+        def forward(self, x):
+            from torch._higher_order_ops.while_loop import while_loop
+
+            def goes_on(count, x):
+                return count < 40 if self.known else self.inner(x).sum() < 40
+
+            def step(count, x):
+                return count + 1, torch.tanh(self.inner(x))
+
+            return while_loop(goes_on, step, (torch.tensor(0), x))[1]
+
+    x = torch.zeros(2, 20, 8)
+    graph = trace(Model(True), (x,))
+    assert targets(graph) == ["loop"]
+    assert graph.flops == 40 * 2 * 40 * 8 * 8
+    unknown = trace(Model(False), (x,))
+    assert targets(unknown) == ["addmm", "tanh"]
+    assert any("number of steps depends on data" in note for note in unknown.notes)
+
+
 def _module_of(text: str) -> types.ModuleType:
     made = types.ModuleType("scans_of_a_library")
     exec(text, vars(made))

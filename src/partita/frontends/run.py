@@ -213,7 +213,7 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
             attention_anywhere(),
         ):
             stack.enter_context(surrounding)
-        values = Values(fake, settle=recorder.tape is None)
+        values = Values(settle=recorder.tape is None)
         for mode in (fake, recorder, values, FusedCalls(recorder), Recurrences(recorder), OnePlace()):
             stack.enter_context(mode)
         yield

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FunctionType
@@ -25,7 +24,8 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from partita.frontends.capture import Recorder
-from partita.frontends.whole import Trial, Unfit, key_of, nested, try_out, write_down
+from partita.frontends.stepping import whole_steps
+from partita.frontends.whole import Trial, Unfit, key_of, nested, note_once, try_out, write_down
 
 #: Operators from which a loop is taken for a scan.
 LONG = 64
@@ -124,12 +124,6 @@ def _flat(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
 
 
-def note_once(recorder: Recorder, text: str) -> None:
-    """Add a note to what is captured, unless it is there."""
-    if text not in recorder.capture.notes:
-        recorder.capture.notes.append(text)
-
-
 def _changed(owner: Any, before: dict[str, Any]) -> bool:
     now = vars(owner)
     return now.keys() != before.keys() or any(now[name] is not value for name, value in before.items())
@@ -172,19 +166,31 @@ def whole_scans(module: Any, recorder: Recorder) -> Iterator[None]:
     """Within, the scans of a module's classes and of the files that define them are one call each."""
     scans = Scans(recorder)
     classes = {cls for child in module.modules() for cls in type(child).__mro__ if _is_own(cls)}
+    spaces = _spaces(classes)
     with ExitStack() as after:
-        for name in sorted({cls.__module__ for cls in classes}):
-            space = sys.modules.get(name)
-            for key, value in list(vars(space).items()) if space is not None else ():
+        after.enter_context(whole_steps(spaces, recorder))
+        for space in spaces:
+            for key, value in list(space.items()):
                 if _is_taken(value):
-                    after.callback(setattr, space, key, value)
-                    setattr(space, key, scans.replaced(value, False))
+                    after.callback(space.__setitem__, key, value)
+                    space[key] = scans.replaced(value, False)
         for cls in classes:
             for key, value in list(vars(cls).items()):
                 if key != "forward" and not key.startswith("__") and _is_taken(value):
                     after.callback(setattr, cls, key, value)
                     setattr(cls, key, scans.replaced(value, True))
         yield
+
+
+def _spaces(classes: set[type]) -> list[dict[str, Any]]:
+    """The names that the methods of some classes see: those of the files that define them."""
+    found: dict[int, dict[str, Any]] = {}
+    for cls in classes:
+        for value in vars(cls).values():
+            inner = inspect.unwrap(value) if isinstance(value, FunctionType) else None
+            if isinstance(inner, FunctionType) and inner.__module__ == cls.__module__:
+                found[id(inner.__globals__)] = inner.__globals__
+    return list(found.values())
 
 
 def _is_own(cls: type) -> bool:
