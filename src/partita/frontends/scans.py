@@ -1,7 +1,8 @@
 """Keep recurrences and scans whole: functions that go through a sequence step by step, or for which there is a kernel.
 
 Libraries write a scan as a loop in Python, for machines without their kernels. A device runs one kernel, which reads
-its inputs once and keeps the state on the chip. Taken as such are functions of a model's own files, and methods of its
+its inputs once and keeps the state on the chip. A loop that somebody wrote for want of a kernel is one operator, too,
+but with the launches and the traffic of all its steps. Taken are functions of a model's own files, and methods of its
 modules, that
 
 - name the kernel that replaces them (as transformers' decorators do), or
@@ -30,10 +31,23 @@ from partita.frontends.whole import Trial, Unfit, key_of, nested, note_once, try
 #: Operators from which a loop is taken for a scan.
 LONG = 64
 
+#: Parts of the names of functions for which devices have a kernel, whether or not their library says so.
+_KERNELS = (
+    "selective_scan",
+    "chunk_scan",
+    "delta_rule",
+    "delta_attention",
+    "linear_attention",
+    "mlstm",
+    "rnn_scan",
+    "wkv",
+)
+
 _NOTE = (
     "{} is taken as one kernel for the whole sequence, which reads its inputs once and keeps its state on the chip; "
     "the products counted are those of the code that it stands for."
 )
+_STEPS_NOTE = "{} is one operator with the work of all its steps, which are launched one by one."
 
 
 class Scans:
@@ -48,6 +62,7 @@ class Scans:
         """What stands for a function or method."""
         kernel = _kernel(function)
         name = kernel or function.__name__.strip("_")
+        fused = kernel is not None or any(part in name for part in _KERNELS)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -62,16 +77,23 @@ class Scans:
             trial = self._trial(function, owner, leaves, spec)
             if trial is None or (kernel is None and trial.calls < LONG):
                 return function(*args, **kwargs)
-            return self._whole(name, trial, function, args, kwargs, inputs)
+            return self._whole(name, trial, fused, function, args, kwargs, inputs)
 
         return call
 
     def _whole(
-        self, name: str, trial: Trial, function: Callable[..., Any], args: Any, kwargs: Any, inputs: list[Any]
+        self,
+        name: str,
+        trial: Trial,
+        fused: bool,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        inputs: list[Any],
     ) -> Any:
         recorder = self.recorder
-        result = nested(trial, write_down(recorder, name, trial, inputs))
-        note_once(recorder, _NOTE.format(name))
+        result = nested(trial, write_down(recorder, name, trial, inputs, fused=fused))
+        note_once(recorder, (_NOTE if fused else _STEPS_NOTE).format(name))
         if recorder.tape is not None and not recorder.backward:
             if trial.captured:
                 raise NotImplementedError(f"{name} is planned, but reads more than it is handed and cannot be run")

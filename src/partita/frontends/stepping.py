@@ -34,9 +34,7 @@ class Stepping:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
 
-    def scan(
-        self, combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
-    ) -> Any:
+    def scan(self, combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> Any:
         """The last carry, and the results of all steps put together along ``dim``."""
         rows, row_spec = tree_flatten(xs)
         if not rows:
@@ -57,7 +55,7 @@ class Stepping:
 
         # What is carried depends on the weights after the first step, if not before.
         tried = [*_like(self.recorder, states), *_each(self.recorder, rows, dim)]
-        return self._whole("scan", step, result, tried, [*states, *rows], int(rows[0].shape[dim]), plain)
+        return self._whole("scan", step, result, tried, [*states, *rows], int(rows[0].shape[dim]), plain, False)
 
     def associative_scan(
         self,
@@ -82,7 +80,9 @@ class Stepping:
             return replace(trial, outputs=forms, reached=(*reached, *trial.reached[2 * half :]))
 
         each = _each(self.recorder, rows, dim)
-        return self._whole("associative_scan", step, result, [*each, *each], rows, int(rows[0].shape[dim]) - 1, plain)
+        return self._whole(
+            "associative_scan", step, result, [*each, *each], rows, int(rows[0].shape[dim]) - 1, plain, True
+        )
 
     def while_loop(self, cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
         """What is carried after the last step."""
@@ -109,6 +109,7 @@ class Stepping:
         inputs: list[Any],
         steps: int,
         plain: Callable[..., Any],
+        fused: bool,
     ) -> Any:
         recorder = self.recorder
         try:
@@ -116,10 +117,9 @@ class Stepping:
         except Exception:
             # Its steps are followed one by one, and what is wrong with them is said where they are.
             return plain(*inputs)
-        made = write_down(recorder, name, trial, inputs, steps)
-        note_once(
-            recorder, f"{name} is one operator: its steps' products, and its inputs and results read and written once."
-        )
+        made = write_down(recorder, name, trial, inputs, steps, fused=fused)
+        how = "in one kernel" if fused else "whose steps are launched one by one"
+        note_once(recorder, f"{name} is one operator, {how}.")
         if recorder.tape is not None and not recorder.backward:
             if trial.captured:
                 raise NotImplementedError(f"a {name} that reads more than it is handed is planned, but cannot be run")
