@@ -336,6 +336,29 @@ def test_the_steps_of_a_while_loop_are_counted_where_they_are_known() -> None:
     assert any("number of steps depends on data" in note for note in unknown.notes)
 
 
+def test_what_is_folded_can_be_run_from_its_trace() -> None:
+    from partita.frontends.tape import Tape
+    from partita.frontends.torch import trace_calls
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scanning, self.cells = Scanning(16), Cells("GRUCell", 1)
+
+        def forward(self, x):
+            return self.cells(self.scanning(x))
+
+    tape = Tape()
+    graph, _, calls = trace_calls(Both(), (torch.zeros(2, LENGTH, 16),), tape=tape)
+    assert targets(graph) == ["scan_of_products", "scan_of_products", "loop", "addmm"]
+    made = [entry for entry in tape.entries if entry.call == calls[0]]
+    assert len(made) == 1
+    x, weight = torch.randn(2, LENGTH, 16), torch.randn(16, 16)
+    assert torch.equal(made[0].func(x, weight)[0], scan_of_products(x, weight)[0])
+    # All calls of the loop are placed with it.
+    assert len([entry for entry in tape.entries if entry.call == calls[2]]) >= 10 * LENGTH
+
+
 def _module_of(text: str) -> types.ModuleType:
     made = types.ModuleType("scans_of_a_library")
     exec(text, vars(made))
