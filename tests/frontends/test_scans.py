@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 from torch import nn
 
 from frontends.helpers import check_training, eager_flops, find, produced_by, targets
-from partita.frontends.loops import STEPS
 from partita.frontends.torch import trace
 
 LENGTH = 48
@@ -63,10 +62,9 @@ def test_a_function_that_loops_for_long_is_one_operator(training: bool) -> None:
     graph = trace(model, (x,), training=training)
     forward = [op for op in graph.operators if op.target == "partita.scan_of_products.default"]
     assert [op.flops for op in forward] == [2 * 2 * LENGTH * 8 * 8] * 2
-    # It reads its inputs once: the sequence and the weight.
-    assert forward[0].bytes_read == 4 * (2 * LENGTH * 8 + 8 * 8)
-    assert forward[0].bytes_written == 4 * (2 * LENGTH * 8 + 2 * 8)
-    assert forward[0].launches == 1
+    # No kernel is known for it: each step has a product, a sum and a tanh, and reads the weight anew.
+    assert forward[0].launches == 3 * LENGTH + 2
+    assert forward[0].bytes_read > LENGTH * 4 * 8 * 8
     assert graph.flops == eager_flops(Scanning(), (x,), training=training)
     if training:
         check_training(graph)
@@ -76,7 +74,7 @@ def test_a_function_that_loops_for_long_is_one_operator(training: bool) -> None:
         assert len([t for t in graph.tensors if t.name.startswith("grad:")]) == 2
     else:
         assert len(graph.operators) == 2
-    assert any("scan_of_products is taken as one kernel" in note for note in graph.notes)
+    assert any("scan_of_products is one operator with the work of all its steps" in note for note in graph.notes)
     assert not hasattr(scan_of_products, "__wrapped__")
 
 
@@ -155,107 +153,57 @@ def test_equal_calls_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tried) == 1
 
 
-class Cells(nn.Module):
-    """A program that steps through its sequence with cells."""
+class Stepped(nn.Module):
+    """A recurrence handed to torch as a scan."""
 
-    def __init__(self, kind: str, layers: int = 2):
+    def __init__(self):
         super().__init__()
-        self.cells = nn.ModuleList(getattr(nn, kind)(16, 16) for _ in range(layers))
-        self.head = nn.Linear(16, 5)
-        self.pair = kind == "LSTMCell"
+        self.inner, self.mix = nn.Linear(8, 8), nn.Parameter(torch.ones(8, 8))
 
     def forward(self, x):
-        for cell in self.cells:
-            state = x.new_zeros(x.shape[0], 16)
-            state = (state, state) if self.pair else state
-            rows = []
-            for t in range(x.shape[1]):
-                state = cell(x[:, t], state)
-                rows.append(state[0] if self.pair else state)
-            x = torch.stack(rows, 1)
-        return self.head(x)
+        from torch._higher_order_ops.scan import scan
+
+        def step(state, row):
+            state = torch.tanh(state @ self.mix + row)
+            return state, state * 2
+
+        last, rows = scan(step, x.new_zeros(x.shape[0], 8), self.inner(x), dim=1, reverse=True)
+        return rows + last[:, None]
 
 
-@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
 @pytest.mark.parametrize("training", [False, True])
-def test_a_loop_over_time_is_one_operator_for_each_layer(kind: str, training: bool) -> None:
-    x = torch.zeros(2, LENGTH, 16)
-    graph = trace(Cells(kind), (x,), training=training)
-    loops = [(i, op) for i, op in enumerate(graph.operators) if op.target == "partita.loop.default"]
-    forward = [(i, op) for i, op in loops if op.phase == "forward"]
-    assert [op.module for _, op in forward] == ["cells.0", "cells.1"]
-    for index, op in forward:
-        # Its weights are read by it alone forward; each step launches its kernels.
-        mine = {p.name for p in graph.parameters if index in p.users}
-        assert mine == {f"{op.module}.{n}" for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-        assert op.launches > 3 * LENGTH
-        gates = {"LSTMCell": 4, "GRUCell": 3, "RNNCell": 1}[kind]
-        assert op.flops == 2 * 2 * LENGTH * 2 * gates * 16 * 16
-        # Every step reads the weights.
-        assert op.bytes_read > LENGTH * 4 * 2 * gates * 16 * 16
-    assert graph.flops == eager_flops(Cells(kind), (x,), training=training)
-    assert len(graph.tensors) < 40
-    assert any(f"of {LENGTH} steps" in note or f"of {LENGTH - 1} steps" in note for note in graph.notes)
+def test_a_scan_is_one_operator_with_all_its_steps(training: bool) -> None:
+    graph = trace(Stepped(), (torch.zeros(2, LENGTH, 8),), training=training)
+    index, op = find(graph, "scan")
+    one = 2 * 2 * 8 * 8
+    assert (op.flops, op.launches) == (LENGTH * one, 4 * LENGTH)
+    assert {p.name for p in graph.parameters if index in p.users and not p.buffer} == {"mix"}
+    assert {t.shape for t in produced_by(graph, index)} == {(2, 8), (2, LENGTH, 8)}
     if training:
         check_training(graph)
-        backward = [op.colocation for _, op in loops if op.phase == "backward"]
-        assert backward == [forward[1][0], forward[0][0]]
-        # What a loop keeps for its backward is one tensor.
-        saved = [t for t in produced_by(graph, forward[0][0]) if t.dtype == "uint8"]
-        assert len(saved) == 1
-        assert saved[0].bytes >= LENGTH * 2 * 16 * 4
-        heads = [op for op in graph.operators if op.module == "head" and op.phase == "backward"]
-        assert len([op for op in heads if op.flops]) == 2
-    else:
-        assert len(graph.operators) == 3
+        _, backward = find(graph, "scan_backward", "backward")
+        # A step's weight gradient and its state's.
+        assert (backward.flops, backward.colocation) == (2 * LENGTH * one, index)
 
 
-def test_loops_over_layers_with_weights_of_their_own_are_not_folded() -> None:
-    model = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(2 * STEPS)])
-    assert len(trace(model, (torch.zeros(2, 8),)).operators) == 4 * STEPS
-
-
-def test_equal_branches_side_by_side_are_not_folded() -> None:
-    class Branches(nn.Module):
+def test_an_associative_scan_is_one_operator() -> None:
+    class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.one = nn.Linear(8, 8)
-
-        def forward(self, xs):
-            return torch.stack([torch.tanh(self.one(x)) for x in xs])
-
-    graph = trace(Branches(), ([torch.zeros(2, 8) for _ in range(2 * STEPS)],))
-    assert targets(graph).count("addmm") == 2 * STEPS
-
-
-def test_a_state_written_in_place_keeps_its_home() -> None:
-    class Counting(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("total", torch.zeros(8))
-            self.w = nn.Parameter(torch.ones(8, 8))
+            self.inner = nn.Linear(8, 16)
 
         def forward(self, x):
-            state = x[0]
-            for t in range(x.shape[0]):
-                state = torch.tanh(state @ self.w + x[t])
-                self.total.add_(state.sum(0))
-            return state + self.total
+            from torch._higher_order_ops.associative_scan import associative_scan
 
-    graph = trace(Counting(), (torch.zeros(2 * STEPS, 2, 8),))
-    assert [name for name in targets(graph) if name != "slice"] == ["loop"]
-    (index,) = (i for i, name in enumerate(targets(graph)) if name == "loop")
-    assert {p.name for p in graph.parameters if index in p.users} == {"w", "total"}
+            def join(left, right):
+                return left[0] * right[0], right[0] * left[1] + right[1]
 
+            return associative_scan(join, self.inner(x).chunk(2, -1), dim=1)[1]
 
-def test_a_cost_of_many_launches_is_that_of_each() -> None:
-    from partita.catalogue.loader import load_catalogue
-    from partita.costs.roofline import Roofline
-
-    graph = trace(Cells("RNNCell"), (torch.zeros(2, LENGTH, 16),))
-    loop = graph.operators[0]
-    device = load_catalogue().device("A100-80GB")
-    assert Roofline().time_s(loop, device) >= loop.launches * device.launch_overhead_s
+    graph = trace(Model(), (torch.zeros(2, LENGTH, 8),), training=True)
+    check_training(graph)
+    assert targets(graph)[:2] == ["addmm", "associative_scan"]
+    assert [op.colocation for op in graph.operators if op.target == "partita.associative_scan_backward.default"] == [1]
 
 
 def _module_of(text: str) -> types.ModuleType:
@@ -298,6 +246,9 @@ class Model(torch.nn.Module):
         del sys.modules[made.__name__]
     assert targets(graph) == ["causal_products"]
     assert graph.operators[0].flops == 2 * 2 * 4 * 8 * 8
+    # It reads its inputs once, and writes its result.
+    assert graph.operators[0].launches == 1
+    assert (graph.operators[0].bytes_read, graph.operators[0].bytes_written) == (4 * (4 * 8 + 8 * 8), 4 * 4 * 8)
 
 
 SMALL = {

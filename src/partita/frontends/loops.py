@@ -98,7 +98,7 @@ def _with_ends(
 
     def arrays(call: Call) -> set[int]:
         stored = (read.value.stored or read.value.home for read in call.reads)
-        return {id(array) for array in stored if array is not None}
+        return {id(array) for array in stored if array is not None and array.kind != "input"}
 
     body = live[first : first + period]
     kinds = {kind(call) for call in body}

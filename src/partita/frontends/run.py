@@ -217,7 +217,7 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
             attention_anywhere(),
         ):
             stack.enter_context(surrounding)
-        values = Values(fake, settle=recorder.tape is None, recorder=recorder)
+        values = Values(settle=recorder.tape is None, recorder=recorder)
         for mode in (
             fake,
             recorder,

@@ -1,7 +1,8 @@
 """Keep recurrences and scans whole: functions that go through a sequence step by step, or for which there is a kernel.
 
 Libraries write a scan as a loop in Python, for machines without their kernels. A device runs one kernel, which reads
-its inputs once and keeps the state on the chip. Taken as such are functions of a model's own files, and methods of its
+its inputs once and keeps the state on the chip. A loop that somebody wrote for want of a kernel is one operator, too,
+but with the launches and the traffic of all its steps. Taken are functions of a model's own files, and methods of its
 modules, that
 
 - name the kernel that replaces them (as transformers' decorators do), or
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FunctionType
@@ -25,15 +25,29 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from partita.frontends.capture import Recorder
-from partita.frontends.whole import Trial, Unfit, key_of, nested, try_out, write_down
+from partita.frontends.stepping import whole_steps
+from partita.frontends.whole import Trial, Unfit, key_of, nested, note_once, try_out, write_down
 
 #: Operators from which a loop is taken for a scan.
 LONG = 64
+
+#: Parts of the names of functions for which devices have a kernel, whether or not their library says so.
+_KERNELS = (
+    "selective_scan",
+    "chunk_scan",
+    "delta_rule",
+    "delta_attention",
+    "linear_attention",
+    "mlstm",
+    "rnn_scan",
+    "wkv",
+)
 
 _NOTE = (
     "{} is taken as one kernel for the whole sequence, which reads its inputs once and keeps its state on the chip; "
     "the products counted are those of the code that it stands for."
 )
+_STEPS_NOTE = "{} is one operator with the work of all its steps, which are launched one by one."
 
 
 class Scans:
@@ -48,6 +62,7 @@ class Scans:
         """What stands for a function or method."""
         kernel = _kernel(function)
         name = kernel or function.__name__.strip("_")
+        fused = kernel is not None or any(part in name for part in _KERNELS)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -62,16 +77,23 @@ class Scans:
             trial = self._trial(function, owner, leaves, spec)
             if trial is None or (kernel is None and trial.calls < LONG):
                 return function(*args, **kwargs)
-            return self._whole(name, trial, function, args, kwargs, inputs)
+            return self._whole(name, trial, fused, function, args, kwargs, inputs)
 
         return call
 
     def _whole(
-        self, name: str, trial: Trial, function: Callable[..., Any], args: Any, kwargs: Any, inputs: list[Any]
+        self,
+        name: str,
+        trial: Trial,
+        fused: bool,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        inputs: list[Any],
     ) -> Any:
         recorder = self.recorder
-        result = nested(trial, write_down(recorder, name, trial, inputs))
-        note_once(recorder, _NOTE.format(name))
+        result = nested(trial, write_down(recorder, name, trial, inputs, fused=fused))
+        note_once(recorder, (_NOTE if fused else _STEPS_NOTE).format(name))
         if recorder.tape is not None and not recorder.backward:
             if trial.captured:
                 raise NotImplementedError(f"{name} is planned, but reads more than it is handed and cannot be run")
@@ -124,12 +146,6 @@ def _flat(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
 
 
-def note_once(recorder: Recorder, text: str) -> None:
-    """Add a note to what is captured, unless it is there."""
-    if text not in recorder.capture.notes:
-        recorder.capture.notes.append(text)
-
-
 def _changed(owner: Any, before: dict[str, Any]) -> bool:
     now = vars(owner)
     return now.keys() != before.keys() or any(now[name] is not value for name, value in before.items())
@@ -172,19 +188,31 @@ def whole_scans(module: Any, recorder: Recorder) -> Iterator[None]:
     """Within, the scans of a module's classes and of the files that define them are one call each."""
     scans = Scans(recorder)
     classes = {cls for child in module.modules() for cls in type(child).__mro__ if _is_own(cls)}
+    spaces = _spaces(classes)
     with ExitStack() as after:
-        for name in sorted({cls.__module__ for cls in classes}):
-            space = sys.modules.get(name)
-            for key, value in list(vars(space).items()) if space is not None else ():
+        after.enter_context(whole_steps(spaces, recorder))
+        for space in spaces:
+            for key, value in list(space.items()):
                 if _is_taken(value):
-                    after.callback(setattr, space, key, value)
-                    setattr(space, key, scans.replaced(value, False))
+                    after.callback(space.__setitem__, key, value)
+                    space[key] = scans.replaced(value, False)
         for cls in classes:
             for key, value in list(vars(cls).items()):
                 if key != "forward" and not key.startswith("__") and _is_taken(value):
                     after.callback(setattr, cls, key, value)
                     setattr(cls, key, scans.replaced(value, True))
         yield
+
+
+def _spaces(classes: set[type]) -> list[dict[str, Any]]:
+    """The names that the methods of some classes see: those of the files that define them."""
+    found: dict[int, dict[str, Any]] = {}
+    for cls in classes:
+        for value in vars(cls).values():
+            inner = inspect.unwrap(value) if isinstance(value, FunctionType) else None
+            if isinstance(inner, FunctionType) and inner.__module__ == cls.__module__:
+                found[id(inner.__globals__)] = inner.__globals__
+    return list(found.values())
 
 
 def _is_own(cls: type) -> bool:

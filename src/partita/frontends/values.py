@@ -30,9 +30,8 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
     are run again on other data.
     """
 
-    def __init__(self, fake: Any, *, settle: bool = True, recorder: Any = None) -> None:
+    def __init__(self, *, settle: bool = True, recorder: Any = None) -> None:
         super().__init__()
-        self.fake = fake
         self.recorder = recorder
         self.draws = 0
         self.settle = settle
@@ -71,7 +70,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         elif complete and tensors and (torch.Tag.dynamic_output_shape in func.tags or _repeats(packet, tensors)):
             return self._shaped(compute(func, args, kwargs), tensors)
         elif not complete and packet in _PICKS:
-            return self._most(func, packet, args)
+            return self._most(packet, args)
         most = _most_truths(packet, args)
         out = func(*args, **kwargs)
         if func._schema.is_mutable and tensors:
@@ -112,7 +111,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
             with torch._C._DisableTorchDispatch():
                 tell(tensor, torch.zeros(tensor.shape, dtype=tensor.dtype))
 
-    def _most(self, func: Any, packet: str, args: Any) -> Any:
+    def _most(self, packet: str, args: Any) -> Any:
         """Rows that data picks, where their number is part of a shape: their expected share if known, else all."""
         chosen = args[1] if packet == "aten.masked_select" else args[0]
         share = getattr(chosen, "partita_share", None)
@@ -157,14 +156,13 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         """Rows to pick instead of a mask whose content is known: how many there are is part of the shape."""
         indices: list[Any] = []
         for index in args[1]:
-            value = (
-                known(index) if isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8) else None
-            )
-            if value is None and index is not None and index.dtype in (torch.bool, torch.uint8):
+            if index is None or index.dtype not in (torch.bool, torch.uint8):
+                indices.append(index)
+                continue
+            value = known(index)
+            if value is None:
                 with self:
                     indices.extend(index.nonzero().unbind(1))
-            elif value is None:
-                indices.append(index)
             else:
                 with torch._C._DisableTorchDispatch():
                     rows = value.nonzero(as_tuple=True)

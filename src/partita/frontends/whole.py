@@ -21,6 +21,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from partita.frontends.capture import Recorder
 from partita.frontends.flops import count_flops
+from partita.frontends.records import Call
 from partita.frontends.surroundings import OnePlace
 
 _META = torch.device("meta")
@@ -61,6 +62,8 @@ class Trial:
         Number of operators that it dispatches.
     flops, backward_flops
         Of the products in it; of those of its backward.
+    steps, backward_steps
+        Kernels launched, and bytes read and written, where its operators run one by one.
     reached
         Of every input, whether a gradient reaches it.
     captured
@@ -72,6 +75,8 @@ class Trial:
     calls: int = 0
     flops: int = 0
     backward_flops: int = 0
+    steps: tuple[int, int, int] = (0, 0, 0)
+    backward_steps: tuple[int, int, int] = (0, 0, 0)
     reached: tuple[bool, ...] = ()
     captured: list[Any] = field(default_factory=list)
 
@@ -125,6 +130,7 @@ def _try(function: Callable[[list[Any]], Any], inputs: list[Any], device: str) -
         raise Unfit("it returns more than arrays")
     forms = [form_of(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
     trial = Trial(forms, spec, counter.calls, counter.flops, captured=counter.captured)
+    trial.steps = counter.steps
     _try_backward(trial, counter, made, [*copies, *counter.captured])
     return trial
 
@@ -135,11 +141,13 @@ def _try_backward(trial: Trial, counter: _Counter, made: list[Any], inputs: list
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
     if not roots or not torch.is_grad_enabled():
         return
-    forward = counter.flops
+    forward, before = counter.flops, counter.steps
     with counter:
         starts = [torch.ones_like(tensor) for tensor in roots]
         gradients = iter(torch.autograd.grad(roots, wanted, starts, allow_unused=True))
     trial.backward_flops = counter.flops - forward
+    launches, read, written = (now - then for now, then in zip(counter.steps, before, strict=True))
+    trial.backward_steps = launches, read, written
     trial.reached = tuple(tensor.requires_grad and next(gradients) is not None for tensor in inputs)
 
 
@@ -168,6 +176,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]
         self.device = device
         self.calls = 0
         self.flops = 0
+        self.steps = (0, 0, 0)
         self.captured: list[Any] = []
         self._known: dict[int, Any] = {}
         self._foreign: set[int] = set()
@@ -210,9 +219,16 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]
         out = func(*args, **kwargs)
         self.calls += 1
         self.flops += count_flops(func, args, kwargs, out)
+        written = 0
         for tensor in _tensors(out):
             storage = tensor.untyped_storage()
+            if storage._cdata not in self._known or self._changed[func]:
+                written += tensor.numel() * tensor.element_size()
             self._known[storage._cdata] = storage
+        if written:
+            launches, before, after = self.steps
+            read = sum(tensor.numel() * tensor.element_size() for tensor in _tensors((args, kwargs)))
+            self.steps = launches + 1, before + read, after + written
         return out
 
 
@@ -227,13 +243,15 @@ def _tensors(tree: Any) -> list[Any]:
     return [tensor for leaf in tree for tensor in _tensors(leaf)]
 
 
-def write_down(recorder: Recorder, name: str, trial: Trial, inputs: list[Any], repeats: int = 1) -> list[Any]:
+def write_down(
+    recorder: Recorder, name: str, trial: Trial, inputs: list[Any], repeats: int = 1, *, fused: bool = True
+) -> list[Any]:
     """Write a call down and return stand-ins of its tensors.
 
     ``inputs`` are the tensors it is handed; what it captures is added. A function that is run ``repeats`` times is
-    counted so many times.
+    counted so many times. One that is not ``fused`` launches its operators one by one, and each has its own traffic.
     """
-    return list(_Whole.apply(recorder, name, trial, repeats, *inputs, *trial.captured))
+    return list(_Whole.apply(recorder, name, trial, 0 if fused else repeats, repeats, *inputs, *trial.captured))
 
 
 def nested(trial: Trial, tensors: list[Any]) -> Any:
@@ -243,15 +261,22 @@ def nested(trial: Trial, tensors: list[Any]) -> Any:
     return tree_unflatten([None if form is None else next(rest) for form in trial.outputs], trial.spec)
 
 
+def note_once(recorder: Recorder, text: str) -> None:
+    """Add a note to what is captured, unless it is there."""
+    if text not in recorder.capture.notes:
+        recorder.capture.notes.append(text)
+
+
 class _Whole(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, recorder: Recorder, name: str, trial: Trial, repeats: int, *tensors: Any) -> Any:
+    def forward(ctx: Any, recorder: Recorder, name: str, trial: Trial, steps: int, repeats: int, *tensors: Any) -> Any:
         recorder.paused = True
         made = [form.empty() for form in trial.outputs if form is not None]
         recorder.paused = False
         flops = repeats * trial.flops
         ctx.call = recorder.emit(f"partita.{name}.default", list(tensors), made, flops, causal=False)
-        ctx.recorder, ctx.name, ctx.trial, ctx.repeats = recorder, name, trial, repeats
+        _one_by_one(ctx.call, trial.steps, steps)
+        ctx.recorder, ctx.name, ctx.trial, ctx.steps, ctx.repeats = recorder, name, trial, steps, repeats
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors)
         return tuple(made)
@@ -263,11 +288,20 @@ class _Whole(torch.autograd.Function):  # type: ignore[misc]
         recorder.paused = True
         found = [
             torch.empty_like(tensor) if need and reached else None
-            for tensor, need, reached in zip(tensors, ctx.needs_input_grad[4:], trial.reached, strict=True)
+            for tensor, need, reached in zip(tensors, ctx.needs_input_grad[5:], trial.reached, strict=True)
         ]
         recorder.paused = False
         inputs = [t for t in (*grads, *tensors) if t is not None]
         made = [t for t in found if t is not None]
         flops = ctx.repeats * trial.backward_flops
-        recorder.emit(f"partita.{ctx.name}_backward.default", inputs, made, flops, causal=False, partner=ctx.call)
-        return (None, None, None, None, *found)
+        target = f"partita.{ctx.name}_backward.default"
+        call = recorder.emit(target, inputs, made, flops, causal=False, partner=ctx.call)
+        _one_by_one(call, trial.backward_steps, ctx.steps)
+        return (None, None, None, None, None, *found)
+
+
+def _one_by_one(call: Call, each: tuple[int, int, int], steps: int) -> None:
+    """Set what a call costs whose operators run one by one so many times."""
+    if steps:
+        launches, read, written = (steps * number for number in each)
+        call.launches, call.bytes_read, call.bytes_written = max(1, launches), read, written
