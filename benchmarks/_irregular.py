@@ -116,11 +116,6 @@ def detector() -> Built:
     return _detector((3, 4, 6, 3), 64, (800, 1216), 128, 32)
 
 
-def small_detector() -> Built:
-    """The same with one block in a stage and a small image."""
-    return _detector((1, 1, 1, 1), 16, (128, 192), 16, 4)
-
-
 def _detector(depths: tuple[int, ...], width: int, size: tuple[int, int], boxes: int, masks: int) -> Built:
     with torch.device("meta"):
         model = Detector(depths, width)
@@ -219,11 +214,6 @@ class Diffusion(nn.Module):
 def unet() -> Built:
     """A U-Net of the kind of Stable Diffusion, on 64 × 64."""
     return _unet((320, 640, 1280), 768, 64, 2)
-
-
-def small_unet() -> Built:
-    """The same, much smaller."""
-    return _unet((32, 64, 128), 64, 16, 1)
 
 
 def _unet(widths: tuple[int, ...], text: int, side: int, deep: int) -> Built:
