@@ -1,6 +1,6 @@
 """Training plans of wide and irregular graphs on four devices are proven, as pipelines and with all parallelism.
 
-Models that are quick to trace run always, the others behind ``slow``. Limits on time are generous: searches end by proof.
+Models that are quick to trace run always, others behind ``slow``. Limits on time are generous: searches end by proof.
 """
 
 from __future__ import annotations
