@@ -1,12 +1,13 @@
 """What a split costs whose items are known to lie in windows of blocks, and windows that no good split leaves.
 
-Item v is in one of the blocks ``first[v]`` … ``last[v]``. From that follow, for every run of blocks p … q: the work of the
-items with a window inside; for a net with two windows that are disjoint, which is cut in any case, its cost for each of
-as many disjoint windows inside as there are; and what the boundaries between blocks cost at least. Of a boundary b, the
-items before it are a set closed under predecessors that holds all with ``last`` <= b and none with ``first`` > b: a
-minimum cut says what nets it crosses at least. Nets that are cut in any case do not count there. One that may be cut
-at several boundaries counts at each with an equal part, so that all together count it once: the blocks up to b pay it
-if it is cut at one of the boundaries up to b, so do the blocks after, and all blocks together pay it twice.
+Item v is in one of the blocks ``first[v]`` … ``last[v]``. From that follow, for every run of blocks p … q: the work of
+the items with a window inside; for a net with two windows that are disjoint, which is cut in any case, its cost for
+each of as many disjoint windows inside as there are; and what the boundaries between blocks cost at least. Of a
+boundary b, the items before it are a set closed under predecessors that holds all with ``last`` <= b and none with
+``first`` > b: a minimum cut says what nets it crosses at least. Nets that are cut in any case do not count there. One
+that may be cut at several boundaries counts at each with an equal part, so that all together count it once: the blocks
+up to b pay it if it is cut at one of the boundaries up to b, so do the blocks after, and all blocks together pay it
+twice.
 
 An item leaves the blocks up to b if those could not hold the heaviest chain of items that would move there with it.
 """
@@ -185,18 +186,11 @@ def _cross(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) -> None
     """Fill ``crossing``, without the nets that are cut in any case."""
     n, network, flow = first.shape[0], room.network, room.flow
     sources, supply, nothing = np.empty(n, np.int32), np.empty(n), np.zeros(0, np.int8)
+    near = np.empty(n, np.int8)
     for b in range(room.crossing.shape[0]):
         flow.capacity[:] = network.capacity
         flow.sink[:] = 0.0
-        for i in range(network.order_arc.shape[0]):
-            flow.capacity[network.order_arc[i, 0]] = np.inf
-        count = 0
-        for v in range(n):
-            if last[v] <= b:
-                sources[count] = v
-                count += 1
-            elif first[v] > b:
-                flow.sink[v] = np.inf
+        near[:] = 0
         for e in range(a.cost.shape[0]):
             low, high = room.crossing.shape[0] + 1, -1
             for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
@@ -204,9 +198,23 @@ def _cross(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) -> None
             part = 0.0
             if not room.cut[e] and low <= b < high:
                 part = 1.0 / (high - low)
+                for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
+                    near[a.net_pins[p]] = 1
             i = room.arc[e]
             flow.capacity[i] *= part
             flow.capacity[network.pair[i]] *= part
+        # Where all is decided nothing flows: only items with a net that may be cut here are sources.
+        count = 0
+        for v in range(n):
+            if last[v] <= b:
+                sources[count] = v
+                count += near[v]
+            elif first[v] > b:
+                flow.sink[v] = np.inf
+        for i in range(network.order.shape[0]):
+            u, v = network.order[i, 0], network.order[i, 1]
+            if last[u] > b and first[v] <= b:
+                flow.capacity[network.order_arc[i, 0]] = np.inf
         supply[:] = np.inf
         room.crossing[b] = cheapest_block(network, sources[:count], supply, nothing, np.inf, flow)
 

@@ -20,8 +20,8 @@ from partita.problems.throughput.bounds.windows import WindowBound
 HIERARCHY: tuple[HierarchyBound, ...] = (
     SimpleBound(),
     NodeBound(),
-    ChargeBound(),
     WindowBound(),
+    ChargeBound(),
     NodeProgramBound(),
     CoveringBound(),
     MergedBound(),

@@ -33,6 +33,8 @@ WORTH_BLOCKS = 8
 MOST_BYTES, NODE_BYTES = 5e8, 400
 #: Share by which the bound rises before it is told.
 STEP = 2e-4
+#: Nodes divided between two descents to a split.
+DESCENTS = 1_000
 
 
 class WindowSearch:
@@ -51,7 +53,7 @@ class WindowSearch:
         # A network of transfers alone.
         bare = uniform._replace(work=np.zeros(n))
         self.room = new_window_room(bare, block_network(bare, np.zeros(uniform.nets, dtype=np.int8)))
-        self.counter = itertools.count()
+        self.counter, self.divided = itertools.count(), 0
         self.open: list[tuple[float, int, Bytes, Bytes]] = []
         first, last = np.zeros(n, dtype=np.int8), np.full(n, k - 1, dtype=np.int8)
         charged = knowledge.charged
@@ -75,6 +77,9 @@ class WindowSearch:
         """Divide nodes until none is left that could hold a better split, or until told to stop."""
         knowledge, told = self.knowledge, 0.0
         while self.open and not stop() and self.bytes < MOST_BYTES:
+            self.divided += 1
+            if self.divided % DESCENTS == 0:
+                self._descend(*self.open[0][2:], stop, by)
             bound, _, first, last = heapq.heappop(self.open)
             if bound >= knowledge.value:
                 self.open.clear()
@@ -85,7 +90,7 @@ class WindowSearch:
             boundary, item = dividing_item(self.uniform, first, last, self.room)
             if item < 0:
                 # One split is left. Where memory forbids it, it is no loss; otherwise it is the best there is.
-                knowledge.offer(first.astype(np.int32), self._load(first), by)
+                self._offer(first, by)
                 continue
             before, after = last.copy(), first.copy()
             before[item], after[item] = boundary, boundary + 1
@@ -96,8 +101,29 @@ class WindowSearch:
         elif not math.isinf(knowledge.value):
             knowledge.prove(knowledge.value * (1 - SLACK), by)
 
-    def _load(self, label: Bytes) -> float:
-        return max(self.uniform.load(label == b) for b in range(self.uniform.devices))
+    def _descend(self, first: Bytes, last: Bytes, stop: Callable[[], bool], by: str) -> None:
+        """Take the part with the smaller bound until one split is left, or none that is better."""
+        while not stop():
+            boundary, item = dividing_item(self.uniform, first, last, self.room)
+            if item < 0:
+                self._offer(first, by)
+                return
+            parts = []
+            for before in (True, False):
+                low, high = first.copy(), last.copy()
+                if before:
+                    high[item] = boundary
+                else:
+                    low[item] = boundary + 1
+                bound = float(settle_windows(self.uniform, low, high, self.knowledge.value, self.room))
+                parts.append((bound, before, low, high))
+            bound, _, first, last = min(parts, key=lambda part: part[:2])
+            if bound >= self.knowledge.value:
+                return
+
+    def _offer(self, label: Bytes, by: str) -> None:
+        load = max(self.uniform.load(label == b) for b in range(self.uniform.devices))
+        self.knowledge.offer(label.astype(np.int32), load, by)
 
 
 class WindowBound(HierarchyBound):
@@ -110,10 +136,10 @@ class WindowBound(HierarchyBound):
         """Most where there are few blocks: then a few decisions place everything."""
         if uniform.devices > WORTH_BLOCKS or uniform.items > MOST_ITEMS:
             return 0.0
-        return 8.0 if uniform.devices <= FEW_BLOCKS else 2.0
+        return 12.0 if uniform.devices <= FEW_BLOCKS else 2.0
 
     def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
-        """Go on from the open nodes of the last time; without a split that of a single block is what to be better than."""
+        """Go on from the open nodes of the last time, to be better than a single block where no split is known."""
         uniform = knowledge.uniform
         if not 0 < uniform.items <= MOST_ITEMS or not 2 <= uniform.devices <= MOST_BLOCKS or knowledge.done:
             return
