@@ -50,7 +50,7 @@ _ALLOCATES = frozenset(f"aten.{name}" for name in ("empty", "full", "ones", "ran
 @contextmanager
 def _fake() -> Iterator[None]:
     """Small numbers that code may read, such as drop rates by layer, keep their values; what has none is no guess."""
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake, Values(fake) as values:
+    with FakeTensorMode(allow_non_fake_inputs=True), Values() as values:
         yield
     if values.presumed:
         raise ValueError(f"what is built is data-dependent: {sorted(values.presumed)[0]}")

@@ -37,7 +37,7 @@ def with_values() -> Iterator[None]:
 
     from partita.frontends.values import Values
 
-    with FakeTensorMode(allow_non_fake_inputs=True) as fake, Values(fake):
+    with FakeTensorMode(allow_non_fake_inputs=True), Values():
         yield
 
 
