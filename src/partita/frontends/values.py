@@ -70,7 +70,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         elif complete and tensors and (torch.Tag.dynamic_output_shape in func.tags or _repeats(packet, tensors)):
             return self._shaped(compute(func, args, kwargs), tensors)
         elif not complete and packet in _PICKS:
-            return self._most(packet, args)
+            return self._most(func, packet, args)
         most = _most_truths(packet, args)
         out = func(*args, **kwargs)
         if func._schema.is_mutable and tensors:
@@ -111,7 +111,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
             with torch._C._DisableTorchDispatch():
                 tell(tensor, torch.zeros(tensor.shape, dtype=tensor.dtype))
 
-    def _most(self, packet: str, args: Any) -> Any:
+    def _most(self, func: Any, packet: str, args: Any) -> Any:
         """Rows that data picks, where their number is part of a shape: their expected share if known, else all."""
         chosen = args[1] if packet == "aten.masked_select" else args[0]
         share = getattr(chosen, "partita_share", None)
