@@ -4,6 +4,10 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# What the extra "vision" brings, for the tests: beside the CPU build of torch the registry's torchvision does not load,
+# and where it is in the environment neither does transformers.
+VISION := $(VENV)/vision
+LIBRARIES := torchvision timm diffusers importlib_metadata zipp
 
 .PHONY: install demo test test-all lint types imports mutants bench validate models clean
 
@@ -14,6 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "installing partita with all extras into $(VENV) (a few minutes the first time)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check torch==$$(sed -n 's/^torch==//p' constraints.txt) -c constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[all,test]' -c constraints.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VISION) $(LIBRARIES) -c constraints.txt
 	@$(BIN)/python -m partita.warm_up
 	@touch $@
 
@@ -46,7 +51,7 @@ validate: install
 	$(BIN)/python benchmarks/validate_training.py
 
 models: install
-	$(BIN)/python benchmarks/models.py --jobs 2 --docs docs/model-coverage.md
+	PYTHONPATH=$(VISION) $(BIN)/python benchmarks/models.py --jobs 2 --docs docs/model-coverage.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache results

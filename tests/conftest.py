@@ -12,6 +12,7 @@ ask for the fixture ``published_data`` are skipped where that folder is absent.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ from command_line import partita as partita
 from partita.frontends.torchvision_operators import declare_where_missing
 from strategies import USUAL_EXAMPLES
 
-# Tests import transformers themselves, and with it a torchvision that may not fit the installed torch.
+# The libraries of the extra "vision" are in a folder of their own (see the Makefile). Tests import transformers
+# themselves, and with it a torchvision that may not fit the installed torch.
+sys.path.append(str(Path(sys.prefix) / "vision"))
 declare_where_missing()
 
 PUBLISHED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
