@@ -283,3 +283,18 @@ def test_a_decoder_of_the_codes_of_a_moment_takes_one_a_codebook() -> None:
     graph = small("moshi_depth", {**sizes, "num_key_value_heads": 4, "head_dim": 8, "vocab_size": 40}, None)
     assert tensor(graph, "input_ids").shape == (1, 8)
     assert tensor(graph, "last_hidden_state").shape == (1, 8, 48)
+
+
+def test_residual_networks_of_a_missing_package_are_the_library_s_own() -> None:
+    config = CONFIG_MAPPING["detr"]()
+    assert config.backbone_config.model_type == "timm_backbone"
+    said = fill(config, ImportError("TimmBackbone requires the timm library but it was not found"))
+    assert said == ["backbone_config = the library's own ResNet, as timm is not installed"]
+    backbone = config.backbone_config
+    assert (backbone.model_type, backbone.depths, backbone.out_indices) == ("resnet", [3, 4, 6, 3], [1, 2, 3, 4])
+    assert fill(CONFIG_MAPPING["detr"](), ImportError("it requires the natten library")) == []
+
+
+def test_what_an_owner_settles_of_a_part_is_not_open() -> None:
+    assert usual_fields(CONFIG_MAPPING["timm_backbone"], {}) == {"backbone": "resnet50"}
+    assert usual_fields(CONFIG_MAPPING["detr"], {}) == {}

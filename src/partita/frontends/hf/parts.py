@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 
@@ -147,14 +148,16 @@ STAND_INS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def usual_fields(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is taken for fields that neither the default nor ``given`` settles; those of parts as mappings."""
+def usual_fields(cls: Any, given: Mapping[str, Any], default: Any = None) -> dict[str, Any]:
+    """What is taken for fields that neither the default nor ``given`` settles; those of parts as mappings.
+
+    The ``default`` of a part is what its owner sets, else it is that of the class.
+    """
     taken: dict[str, Any] = {}
     usual = USUAL.get(cls.model_type, {})
-    try:
-        default = cls()
-    except Exception:
-        default = None
+    if default is None:
+        with suppress(Exception):
+            default = cls()
     for field, value in usual.items():
         settled = default is not None and not _is_open(default, field) and (cls.model_type, field) not in _UNUSABLE
         if given.get(field) is None and not settled:
@@ -162,7 +165,7 @@ def usual_fields(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     for name, part in vars(default).items() if default is not None else ():
         if getattr(part, "model_type", None) in USUAL and hasattr(part, "to_dict") and name not in taken:
             said = given.get(name)
-            inner = usual_fields(type(part), said if isinstance(said, Mapping) else {})
+            inner = usual_fields(type(part), said if isinstance(said, Mapping) else {}, part)
             if inner:
                 taken[name] = {"model_type": part.model_type, **inner}
     return taken
@@ -260,10 +263,40 @@ def fill(config: Any, error: BaseException) -> list[str]:
         if isinstance(error, KeyError) and error.args and error.args[0] in (getattr(part, "layer_types", None) or ()):
             _turn_by_layer(part)
             filled.append(f"{path}rope_parameters = the same for every kind of layer")
+        if isinstance(error, ImportError) and "timm" in str(error) and _own_resnet(part):
+            filled.append(f"{path}backbone_config = the library's own ResNet, as timm is not installed")
         if isinstance(error, TypeError) and "tuple" in str(error):
             _as_from_file(part)
             filled.append(f"{path or 'all '}sizes as lists" if not path else f"{path}sizes as lists")
     return filled
+
+
+#: Residual networks by their number of layers: kind of layer, layers and features of each stage.
+_RESNETS = {
+    "18": ("basic", [2, 2, 2, 2], [64, 128, 256, 512]),
+    "34": ("basic", [3, 4, 6, 3], [64, 128, 256, 512]),
+    "50": ("bottleneck", [3, 4, 6, 3], [256, 512, 1024, 2048]),
+    "101": ("bottleneck", [3, 4, 23, 3], [256, 512, 1024, 2048]),
+    "152": ("bottleneck", [3, 8, 36, 3], [256, 512, 1024, 2048]),
+}
+
+
+def _own_resnet(config: Any) -> bool:
+    """Whether a residual network of another package was replaced by the same one of transformers."""
+    from transformers import ResNetConfig
+
+    backbone = getattr(config, "backbone_config", None)
+    if getattr(backbone, "model_type", "") != "timm_backbone":
+        return False
+    found = _RESNETS.get(str(backbone.backbone).removeprefix("resnet"))
+    if found is None:
+        return False
+    layer, depths, sizes = found
+    stages = [f"stage{index}" for index in backbone.out_indices if index > 0]
+    config.backbone_config = ResNetConfig(
+        layer_type=layer, depths=depths, hidden_sizes=sizes, num_channels=backbone.num_channels, out_features=stages
+    )
+    return True
 
 
 def _is_none(config: Any, field: str) -> bool:
