@@ -126,13 +126,15 @@ def _unlisted(config: Any) -> Iterator[Any]:
     """Classes of a configuration that stand in the same folder, the most telling first.
 
     Models come before bare modules: those are the pieces that models are put together from, and serve only where a
-    configuration has no model.
+    configuration has no model. Of these the one comes first that is called as the configuration is.
     """
     from transformers import PreTrainedModel
 
+    title = type(config).__name__.removesuffix("Config")
+
     own = [cls for cls in _in_folder(config) if _takes(cls, type(config)) and not _PIECE.search(cls.__name__)]
     whole = [cls for cls in own if issubclass(cls, PreTrainedModel)]
-    yield from sorted(whole or filter(runs, own), key=lambda cls: (not runs(cls), _rank(cls)))
+    yield from sorted(whole or filter(runs, own), key=lambda cls: (not runs(cls), cls.__name__ != title, _rank(cls)))
 
 
 def _in_folder(config: Any) -> Iterator[Any]:

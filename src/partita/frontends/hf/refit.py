@@ -105,10 +105,13 @@ def _add_codes(inputs: Mapping[str, Any], form: str, size: int) -> dict[str, Any
 
 def _resize(inputs: Mapping[str, Any], got: list[int], takes: int, side: int) -> dict[str, Any] | None:
     """The one input that has the side that is complained of, turned round or with another size of that side."""
-    wrong = got[side]
 
     def same(shape: tuple[int, ...]) -> bool:
-        return list(shape) == got or (len(shape) > 1 and shape[side] == wrong)
+        # Products see the rows of all samples as one side.
+        return list(shape) == got or (side == -1 and [math.prod(shape[:-1]), *shape[-1:]] == got)
+
+    def alike(shape: tuple[int, ...]) -> bool:
+        return len(shape) > 1 and shape[side] == got[side]
 
     def resized(shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) == 3 and takes in shape[1:]:
@@ -117,7 +120,7 @@ def _resize(inputs: Mapping[str, Any], got: list[int], takes: int, side: int) ->
         sides[side] = takes
         return tuple(sides)
 
-    return _change(inputs, same, resized)
+    return _change(inputs, same, resized) or _change(inputs, alike, resized)
 
 
 def _change(
