@@ -3,6 +3,7 @@
 # ruff: noqa: E402 -- the imports follow the check that torch is there
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from frontends.helpers import targets, tensor
 from partita.errors import InputError, TraceError
 from partita.frontends import model as models
-from partita.frontends.hf.build import Parts, build, on_meta
+from partita.frontends.hf.build import Parts, _fill_tables, build, on_meta
 from partita.frontends.hf.configuration import read_configuration, settled_configuration
 from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.load import build_transformers
@@ -293,6 +294,30 @@ def test_residual_networks_of_a_missing_package_are_the_library_s_own() -> None:
     backbone = config.backbone_config
     assert (backbone.model_type, backbone.depths, backbone.out_indices) == ("resnet", [3, 4, 6, 3], [1, 2, 3, 4])
     assert fill(CONFIG_MAPPING["detr"](), ImportError("it requires the natten library")) == []
+
+
+class Words:
+    """A table that is filled when it is asked for."""
+
+    @functools.cached_property
+    def table(self) -> list[int]:
+        return [1, 2]
+
+    @functools.cached_property
+    def broken(self) -> list[int]:
+        raise KeyError("<image>")
+
+
+class Reader(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = Words()
+
+
+def test_tables_are_filled_before_the_trace() -> None:
+    reader = Reader()
+    _fill_tables(torch.nn.Sequential(reader))
+    assert vars(reader.words) == {"table": [1, 2]}
 
 
 def test_what_an_owner_settles_of_a_part_is_not_open() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from typing import Any
 
 from partita.errors import TraceError
@@ -50,6 +51,7 @@ def build(cls: Any, config: Any, dtype: Any, name: str, place: Place) -> tuple[A
     for _ in range(_ROUNDS):
         model, failure = _attempts(cls, own, dtype, place)
         if failure is None:
+            _fill_tables(model)
             taken = f"The configuration leaves open what {cls.__name__} needs; taken here: {', '.join(filled)}."
             return model, ((taken,) if filled else ()) + _run_as_methods(model) + _presume_durations(model)
         more = fill(own, failure)
@@ -118,6 +120,20 @@ def _run_as_methods(model: Any) -> tuple[str, ...]:
         return ()
     model.forward = Parts(parts)
     return (f"{title} has no forward of its own; this is one run of each of {', '.join(parts)}, on inputs of its own.",)
+
+
+def _fill_tables(model: Any) -> None:
+    """Let tables that a model fills when they are first asked for, entry by entry, be there before the trace."""
+    for child in model.modules():
+        for value in vars(child).values():
+            cls = type(value)
+            if cls.__module__ != type(child).__module__:
+                continue
+            for name, held in vars(cls).items():
+                if isinstance(held, cached_property):
+                    # What fails here fails in the open where the model asks for it.
+                    with suppress(Exception):
+                        getattr(value, name)
 
 
 def _presume_durations(model: Any) -> tuple[str, ...]:
