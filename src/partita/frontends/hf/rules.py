@@ -113,6 +113,10 @@ class Example:
             cells = first(vision, "num_patches", "num_position_embeddings", "num_positions", default=0)
             side = int(cells**0.5) if isinstance(cells, int) else 0
             size = side * self.patch if side and side * side == cells else _PIXELS
+        ratios = getattr(self.config, "scaled_images_ratios", None)
+        if ratios:
+            # Patches are cut from the image at several scales, the smallest of which is one patch.
+            size = round(first(self.config, "patch_size", default=_PIXELS) / min(ratios))
         if isinstance(size, dict):
             size = size.get("height", _PIXELS), size.get("width", _PIXELS)
         height, width = size if isinstance(size, (list, tuple)) and len(size) == 2 else (size, size)
