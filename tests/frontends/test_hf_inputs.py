@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,12 @@ torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 pytest.importorskip("transformers", reason="hf: models need transformers")
 
 from frontends.helpers import targets
+from partita.errors import TraceError
 from partita.frontends.hf.described import describe, make_described
 from partita.frontends.hf.load import build_transformers
 from partita.frontends.hf.refit import refit
 from partita.frontends.hf.rules import Example
+from partita.frontends.hf.unset import unset_arguments
 from partita.frontends.models import load_model
 from partita.frontends.options import Asked
 
@@ -222,3 +225,20 @@ def test_lists_of_known_numbers_are_known() -> None:
     graph = trace(Counts(), (torch.zeros(2, 9, 4), torch.arange(10).reshape(2, 5)))
     assert graph.flops == 2 * 2 * 5 * 4 * 4
     assert targets(graph)
+
+
+def test_arguments_that_code_reads_without_having_them_are_made() -> None:
+    class Net(torch.nn.Module):
+        def forward(self, input_ids: Any = None, inputs_embeds: Any = None, other: Any = None) -> Any:
+            return inputs_embeds.shape[0] + len(input_ids)
+
+    try:
+        Net()(input_ids=torch.zeros(2))
+    except AttributeError as cause:
+        error = TraceError("cannot trace the root module (Net)")
+        error.__cause__ = cause
+    assert unset_arguments(error, Net()) == ["inputs_embeds"]
+    assert unset_arguments(TraceError("no cause"), Net()) == []
+    sizes = {"num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
+    graph = load_model("hf:blt_local_decoder", set_fields={k: str(v) for k, v in sizes.items()}, sequence_length=16)
+    assert {"inputs_embeds", "patch_embeds"} <= {tensor.name for tensor in graph.tensors if tensor.producer is None}

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from partita.errors import InputError
+from partita.errors import InputError, TraceError
 from partita.frontends.given import FORM
 from partita.frontends.hf import rules
 from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound, sound_names
@@ -18,6 +18,7 @@ from partita.frontends.hf.given import given_sets
 from partita.frontends.hf.images import IMAGES, image_arguments
 from partita.frontends.hf.places import place_features
 from partita.frontends.hf.rules import Example
+from partita.frontends.hf.unset import unset_arguments
 from partita.frontends.options import Asked
 
 RULES = {**rules.RULES, **IMAGES, **SOUND}
@@ -64,9 +65,13 @@ def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> 
 
 
 def completed(
-    model: Any, config: Any, task: str, dtype: Any, asked: Asked, inputs: Mapping[str, Any], message: str
+    model: Any, config: Any, task: str, dtype: Any, asked: Asked, inputs: Mapping[str, Any], error: TraceError
 ) -> dict[str, Any] | None:
-    """Arguments with those that a message asks for by name; None if it names none that is not given and can be made."""
+    """Arguments with those that an error asks for; None if it names none that is not given and can be made.
+
+    Either its message names them, or the line of the model's call that failed reads them.
+    """
+    message = str(error)
     example = _example(model, config, task, dtype, asked)
     if re.search(r"to unpack \(expected 4, got 3\)|to have 3 channels, but got 1 channels", message):
         # Features by name, but an image.
@@ -77,14 +82,13 @@ def completed(
         pixels = own.get("pixel_values")
         # One image of several that a sample may have.
         return None if pixels is None or pixels.dim() != 4 else {**inputs, "pixel_values": pixels.unsqueeze(1)}
-    if _ASKS.search(message) is None:
-        return None
-    parameters = inspect.signature(model.forward).parameters
-    missing = [
-        name
-        for name in parameters
-        if name not in {*inputs, *asked.inputs, *_NEVER} and re.search(rf"\b{re.escape(name)}\b", message)
-    ]
+    left = [name for name in inspect.signature(model.forward).parameters if name not in {*inputs, *asked.inputs}]
+    missing = []
+    if _ASKS.search(message):
+        missing = [name for name in left if name not in _NEVER and re.search(rf"\b{re.escape(name)}\b", message)]
+    if not missing and "NoneType" in message:
+        unset = unset_arguments(error, model)
+        missing = [name for name in unset if name in left and (name == "inputs_embeds" or name not in _NEVER)]
     made = {name: value for name in missing if (value := _make(model, example, name)) is not None}
     return {**inputs, **made} if made else None
 

@@ -174,13 +174,13 @@ def _refitted(model: Model, task: str, number_format: Any) -> Model:
         try:
             return model.traced()
         except TraceError as error:
-            said, module = str(error), model.module
+            module = model.module
             # What the user gave is not made to fit.
             changed = refit(
-                {name: value for name, value in model.kwargs.items() if name not in model.asked.inputs}, said
+                {name: value for name, value in model.kwargs.items() if name not in model.asked.inputs}, str(error)
             )
             if changed is None and model.asked.decode is None:
-                changed = completed(module, module.config, task, number_format, model.asked, model.kwargs, said)
+                changed = completed(module, module.config, task, number_format, model.asked, model.kwargs, error)
             if changed is None:
                 raise
             model = dataclasses.replace(model, kwargs={**model.kwargs, **changed})
