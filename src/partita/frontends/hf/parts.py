@@ -285,7 +285,7 @@ def _own_resnet(config: Any) -> bool:
     """Whether a residual network of another package was replaced by the same one of transformers."""
     from transformers import ResNetConfig
 
-    backbone = getattr(config, "backbone_config", None)
+    backbone: Any = getattr(config, "backbone_config", None)
     if getattr(backbone, "model_type", "") != "timm_backbone":
         return False
     found = _RESNETS.get(str(backbone.backbone).removeprefix("resnet"))
