@@ -242,3 +242,23 @@ def test_arguments_that_code_reads_without_having_them_are_made() -> None:
     sizes = {"num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
     graph = load_model("hf:blt_local_decoder", set_fields={k: str(v) for k, v in sizes.items()}, sequence_length=16)
     assert {"inputs_embeds", "patch_embeds"} <= {tensor.name for tensor in graph.tensors if tensor.producer is None}
+
+
+def test_features_that_a_row_of_weights_does_not_go_with_get_its_size() -> None:
+    said = (
+        "cannot trace module 'norm' (Norm): RuntimeError: Attempting to broadcast a dimension of length 4 at -1! "
+        "Mismatching argument at index 1 had torch.Size([1, 16, 4]); but expected shape should be broadcastable to "
+        "[1, 1, 64]"
+    )
+    given = {"ids": torch.zeros(1, 16, 4, dtype=torch.long), "context": torch.zeros(1, 16, 4)}
+    changed = refit(given, said)
+    assert changed is not None
+    assert (changed["context"].shape, changed["ids"].shape) == ((1, 16, 64), (1, 16, 4))
+    assert refit({"context": torch.zeros(1, 8, 4)}, said) is None
+
+
+def test_the_input_whose_rows_an_operator_complains_of_is_resized() -> None:
+    given = {"queries": torch.zeros(1, 32, 768), "states": torch.zeros(2, 256, 768)}
+    changed = refit(given, "a and b must have same reduction dim, but got [512, 768] X [1408, 768]")
+    assert changed is not None
+    assert (changed["queries"].shape, changed["states"].shape) == ((1, 32, 768), (2, 256, 1408))

@@ -164,8 +164,7 @@ def _needed(model: Any, example: Example, accepted: frozenset[str], asked: Asked
         if parameter.default is inspect.Parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]
     main = getattr(model, "main_input_name", "input_ids")
-    if main in RULES and main in accepted:
-        needed.append(main)
+    needed += [name for name in ([main] if isinstance(main, str) else main) if name in RULES and name in accepted]
     inputs: dict[str, Any] = {}
     cut = image_arguments(example, accepted) if _IMAGE_NAMES & set(needed) else {}
     for name in dict.fromkeys(needed):

@@ -65,7 +65,9 @@ def _broken(error: BaseException) -> str:
                 f"{said}; the {package} beside transformers does not fit this torch: install the one that does, "
                 "or uninstall it"
             )
-    return f"{said}; transformers or a package that it uses cannot be imported or is damaged"
+    if isinstance(error, ImportError):
+        return f"{said}; transformers or a package that it uses cannot be imported or is damaged"
+    return f"{said}; --debug shows where"
 
 
 def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:

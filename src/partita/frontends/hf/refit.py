@@ -13,6 +13,11 @@ _CHANNELS = re.compile(r"expected input\[(?P<got>[\d, ]+)\] to have (?P<takes>\d
 _NORM = re.compile(
     r"expected input with shape \[[*, ]*(?P<takes>\d+)\], but got input of size\s?(?:torch.Size\()?\[(?P<got>[\d, ]+)\]"
 )
+#: What it says of features that do not go with a row of weights, both with all their sides.
+_ROW = re.compile(
+    r"at -1! Mismatching argument at index \d had torch.Size\(\[(?P<got>[\d, ]+)\]\); "
+    r"but expected shape should be broadcastable to \[(?:[\d, ]+, )?(?P<takes>\d+)\]"
+)
 _FEATURES = ((_PRODUCT, -1), (_CHANNELS, 1), (_NORM, -1))
 #: A call that reads more or fewer sides than an input has.
 _SIDES = re.compile(r"not enough values to unpack \(expected (?P<takes>[45]), got (?P<got>\d)\)")
@@ -36,6 +41,10 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
             continue
         got = [int(word) for word in found["got"].split(",")]
         return _resize(inputs, got, int(found["takes"]), side)
+    found = _ROW.search(message)
+    if found is not None:
+        sides, features = [int(word) for word in found["got"].split(",")], int(found["takes"])
+        return _change(inputs, lambda shape: list(shape) == sides, lambda shape: (*shape[:-1], features))
     found = _CODES.search(message)
     if found is not None:
         return _add_codes(inputs, found["form"], int(found["size"]))

@@ -18,27 +18,8 @@ from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBl
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from problems.throughput.bounds.block_problems import SLACK, block_problems
 from strategies import examples
-
-#: Rounding; loads of the test problems are multiples of a quarter.
-SLACK = 1e-6
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> ThroughputProblem:
-    """Up to nine operators; tensors with several readers."""
-    count = draw(st.integers(2, 9))
-    tensors = []
-    for u in range(count - 1):
-        readers = draw(st.sets(st.integers(u + 1, count - 1), max_size=4))
-        if readers:
-            tensors.append(Tensor(producer=u, consumers=tuple(sorted(readers)), size=draw(st.integers(0, 12)) / 4))
-    return ThroughputProblem(
-        name="blocks",
-        kinds=(DeviceKind(name="a", count=draw(st.integers(2, 4))),),
-        operators=tuple(Operator(id=i, times=(float(draw(st.integers(0, 5))),)) for i in range(count)),
-        tensors=tuple(tensors),
-    )
 
 
 def convex_blocks(relaxed: BlockProblem, ordered: ClosedBlocks) -> list[tuple[np.ndarray, float]]:
@@ -53,7 +34,7 @@ def convex_blocks(relaxed: BlockProblem, ordered: ClosedBlocks) -> list[tuple[np
 
 
 @examples(150)
-@given(problems(), st.data())
+@given(block_problems(2, 9), st.data())
 def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProblem, data: st.DataObject) -> None:
     relaxed = uniform(problem)
     n = relaxed.items
@@ -87,7 +68,7 @@ def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProb
 
 
 @examples(60)
-@given(problems(), st.data())
+@given(block_problems(2, 9), st.data())
 def test_the_search_is_the_same_in_any_unit_of_time(problem: ThroughputProblem, data: st.DataObject) -> None:
     """Powers of two change no digit: blocks and even the nodes searched are the same for picoseconds."""
     target = data.draw(st.integers(1, 60)) / 4
@@ -126,7 +107,7 @@ def test_giving_up_and_stopping_prove_nothing() -> None:
 
 
 @examples(25)
-@given(problems())
+@given(block_problems(2, 9))
 def test_charges_keep_to_every_known_block(problem: ThroughputProblem) -> None:
     relaxed = uniform(problem)
     assume(relaxed.work.sum() > 0)

@@ -17,27 +17,8 @@ from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.bounds.windows import WindowBound, WindowSearch
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from problems.throughput.bounds.block_problems import SLACK, block_problems
 from strategies import examples
-
-#: Rounding; loads of the test problems are multiples of a quarter.
-SLACK = 1e-6
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> ThroughputProblem:
-    """Up to eight operators on up to four devices; items without work, tensors with several readers, parts apart."""
-    count = draw(st.integers(1, 8))
-    tensors = []
-    for u in range(count - 1):
-        readers = draw(st.sets(st.integers(u + 1, count - 1), max_size=4))
-        if readers:
-            tensors.append(Tensor(producer=u, consumers=tuple(sorted(readers)), size=draw(st.integers(0, 12)) / 4))
-    return ThroughputProblem(
-        name="windows",
-        kinds=(DeviceKind(name="a", count=draw(st.integers(2, 4))),),
-        operators=tuple(Operator(id=i, times=(float(draw(st.integers(0, 5))),)) for i in range(count)),
-        tensors=tuple(tensors),
-    )
 
 
 def splits(relaxed: BlockProblem) -> list[tuple[np.ndarray, float]]:
@@ -51,7 +32,7 @@ def splits(relaxed: BlockProblem) -> list[tuple[np.ndarray, float]]:
 
 
 @examples(120)
-@given(problems(), st.floats(0.9, 1.6), st.data())
+@given(block_problems(1, 8), st.floats(0.9, 1.6), st.data())
 def test_windows_keep_every_split_up_to_the_target(
     problem: ThroughputProblem, factor: float, data: st.DataObject
 ) -> None:
@@ -76,7 +57,7 @@ def test_windows_keep_every_split_up_to_the_target(
 
 
 @examples(120)
-@given(problems())
+@given(block_problems(1, 8))
 def test_it_ends_with_the_optimum_and_a_split_that_has_it(problem: ThroughputProblem) -> None:
     relaxed = uniform(problem)
     assume(relaxed.devices**relaxed.items <= 5000)
@@ -88,7 +69,7 @@ def test_it_ends_with_the_optimum_and_a_split_that_has_it(problem: ThroughputPro
 
 
 @examples(60)
-@given(problems(), st.integers(1, 5))
+@given(block_problems(1, 8), st.integers(1, 5))
 def test_it_goes_on_where_it_stopped(problem: ThroughputProblem, steps: int) -> None:
     relaxed = uniform(problem)
     assume(relaxed.devices**relaxed.items <= 5000)
@@ -166,7 +147,7 @@ def test_a_known_value_ends_it_at_once() -> None:
 
 
 @examples(40)
-@given(problems(), st.sampled_from([1e-6, 1e3]))
+@given(block_problems(1, 8), st.sampled_from([1e-6, 1e3]))
 def test_the_unit_does_not_matter(problem: ThroughputProblem, scale: float) -> None:
     found = [Knowledge(uniform(problem)), Knowledge(uniform(in_other_time(problem, scale)))]
     for knowledge in found:
