@@ -31,7 +31,7 @@ def counted(module: Any, args: Any, kwargs: Any, training: bool, device: str) ->
         # The counter follows modules by their gradients, if they have any.
         module.requires_grad_(False)
     counter = FlopCounterMode(display=False, custom_mapping=_missing())
-    with _one_sequence_a_row(), sdpa_kernel(SDPBackend.MATH), torch.set_grad_enabled(training), counter:
+    with one_sequence_a_row(), sdpa_kernel(SDPBackend.MATH), torch.set_grad_enabled(training), counter:
         out = module(*args, **kwargs)
         if training:
             _loss(out).backward()
@@ -77,7 +77,7 @@ def _missing() -> dict[Any, Any]:
 
 
 @contextmanager
-def _one_sequence_a_row() -> Iterator[None]:
+def one_sequence_a_row() -> Iterator[None]:
     """Let transformers run on the meta device: it would look for packed sequences by value."""
     import transformers.masking_utils as masking
 

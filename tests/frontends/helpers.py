@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -31,19 +29,6 @@ def tensor(graph: Graph, name: str) -> Tensor:
     """The tensor of that name."""
     (found,) = (t for t in graph.tensors if t.name == name)
     return found
-
-
-@contextmanager
-def one_sequence_a_row():
-    """Let transformers run on the meta device: it would look for packed sequences by value."""
-    import transformers.masking_utils as masking
-
-    keep = masking.find_packed_sequence_indices
-    masking.find_packed_sequence_indices = lambda position_ids: None
-    try:
-        yield
-    finally:
-        masking.find_packed_sequence_indices = keep
 
 
 def eager_flops(module: torch.nn.Module, args: tuple = (), kwargs: dict | None = None, training: bool = False) -> int:

@@ -20,7 +20,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from frontends.helpers import targets, tensor
 from partita.errors import InputError, TraceError
 from partita.frontends import model as models
-from partita.frontends.hf.build import Parts, _fill_tables, build, on_meta
+from partita.frontends.building import on_meta
+from partita.frontends.hf.build import Parts, _fill_tables, build
 from partita.frontends.hf.configuration import read_configuration, settled_configuration
 from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.load import build_transformers

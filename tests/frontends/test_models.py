@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 pytest.importorskip("transformers", reason="hf: models need transformers")
 
+from benchmarks._flops import one_sequence_a_row
 from torch.utils._pytree import tree_map_only
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -17,16 +18,15 @@ from frontends.helpers import (
     check_parameters,
     check_training,
     eager_flops,
-    one_sequence_a_row,
     targets,
     tensor,
 )
 from partita.errors import InputError, TraceError
+from partita.frontends.building import on_meta
 from partita.frontends.hf.build import build as build_class
-from partita.frontends.hf.build import on_meta
 from partita.frontends.hf.configuration import read_configuration
 from partita.frontends.hf.heads import model_classes
-from partita.frontends.hf.inputs import make_inputs
+from partita.frontends.hf.inputs import input_sets
 from partita.frontends.hf.load import _simplify
 from partita.frontends.models import load_model
 from partita.frontends.options import Asked
@@ -85,7 +85,7 @@ def build(name: str, fields: dict, training: bool, length: int | None = None, dt
     task, cls = next(model_classes(config, None))
     _simplify(config, training)
     model, _ = build_class(cls, config, dtype, name, on_meta)
-    inputs = make_inputs(model, model.config, task, dtype, Asked(2, length, None, {}, None, training))
+    inputs = input_sets(model, model.config, task, dtype, Asked(2, length, None, {}, None, training))[0]
     return model, tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), inputs)
 
 

@@ -57,7 +57,8 @@ def _fake() -> Iterator[None]:
 
 
 @contextmanager
-def _meta() -> Iterator[None]:
+def on_meta() -> Iterator[None]:
+    """No array that is made has data."""
     with torch.device("meta"):
         yield
 
@@ -87,7 +88,7 @@ def build_without_weights(build: Callable[[], Any]) -> Any:
         What the first call raises, if the others fail, too.
     """
     first: BaseException | None = None
-    for way in (_fake, _meta, _real):
+    for way in (_fake, on_meta, _real):
         try:
             with ExitStack() as stack:
                 stack.enter_context(way())

@@ -124,3 +124,8 @@ class Capture:
     notes: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     """Everything that was dispatched, in order, whether or not it became a call."""
+
+    def note(self, text: str) -> None:
+        """Add a note, unless it is there."""
+        if text not in self.notes:
+            self.notes.append(text)

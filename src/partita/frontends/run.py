@@ -198,10 +198,7 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
     What the caller may have switched on around the trace is off: inference mode, a default device, compilation.
     """
 
-    def note(text: str) -> None:
-        if text not in recorder.capture.notes:
-            recorder.capture.notes.append(text)
-
+    note = recorder.capture.note
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         if torch.get_default_device().type != "cpu":

@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from partita.frontends.capture import Recorder
 from partita.frontends.stepping import whole_steps
-from partita.frontends.whole import Trial, Unfit, key_of, nested, note_once, try_out, write_down
+from partita.frontends.whole import Trial, Unfit, key_of, nested, try_out, write_down
 
 #: Operators from which a loop is taken for a scan.
 LONG = 64
@@ -93,7 +93,7 @@ class Scans:
     ) -> Any:
         recorder = self.recorder
         result = nested(trial, write_down(recorder, name, trial, inputs, fused=fused))
-        note_once(recorder, (_NOTE if fused else _STEPS_NOTE).format(name))
+        recorder.capture.note((_NOTE if fused else _STEPS_NOTE).format(name))
         if recorder.tape is not None and not recorder.backward:
             if trial.captured:
                 raise NotImplementedError(f"{name} is planned, but reads more than it is handed and cannot be run")

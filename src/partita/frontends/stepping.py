@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from partita.errors import TraceError
 from partita.frontends.capture import Recorder
-from partita.frontends.whole import Form, Trial, form_of, nested, note_once, try_out, write_down
+from partita.frontends.whole import Form, Trial, form_of, nested, try_out, write_down
 
 WHILE_NOTE = (
     "A while_loop's number of steps depends on data: its body is counted once, and each step more costs as much."
@@ -91,7 +91,7 @@ class Stepping:
             try:
                 goes_on = bool(cond_fn(*carried))
             except DataDependentOutputException:
-                note_once(self.recorder, WHILE_NOTE)
+                self.recorder.capture.note(WHILE_NOTE)
                 return carried if step else _tuple(body_fn(*carried))
             if not goes_on:
                 return carried
@@ -119,7 +119,7 @@ class Stepping:
             return plain(*inputs)
         made = write_down(recorder, name, trial, inputs, steps, fused=fused)
         how = "in one kernel" if fused else "whose steps are launched one by one"
-        note_once(recorder, f"{name} is one operator, {how}.")
+        recorder.capture.note(f"{name} is one operator, {how}.")
         if recorder.tape is not None and not recorder.backward:
             if trial.captured:
                 raise NotImplementedError(f"a {name} that reads more than it is handed is planned, but cannot be run")

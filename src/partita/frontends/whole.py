@@ -261,12 +261,6 @@ def nested(trial: Trial, tensors: list[Any]) -> Any:
     return tree_unflatten([None if form is None else next(rest) for form in trial.outputs], trial.spec)
 
 
-def note_once(recorder: Recorder, text: str) -> None:
-    """Add a note to what is captured, unless it is there."""
-    if text not in recorder.capture.notes:
-        recorder.capture.notes.append(text)
-
-
 class _Whole(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, recorder: Recorder, name: str, trial: Trial, steps: int, repeats: int, *tensors: Any) -> Any:

@@ -23,15 +23,6 @@ _ROUNDS = 3
 
 
 @contextmanager
-def on_meta() -> Iterator[None]:
-    """No array that is made has data."""
-    import torch
-
-    with torch.device("meta"):
-        yield
-
-
-@contextmanager
 def with_values() -> Iterator[None]:
     """Slower, but keeps the content of small buffers, which some models read."""
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -31,11 +31,6 @@ _PER_SAMPLE = frozenset(
 )
 
 
-def make_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
-    """Keyword arguments of one microbatch, with everything that the model takes: :func:`input_sets`'s first."""
-    return input_sets(model, config, task, dtype, asked)[0]
-
-
 def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> list[dict[str, Any]]:
     """Keyword arguments of one microbatch, the fullest first; the later ones leave out what not every call needs.
 

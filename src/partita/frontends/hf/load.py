@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError, PartitaError, TraceError
-from partita.frontends.hf.build import Parts, build, on_meta, with_values
+from partita.frontends.building import on_meta
+from partita.frontends.hf.build import Parts, build, with_values
 from partita.frontends.hf.configuration import settled_configuration
 from partita.frontends.hf.given import check_length
 from partita.frontends.hf.heads import model_classes
