@@ -7,6 +7,7 @@ Inside partita times are seconds and sizes are bytes, unless a problem read from
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -17,26 +18,51 @@ NumberT = TypeVar("NumberT", float, "npt.NDArray[np.float64]")
 
 GIB = 1024**3
 
+#: Bytes of one of each; case does not matter.
+_BYTES = {
+    "": 1.0,
+    "b": 1.0,
+    **{f"{prefix}b": 1e3**power for power, prefix in enumerate("kmgtp", 1)},
+    **{f"{prefix}ib": 1024.0**power for power, prefix in enumerate("kmgtp", 1)},
+}
+
+_AMOUNT = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf(?:inity)?|nan)\s*([kmgtp]?i?b)?", re.IGNORECASE)
+
 #: Relative tolerance at which two floating-point values of one quantity count as equal.
 TOLERANCE = 1e-9
 
 
 def leq(left: float, right: float) -> bool:
-    """Whether ``left <= right``, or above it by a share of ``TOLERANCE`` of the larger in magnitude at most.
+    """Whether ``left <= right``, or above it by a share of ``TOLERANCE`` of it at most.
 
     Nothing but 0 counts as 0, and the answer stays when both are multiplied by the same positive number.
     """
     if left <= right or not (math.isfinite(left) and math.isfinite(right)):
         return left <= right
-    return left - right <= TOLERANCE * max(abs(left), abs(right))
+    return left <= (up_to(right) if right >= 0 else right * (1.0 - TOLERANCE))
 
 
 def up_to(limit: NumberT) -> NumberT:
-    """What searches may fill of a limit (or an array of them, not negative; infinite for none) on what a device holds.
+    """What counts as within a limit (or an array of them, not negative; infinite for none).
 
-    That is half of what ``leq`` lets through: the other half is for sums that the evaluator forms in another order.
+    That is what ``leq`` lets through, to the last bit: a search that filled less would miss plans that are plans, and
+    its proofs would be wrong by them.
     """
-    return limit * (1.0 + TOLERANCE / 2)
+    return limit * (1.0 + TOLERANCE)
+
+
+def parse_bytes(text: str) -> float:
+    """Bytes: ``40GB`` (10⁹ each), ``40GiB`` (2³⁰ each), ``80e9``, ``inf`` for no limit.
+
+    Raises
+    ------
+    ValueError
+        If it is no number with a unit of bytes, or without one.
+    """
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no number of bytes")
+    return float(match[1]) * _BYTES[(match[2] or "").lower()]
 
 
 def format_bytes(value: float | None) -> str:
