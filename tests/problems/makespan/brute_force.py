@@ -6,6 +6,7 @@ import itertools
 import math
 
 from partita.problems.makespan.problem import MakespanProblem
+from partita.units import leq
 
 __all__ = ["best_makespan"]
 
@@ -32,7 +33,7 @@ def _allowed(problem: MakespanProblem, home: dict[int, int]) -> bool:
         if op.colocation is not None and classes.setdefault(op.colocation, home[op.id]) != home[op.id]:
             return False
         held[home[op.id]] += op.memory
-    return all(d.memory is None or h <= d.memory for d, h in zip(problem.devices, held, strict=True))
+    return all(d.memory is None or leq(h, d.memory) for d, h in zip(problem.devices, held, strict=True))
 
 
 class _Orders:

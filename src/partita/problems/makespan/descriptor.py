@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
@@ -25,6 +26,7 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
     solvers = lazy("partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS")
     bounds = lazy("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
     baselines = lazy("partita.problems.makespan.baselines:DEFAULT_BASELINES")
+    files = lazy("partita.problems.makespan.files.plans:PlanFiles")
     report = lazy("partita.problems.makespan.report.report:MakespanReport")
     sweep = lazy("partita.problems.makespan.sweep:MakespanSweep")
     timeline = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
@@ -32,6 +34,7 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
     samples = lazy("partita.problems.makespan.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = lazy("partita.problems.makespan.evaluate:evaluate")
+    certify = lazy("partita.problems.makespan.certifying:certify")
 
     def default_solver(self, problem: MakespanProblem, options: Any) -> str:
         """With proof, where the MIP solvers are installed."""
@@ -39,7 +42,11 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
         return str((annealing if exact.supports(problem, options) else exact).name)
 
     def explain_infeasible(
-        self, problem: MakespanProblem, solver: Solver[MakespanProblem, Schedule, Options], options: Options
+        self,
+        problem: MakespanProblem,
+        solver: Solver[MakespanProblem, Schedule, Options],
+        options: Options,
+        time_limit_s: float = math.inf,
     ) -> str:
         from partita.problems.makespan.explain import explain_infeasible
 

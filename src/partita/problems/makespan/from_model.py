@@ -135,6 +135,7 @@ class MakespanFromModel(FromModel[MakespanProblem]):
                     names[device],
                     cluster.devices[names[device]].accelerator,
                     rank=rank,
+                    places=(device,),
                 )
                 for rank, (device, operators) in enumerate(held.items())
             ),

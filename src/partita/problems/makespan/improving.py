@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from partita.problems.makespan.coarse_search import coarse_search
+from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer_heuristics, search
 from partita.problems.makespan.plan import Schedule
@@ -17,12 +18,18 @@ _FEW = 600
 _WINDOWS, _PATIENCE = 40, 12
 
 
-def first_schedules(instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int, rounds: int) -> None:
+def first_schedules(
+    instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int, rounds: int, exhaustive: bool = False
+) -> None:
     """Every heuristic's schedule, then so many rounds of annealing everything.
 
-    Large problems are annealed in groups, and get these rounds only where nothing fits into memory so far.
+    Large problems are annealed in groups, and get these rounds only where nothing fits into memory so far. Small ones
+    are closed by trying everything before that, if it is to be ``exhaustive``.
     """
     offer_heuristics(instance, best)
+    if exhaustive and try_everything(instance, best):
+        # Rounding may have the last word, so that it is not closed, but there is nothing more to find.
+        return
     if instance.count > _FEW and not best.done:
         coarse_search(instance, best, seed=seed)
     if not best.done:

@@ -10,6 +10,7 @@ import numpy as np
 
 from partita.kernels.makespan.arrays import Flags, Floats, Ints, Longs, MakespanArrays, Room, new_room
 from partita.problems.makespan.problem import MakespanProblem
+from partita.rounding import rounded_up
 from partita.units import TOLERANCE, up_to
 
 
@@ -20,7 +21,7 @@ class MakespanInstance:
     Attributes
     ----------
     problem, arrays
-        What it is, and as arrays.
+        What it is, and as arrays; their limits are what searches may fill, ``most_held`` what claims must allow for.
     order
         Operators in topological order.
     edges
@@ -65,13 +66,22 @@ class MakespanInstance:
         return before, after
 
     @cached_property
+    def most_held(self) -> Floats:
+        """(D,) The most that a device holds in any schedule that the evaluator takes, infinite without a limit.
+
+        Searches fill no more than ``arrays.limit``, which is less; whoever claims that something fits nowhere must ask
+        here, whatever the order in which the evaluator adds up.
+        """
+        return rounded_up(self.arrays.limit, self.arrays.limit, self.count)
+
+    @cached_property
     def choices(self) -> list[list[int]]:
-        """For every class of operators that run together the devices on which all of them can and fit."""
+        """For every class of operators that run together the devices on which all of them can and may fit."""
         a = self.arrays
         found = []
         for members in self.problem.classes():
             held = a.memory[members].sum()
-            able = np.isfinite(a.time[members]).all(axis=0) & (held <= a.limit)
+            able = np.isfinite(a.time[members]).all(axis=0) & (held <= self.most_held)
             found.append([int(d) for d in np.flatnonzero(able)])
         return found
 

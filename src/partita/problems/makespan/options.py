@@ -41,7 +41,11 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     memory: Annotated[
         float | None,
         setting(
-            "Bytes (or what the file counts memory in) per device, or inf.", metavar="BYTES", least=0, group="problem"
+            "Bytes (or what the file counts memory in) per device, or inf.",
+            metavar="BYTES",
+            in_bytes=True,
+            least=0,
+            group="problem",
         ),
     ] = None
     ignore_sender_congestion: Annotated[

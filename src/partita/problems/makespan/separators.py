@@ -54,7 +54,11 @@ class Block:
 
     @cached_property
     def key(self) -> bytes:
-        """Equal for blocks whose problems are equal but for ids and names."""
+        """Equal for blocks whose problems are equal but for ids and names.
+
+        It says all that ``at`` and ``anywhere`` read of a block, so what is known of these holds for every block of a
+        key. They do not read the times of the ends.
+        """
         problem = self.instance.problem
         place = {v: number for number, v in enumerate(self.operators)}
         classes: dict[int, int] = {}
@@ -79,10 +83,12 @@ class Block:
         )
 
     def anywhere(self) -> MakespanInstance:
-        """The block with its separators wherever they can be; they take no time here."""
-        whole = self.instance.problem.operators
-        ends = {v: tuple(None if t is None else 0.0 for t in whole[v].times) for v in (self.entry, self.exit) if v >= 0}
-        return build_instance(self._problem(ends))
+        """The block with its separators on any device; they take no time here.
+
+        On any one, also where they cannot run: blocks of one key may differ in that, and ask for other pairs.
+        """
+        free: tuple[float | None, ...] = (0.0,) * self.instance.devices
+        return build_instance(self._problem({v: free for v in (self.entry, self.exit) if v >= 0}))
 
     def _problem(self, ends: dict[int, tuple[float | None, ...]]) -> MakespanProblem:
         """The block with other times of its ends."""

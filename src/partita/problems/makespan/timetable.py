@@ -4,6 +4,9 @@ Times are multiplied by a scale. Where a power of ten makes all of them whole (i
 nothing is lost. Otherwise they are rounded down: starts of any schedule, rounded down too, then still make a schedule,
 since ⌊s⌋ + ⌊t⌋ <= ⌊s + t⌋. So what is proven of the numbers holds for the problem. Solutions are moved to the left
 with the true times, and only then judged.
+
+What cannot be part of a schedule that ends by the horizon is left out first: devices by chains, transfers by their own
+time. So the scale is that of the schedules that are wanted, however long the rest would take.
 """
 
 from __future__ import annotations
@@ -13,16 +16,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Floats, Longs
+from partita.kernels.makespan.arrays import Flags, Floats, Longs
 from partita.mip.schedule import ScheduleModel
 from partita.problems.makespan.instance import MakespanInstance, labels
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.schedules import devices_of, left_shifted, starts_of
+from partita.units import TOLERANCE
 
-#: The largest sum of all times, in whole numbers, with decimals and with rounding.
-_DECIMALS, _ROUNDED = 2.0**38, 2.0**38
-#: How far from whole a number may be that is one, and how much a bound gives up for that.
-_WHOLE, MARGIN = 1e-12, 1e-12
+#: The latest end that is looked at, in whole numbers, with decimals and with rounding; what memory sums to; the largest
+#: exponent of a scale.
+_DECIMALS, _ROUNDED, _HELD, _LARGEST = 2.0**38, 38, 45, 1000
+#: How far from whole a number may be that is one, as a share of it, and how much a bound gives up for that.
+_WHOLE, MARGIN = 1e-12, 2e-12
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,14 @@ class Timetable:
         The problem and its model.
     scale
         Whole numbers per unit of time.
+    exact
+        Whether all times are whole in these; otherwise they are rounded down.
     """
 
     instance: MakespanInstance
     model: ScheduleModel
     scale: float
+    exact: bool
 
     def schedule(self, point: Floats) -> Schedule:
         """The schedule of a point, as early as its order allows."""
@@ -65,26 +73,35 @@ class Timetable:
 def timetable(instance: MakespanInstance, horizon: float | None = None) -> Timetable:
     """The model of a problem; only schedules with a makespan up to ``horizon`` are wanted, None for all."""
     a = instance.arrays
-    able = np.isfinite(a.time)
-    times = np.concatenate([a.time[able], a.cost.ravel()])
+    able: Flags = np.isfinite(a.time)
+    latest = math.inf if horizon is None else horizon * (1 + TOLERANCE)
+    if horizon is not None:
+        able &= instance.head + a.tail <= latest
+    short = a.cost <= latest
     # One after the other, everything on its slowest device and over its slowest link.
-    most = float(np.where(able, a.time, 0.0).max(axis=1).sum() + a.cost.max(axis=(1, 2), initial=0.0).sum())
-    scale, exact = _scale(times, most)
+    slowest = (
+        np.where(able, a.time, 0.0).max(axis=1).sum() + np.where(short, a.cost, 0.0).max(axis=(1, 2), initial=0.0).sum()
+    )
+    most = min(float(slowest), latest)
+    scale, exact = _scale(np.concatenate([a.time[able], a.cost[short]]), most)
 
     def whole(values: Floats) -> Longs:
         scaled = values * scale
         result: Longs = (np.round(scaled) if exact else np.floor(scaled)).astype(np.int64)
         return result
 
-    time = np.full(a.time.shape, -1, dtype=np.int64)
-    time[able] = whole(a.time[able])
-    cost = whole(a.cost)
-    lengths = np.where(able, time.astype(np.float64), math.inf)
-    head, tail = labels(a._replace(cost=cost.astype(np.float64)), instance.ordered, lengths)
-    far = float(2**50)
     last = math.ceil(most * scale * (1 + 1e-9)) + 1
     if horizon is not None:
         last = min(last, math.floor(horizon * scale * (1 + 1e-9) + 1e-6))
+    last = max(last, 0)
+    time = np.full(a.time.shape, -1, dtype=np.int64)
+    time[able] = whole(a.time[able])
+    # A transfer that takes longer than all there is cannot be.
+    cost = np.full(a.cost.shape, last + 1, dtype=np.int64)
+    cost[short] = whole(a.cost[short])
+    lengths = np.where(able, time.astype(np.float64), math.inf)
+    head, tail = labels(a._replace(cost=cost.astype(np.float64)), instance.ordered, lengths)
+    far = float(2**50)
     weight, limit = _memory(instance)
     model = ScheduleModel(
         time=time,
@@ -99,9 +116,9 @@ def timetable(instance: MakespanInstance, horizon: float | None = None) -> Timet
             np.int64
         ),
         tail=np.floor(np.minimum(tail, far) + 1e-6).astype(np.int64),
-        horizon=max(last, 0),
+        horizon=last,
     )
-    return Timetable(instance, model, scale)
+    return Timetable(instance, model, scale, exact)
 
 
 def _scale(times: Floats, most: float) -> tuple[float, bool]:
@@ -115,17 +132,23 @@ def _scale(times: Floats, most: float) -> tuple[float, bool]:
         scaled = times * scale
         if (np.abs(scaled - np.round(scaled)) <= _WHOLE * np.maximum(scaled, 1e-300)).all():
             return scale, True
-    return 2.0 ** math.floor(math.log2(_ROUNDED / most)), False
+    return _power(_ROUNDED, most), False
+
+
+def _power(digits: int, most: float) -> float:
+    """The power of two by which ``most`` becomes a number of at most so many binary digits."""
+    return float(2.0 ** min(_LARGEST, digits - math.ceil(math.log2(most))))
 
 
 def _memory(instance: MakespanInstance) -> tuple[Longs, Longs]:
-    """What operators hold, rounded down, and what devices have, rounded up; −1 for no limit."""
-    a = instance.arrays
-    total, finite = float(a.memory.sum()), np.isfinite(a.limit)
-    scale = 1.0
-    if total > 0 and not ((a.memory == np.floor(a.memory)).all() and total < 2.0**50):
-        scale = 2.0 ** math.floor(math.log2(2.0**45 / total))
-    limit = np.full(len(a.limit), -1, dtype=np.int64)
+    """What operators hold, rounded down, and what devices have at most, rounded up; −1 for no limit."""
+    memory, most = instance.arrays.memory, instance.most_held
+    total = float(memory.sum())
     # A limit above all there is never binds.
-    limit[finite] = np.floor(np.minimum(a.limit[finite], 2 * total + 1) * scale).astype(np.int64) + (scale != 1.0)
-    return np.floor(a.memory * scale).astype(np.int64), limit
+    binds = most < total
+    scale = 1.0
+    if total > 0 and not ((memory == np.floor(memory)).all() and total < 2.0**50):
+        scale = _power(_HELD, total)
+    limit = np.full(len(most), -1, dtype=np.int64)
+    limit[binds] = np.floor(most[binds] * scale).astype(np.int64) + (scale != 1.0)
+    return np.floor(memory * scale).astype(np.int64), limit

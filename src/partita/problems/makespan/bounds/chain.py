@@ -27,6 +27,10 @@ class Separators(BoundMethod[MakespanProblem]):
 
     name = "separators"
     summary = "each block between separators bounded by all means, summed along the best devices of the separators"
+    argument = (
+        "every schedule passes the separators one by one, and the bounds of the blocks between add up along the "
+        "shortest path"
+    )
 
     def supports(self, problem: MakespanProblem) -> str | None:
         if chain_of(build_instance(problem)).helps:

@@ -11,6 +11,7 @@ from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.instance import MakespanInstance, build_instance, labels
 from partita.problems.makespan.problem import MakespanProblem
+from partita.rounding import rounded_up
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 from partita.units import TOLERANCE
@@ -26,6 +27,7 @@ class Energetic(BoundMethod[MakespanProblem]):
 
     name = "energetic"
     summary = "horizons refuted by chains, memory that is taken for sure, and work that must fall into windows of time"
+    argument = "within a smaller horizon some window of time would have to hold more work than the devices can do in it"
 
     def bound(self, problem: MakespanProblem, monitor: Monitor) -> Bound:
         instance = build_instance(problem)
@@ -112,7 +114,7 @@ def _with_room(instance: MakespanInstance, keep: Flags) -> Flags:
         forced = able & (able.sum(axis=1) == 1)[:, None]
         taken = (forced * sizes[:, None]).sum(axis=0)
         beside = np.where(forced, 0.0, sizes[:, None]) + taken[None, :]
-        fits = able & (beside <= a.limit * (1 + TOLERANCE))
+        fits = able & (beside <= rounded_up(instance.most_held, instance.most_held, instance.count))
         if (fits == able).all():
             break
         able = fits

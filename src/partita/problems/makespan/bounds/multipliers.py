@@ -28,6 +28,10 @@ class Multipliers(BoundMethod[MakespanProblem]):
 
     name = "multipliers"
     summary = "weighted work, traffic, a chain and memory together, each transfer of a forest where it is cheapest"
+    argument = (
+        "a weighted mean of what devices, links and one chain do, with prices on memory, is at least its least "
+        "over all placements"
+    )
 
     def bound(self, problem: MakespanProblem, monitor: Monitor) -> Bound:
         instance = build_instance(problem)
@@ -118,7 +122,7 @@ class _Ascent:
                 used,
                 held,
             )
-            paid = float(price[self.limited] @ a.limit[self.limited])
+            paid = float(price[self.limited] @ instance.most_held[self.limited])
             found = total - paid - _ROUNDING * (total + paid)
             fresh = 1.0 if step == 0 else _FRESH
             mean_used, mean_held = mean_used + fresh * (used - mean_used), mean_held + fresh * (held - mean_held)

@@ -9,6 +9,7 @@ import numpy as np
 from partita.problems.kind import BoundMethod
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.problem import MakespanProblem
+from partita.rounding import rounded_up
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
@@ -54,8 +55,8 @@ def impossible(instance: MakespanInstance) -> str | None:
             what += f" with the {len(members) - 1} more of its colocation class" if len(members) > 1 else ""
             held = float(a.memory[members].sum())
             return f"no device that can run {what} has room for the {held:g} {problem.memory_unit} needed"
-    total, room = float(a.memory.sum()), float(a.limit.sum())
-    if total > room * (1 + 1e-9):
+    total, room = float(a.memory.sum()), float(instance.most_held.sum())
+    if total > rounded_up(room, room, instance.count + instance.devices):
         return f"the operators hold {total:g} {problem.memory_unit}, all devices together have {room:g}"
     return None
 
@@ -72,6 +73,9 @@ class CriticalPath(BoundMethod[MakespanProblem]):
 
     name = "critical path"
     summary = "the longest chain with each operator on its best device for the chain, transfers included"
+    argument = (
+        "no chain of operators and transfers is shorter, wherever they run, and what enters or leaves one device queues"
+    )
 
     def bound(self, problem: MakespanProblem, monitor: Monitor) -> Bound:
         instance = build_instance(problem)
@@ -84,6 +88,7 @@ class Work(BoundMethod[MakespanProblem]):
 
     name = "work"
     summary = "the work of all operators divided over the devices; ignores chains and transfers"
+    argument = "devices' times weighted add up to at least each operator's cheapest weighted time"
 
     def supports(self, problem: MakespanProblem) -> str | None:
         return None if problem.serial_operators else "operators on one device may overlap, so work divides as it likes"

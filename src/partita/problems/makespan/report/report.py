@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from partita.problems.facets.report import Report, model_sentence
+from partita.problems.facets.report import Report, model_sentence, network_sentences
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
@@ -72,7 +72,7 @@ class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
         """One sample is the batch."""
         return float(evaluation.objective)
 
-    def verdict(self, evaluation: MakespanEvaluation) -> dict[str, Any]:
+    def verdict(self, problem: MakespanProblem, evaluation: MakespanEvaluation) -> dict[str, Any]:
         return {"memory": list(evaluation.memory), "busy": list(evaluation.busy)}
 
     def result_document(self, result: Result[MakespanProblem, Schedule, MakespanEvaluation]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
     def answer_tables(self, answer: Answer[MakespanProblem]) -> Sequence[RenderableType]:
         """The model, what each device runs, the Gantt chart, and the critical path."""
         problem, result = answer.problem, answer.result
-        shown: list[RenderableType] = [model_sentence(answer.graph)]
+        shown: list[RenderableType] = [model_sentence(answer.graph), *network_sentences(answer.cluster)]
         if result.plan is not None and result.evaluation is not None:
             modules, timeline = _modules(answer), schedule_timeline(problem, result.plan)
             parts = _part_modules(problem, result.plan, modules)

@@ -18,10 +18,11 @@ ROUNDS = 40
 
 
 class Annealing(Solver):
-    """Iterated annealing from list schedules; no proof beyond simple bounds."""
+    """Iterated annealing from list schedules; proof of small problems only, beyond simple bounds."""
 
     name = "annealing"
-    summary = "annealing on devices and order, schedules by a list scheduler; proves simple bounds only"
+    summary = "annealing on devices and order, schedules by a list scheduler; proof for small problems only"
+    argument = "every choice of devices and order of a small problem was tried; else the longest chain, or work divided"
 
     def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
         best: Incumbent[Schedule] = Incumbent()
@@ -33,7 +34,7 @@ class Annealing(Solver):
                 best.refute("devices of classes")
                 return
             best.prove(value, "simple bounds")
-            first_schedules(instance, best, seed=options.seed, rounds=ROUNDS)
+            first_schedules(instance, best, seed=options.seed, rounds=ROUNDS, exhaustive=True)
             improve(instance, best, seed=options.seed, threads=options.threads)
 
         run_in_background(best, monitor, work)

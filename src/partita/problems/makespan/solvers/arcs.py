@@ -10,6 +10,7 @@ from partita.kernels.makespan.arrays import Longs
 from partita.problems.makespan.bounds.blocks import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound
 from partita.problems.makespan.bounds.multipliers import multiplier_bound
+from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import search
 from partita.problems.makespan.plan import Schedule
@@ -21,6 +22,8 @@ from partita.run.monitor import Monitor
 
 #: Rounds of annealing of a block at first, and before CP-SAT is asked.
 _ROUNDS, _MORE = 2, 8
+#: Steps in which everything is tried, while that is enough.
+_STEPS = 200_000
 #: Seconds of the first attempt at a block, and how much longer each further one is.
 FIRST_S, LONGER = 1.5, 2.0
 
@@ -44,6 +47,7 @@ class Arc:
         self.patience_s = FIRST_S
         self.empty = not block.members
         self.searched = self.bounded = self.ended = False
+        self.small = not self.empty
         if math.isinf(least):
             self.best.refute("devices of classes")
         else:
@@ -83,7 +87,16 @@ class Arc:
             self.best.prove(self.best.value, "one way")
 
     def prove(self, cut: float, stop: Callable[[], bool], left_s: float, options: Options) -> None:
-        """Find out more by annealing, the first time, and with CP-SAT; makespans above ``cut`` do not matter."""
+        """Find out more: by trying everything, or where that is too much by annealing, the first time, and CP-SAT.
+
+        Makespans above ``cut`` do not matter.
+        """
+        low, high = self.low, self.high
+        if self.small:
+            self.small = try_everything(self.instance, self.best, steps=_STEPS, most=max(cut, 0.0))
+            self.ended = self.small and (self.low, self.high) == (low, high)
+            if self.small or stop():
+                return
         if not (self.bounded or self.empty):
             self.bounded = True
             clock = Monitor(left_s if math.isfinite(left_s) else None)
@@ -95,6 +108,7 @@ class Arc:
             if not self.open or stop() or self.low > cut:
                 return
         horizon = None if math.isinf(cut) else max(cut, 0.0)
+        low, high = self.low, self.high
         time_s = min(self.patience_s, left_s)
         self.patience_s *= LONGER
         done = prove_by_program(
@@ -105,8 +119,9 @@ class Arc:
             options=options,
             horizon=horizon,
         )
-        # Without one within the cut only that is known, and another place may have a larger cut.
-        self.ended = done and self.best.value <= cut
+        # Without one within the cut only that is known, and another place may have a larger cut. But where nothing came
+        # of it, as where all that is best fails by rounding, nothing comes of it again.
+        self.ended = done and (self.high <= cut or (self.low, self.high) == (low, high))
 
 
 class Arcs:

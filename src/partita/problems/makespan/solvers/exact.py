@@ -6,6 +6,8 @@ device of each separator, an arc as long as the best makespan of the block betwe
 ends bounds the problem; arcs on it are solved until its lower and upper lengths agree, and each only as far as it could
 still be part of a better path. So most arcs are never solved.
 
+Before that everything is tried, which is enough for small problems (``partita.problems.makespan.exhaustive``).
+
 Where memory or classes couple the blocks so that no path that short keeps them, the path stays a bound, and one model
 of the whole problem is left to find and prove the rest. Without separators that is all there is.
 """
@@ -51,6 +53,10 @@ class MakespanExact(Solver):
 
     name = "exact"
     summary = "plans with proof: separators cut the problem into blocks, CP-SAT solves those that matter"
+    argument = (
+        "blocks between separators were bounded one by one, by chains, work or CP-SAT, and added up along the "
+        "shortest path"
+    )
 
     def supports(self, problem: MakespanProblem, options: Options) -> str | None:
         return schedule_refusal()
@@ -77,7 +83,7 @@ class _Exact:
             return
         best.prove(value, "simple bounds")
         rounds = min(_MOST, max(_FEWEST, _OPERATORS // instance.count))
-        first_schedules(instance, best, seed=options.seed, rounds=rounds)
+        first_schedules(instance, best, seed=options.seed, rounds=rounds, exhaustive=True)
         if best.done:
             return
         chain = chain_of(instance)

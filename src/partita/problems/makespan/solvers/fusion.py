@@ -35,6 +35,7 @@ class FusedFirst(Solver):
 
     name = "fused first"
     summary = "operators fused by type first, then annealing on from that schedule; proves simple bounds only"
+    argument = "the longest chain with the best devices, or the work divided over the devices"
 
     def supports(self, problem: MakespanProblem, options: Options) -> str | None:
         if not any(op.type for op in problem.operators):

@@ -13,4 +13,10 @@ def outcome_of(best: Incumbent[Schedule]) -> Outcome:
     # A bound of 0 says something of a plan that takes no time.
     known = not best.infeasible and (bound > 0 or value == 0)
     reason = "" if plan is not None or best.infeasible else "it found no schedule that fits into memory"
-    return Outcome(plan=plan, bound=bound if known else None, infeasible=best.infeasible, reason=reason)
+    return Outcome(
+        plan=plan,
+        bound=bound if known else None,
+        infeasible=best.infeasible,
+        reason=reason,
+        proven_by=best.proven_by,
+    )

@@ -44,7 +44,7 @@ class ShortestPath:
         if not self._look():
             return
         turns = 0
-        while not self.best.done:
+        while not (self.best.done or self.monitor.stopping):
             low = self._lower()
             if math.isinf(low.total):
                 self.best.refute("separators")

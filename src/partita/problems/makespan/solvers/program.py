@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 
 from partita.kernels.makespan.arrays import Floats
@@ -52,6 +53,27 @@ def prove_by_program(
         Only schedules that end by then are wanted, None for those no worse than the best; the bound is then proven up
         to it.
     """
+    ends = math.inf if time_s is None else time.monotonic() + time_s
+    while True:
+        left_s = None if time_s is None else ends - time.monotonic()
+        done, coarse = _prove(instance, best, stop, time_s=left_s, options=options, horizon=horizon)
+        if not (done and coarse) or stop() or best.closed:
+            return done
+
+
+def _prove(
+    instance: MakespanInstance,
+    best: Incumbent[Schedule],
+    stop: Callable[[], bool],
+    *,
+    time_s: float | None,
+    options: Options,
+    horizon: float | None,
+) -> tuple[bool, bool]:
+    """One run of ``prove_by_program``; whether it has come to an end, and whether another one would be finer.
+
+    That is so where times were rounded, and what was found is shorter than half of all that was looked at.
+    """
     value, plan, _ = best.snapshot()
     known = plan is not None and (horizon is None or value <= horizon)
     limit = value if known else horizon
@@ -85,11 +107,12 @@ def prove_by_program(
         else:
             # None ends by the limit.
             best.prove(limit, "CP-SAT")
-        return True
+        return True, False
     if answer.values is not None:
         found(answer.values, answer.objective)
     bounded(answer.bound)
-    return answer.status is ProgramStatus.OPTIMAL
+    coarse = not table.exact and best.value < (math.inf if limit is None else limit / 2)
+    return answer.status is ProgramStatus.OPTIMAL, coarse
 
 
 class MakespanProgram(Solver):
@@ -97,6 +120,7 @@ class MakespanProgram(Solver):
 
     name = "cp-sat"
     summary = "CP-SAT on optional intervals of all operators and flows, after a short annealing"
+    argument = "CP-SAT bounded the program of all schedules, whose times are rounded down"
 
     def supports(self, problem: MakespanProblem, options: Options) -> str | None:
         return schedule_refusal()
