@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from problems.hybrid.independent_evaluator import stage_cost
+from problems.hybrid.independent_evaluator import accepted, stage_cost
 
 
 def best_objective(problem: Any) -> float | None:
@@ -23,7 +23,7 @@ def best_objective(problem: Any) -> float | None:
         for choice in itertools.product(*lists):
             chosen = dict(zip(sorted(members), choice, strict=True))
             time, memory = stage_cost(problem, members, earlier, d, s, chosen)
-            fits = problem.memory_bytes is None or memory <= Fraction(problem.memory_bytes)
+            fits = problem.memory_bytes is None or memory <= accepted(problem.memory_bytes)
             if fits and (best is None or time < best):
                 best = time
         return best

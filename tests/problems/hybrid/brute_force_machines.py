@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from problems.hybrid.independent_evaluator import link_cost, stage_cost_in_machines
+from problems.hybrid.independent_evaluator import accepted, link_cost, stage_cost_in_machines
 
 
 def best_objective_on_machines(problem: Any) -> float | None:
@@ -26,7 +26,7 @@ def best_objective_on_machines(problem: Any) -> float | None:
         for choice in itertools.product(*lists):
             chosen = dict(zip(sorted(members), choice, strict=True))
             time, memory = stage_cost_in_machines(problem, members, earlier, d, machines, s, chosen)
-            fits = problem.memory_bytes is None or memory <= Fraction(problem.memory_bytes)
+            fits = problem.memory_bytes is None or memory <= accepted(problem.memory_bytes)
             if fits and (best is None or time < best):
                 best = time
         return best

@@ -84,6 +84,11 @@ def link_cost(problem: Any, members: frozenset[int], machines: int) -> Fraction:
     return moved / machines / Fraction(problem.hierarchy.machine_bandwidth_bytes_per_unit)
 
 
+def accepted(limit: float) -> Fraction:
+    """What a device may hold: the limit, and what a share of 10⁻⁹ of it is more."""
+    return Fraction(limit) / (1 - Fraction(1, 10**9))
+
+
 def judge(problem: Any, plan: Any) -> tuple[float, list[str]]:
     """Objective and the names of the rules that a plan breaks."""
     broken = []
@@ -124,7 +129,7 @@ def judge(problem: Any, plan: Any) -> tuple[float, list[str]]:
             time, memory = stage_cost_in_machines(problem, members, earlier, int(inside), stage.machines, s, chosen)
         worst = max(worst, time)
         # What rounding alone can put above the limit is within it.
-        if problem.memory_bytes is not None and memory > Fraction(problem.memory_bytes) * (1 + Fraction(1, 10**9)):
+        if problem.memory_bytes is not None and memory > accepted(problem.memory_bytes):
             broken.append("memory")
         if problem.weight_sync_per_batch and problem.microbatches % stage.data_parallel:
             broken.append("divisor")

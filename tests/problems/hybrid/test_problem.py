@@ -99,7 +99,7 @@ def test_transfers_scale_by_the_bandwidth() -> None:
 def test_a_plan_by_hand() -> None:
     """The second stage has two replicas: 4/2 + 2·6/(2·2) + 4·1·3/(2·2·2) = 6.5; the first waits for 12/2."""
     found = evaluate(problem(memory_bytes=5.0), HybridPlan(stages=(stage(0), stage(1, d=2))))
-    assert [entry.time_per_sample for entry in found.stages] == [2.0 + 6.0, 2.0 + 3.0 + 1.5]
+    assert [entry.time_per_microbatch for entry in found.stages] == [2.0 + 6.0, 2.0 + 3.0 + 1.5]
     assert (found.objective, found.feasible) == (8.0, True)
     assert [entry.in_flight for entry in found.stages] == [3, 1]
     assert [entry.memory_bytes for entry in found.stages] == [0.0, 5.0]
@@ -179,7 +179,7 @@ def test_a_plan_on_machines_by_hand() -> None:
     assert (second.in_flight, second.memory_bytes) == (1, 5.0)
     # Links between machines: 2·6/(d·0.5), and 4·1·3/(2·2·0.5).
     assert [(g.machines, g.transfer, g.weight_sync) for g in found.machine_groups] == [(1, 24.0, 0.0), (2, 12.0, 6.0)]
-    assert [g.time_per_sample for g in found.machine_groups] == [24.0, 18.0]
+    assert [g.time_per_microbatch for g in found.machine_groups] == [24.0, 18.0]
     assert found.objective == 24.0
 
 
@@ -193,7 +193,7 @@ def test_machines_once_per_batch() -> None:
 def test_stages_of_one_machine_move_nothing_between_machines() -> None:
     found = evaluate(problem(hierarchy=PAIRS), nested((1, (stage(0), stage(1)))))
     assert (found.feasible, found.objective) == (True, 10.0)
-    assert found.machine_groups[0].time_per_sample == 0.0
+    assert found.machine_groups[0].time_per_microbatch == 0.0
 
 
 def test_whole_weights_are_the_smallest_over_degrees_unless_given() -> None:

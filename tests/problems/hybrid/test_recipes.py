@@ -92,7 +92,7 @@ def test_no_recipe_beats_the_planner(problem: HybridProblem) -> None:
             assert broken == []
             assert best.objective is not None
             assert value >= best.objective * (1 - 1e-6) - 1e-9
-            assert step_time(problem, row.plan, row.evaluation).per_sample >= value * (1 - 1e-9)
+            assert step_time(problem, row.plan, row.evaluation).per_microbatch >= value * (1 - 1e-9)
             spent = device_time(problem, row.plan, evaluate(problem, row.plan))
             assert spent.total == pytest.approx(problem.devices * value, rel=1e-9, abs=1e-9)
             assert min(spent.parts().values()) >= -1e-9 * max(1.0, value)

@@ -111,7 +111,7 @@ def test_turns_that_do_not_nest_take_no_longer_than_is_documented() -> None:
         if windows_nest(plan) or min(apart) <= 0 or (replicas and found.problem.weight_sync_per_batch):
             return
         stages = zip(plan.stages[1:], found.evaluation.stages[1:], strict=True)
-        times = [worth.time_per_sample * stage.data_parallel for stage, worth in stages]
+        times = [worth.time_per_microbatch * stage.data_parallel for stage, worth in stages]
         limit = max(time / difference for time, difference in zip(times, apart, strict=True))
         assert found.steady_period <= max(found.evaluation.objective, limit) * (1 + SAME)
         met += 1

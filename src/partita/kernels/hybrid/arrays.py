@@ -11,9 +11,11 @@ class HybridArrays(NamedTuple):
     """A hybrid problem over its suffix sets: n layers, m edges, R degrees, Z sets, Y segments of in-flight counts.
 
     A suffix set is closed under successors; a stage is the difference of two. Sets are sorted by work, then size, so
-    that a subset comes before its supersets. Sums run over the layers of a set. Bytes are already divided by the
-    bandwidth. Where ``uniform`` is 0 the configurations of a degree differ in weights, sharded memory or
-    synchronisation, and sums hold the smallest value of each layer.
+    that a subset comes before its supersets. Sums run over the layers of a set and have two parts: the first ones are
+    multiples of a unit, and exact, the second ones what is left. So the difference of two sums is as exact as a sum
+    over the layers between, however large what cancels is. Bytes are already divided by the bandwidth. Where
+    ``uniform`` is 0 the configurations of a degree differ in weights, sharded memory or synchronisation, and sums hold
+    the smallest value of each layer.
 
     Attributes
     ----------
@@ -23,16 +25,16 @@ class HybridArrays(NamedTuple):
         (R,) whether every layer's configurations share weights, sharded memory and synchronisation.
     members
         (Z, words) bit sets.
-    work, rest
-        (Z,) least device time of the set; least device time of the layers outside it, transfers included.
+    work
+        (Z, 2) least device time of the set.
+    rest
+        (Z,) least device time of the layers outside it, transfers included.
     missing
         (R, Z) layers of the set without the degree.
     time, weight, active, fixed
-        (R, Z) sums of p, w/B, a and b of the fastest configurations.
+        (R, Z, 2) sums of p, w/B, a and b of the fastest configurations.
     sharded
-        (R, Z) sums of the memory that replicas share out.
-    enter, leave
-        (R, Z) time of the edges from outside the set into it, paid by the reader (enter) or by the writer (leave).
+        (R, Z, 2) sums of the memory that replicas share out.
     cross_ptr, cross
         Edges from outside each set into it, as ranges of edge numbers.
     source, target, edge_time, edge_enter, edge_leave
@@ -42,7 +44,7 @@ class HybridArrays(NamedTuple):
     segment
         (R, S + 1) segment of y microbatches in flight: in a segment the smallest configurations stay the same.
     small_active, small_fixed, small_time
-        (Y, Z) sums of a, b and p of the smallest configurations.
+        (Y, Z, 2) sums of a, b and p of the smallest configurations.
     option_ptr
         (R, n + 1) options of each layer, the fastest first; configurations that are never better are left out.
     option_time, option_weight, option_active, option_fixed, option_sharded
@@ -54,7 +56,8 @@ class HybridArrays(NamedTuple):
     next_replicas
         (S + 2,) the smallest allowed data-parallel degree at least d; S + 1 stands for none.
     limits
-        [memory, tolerance included; microbatches N; 1 if weights are synchronised once per batch]
+        [memory, tolerance included; microbatches N; 1 if weights are synchronised once per batch; relative rounding of
+        the time of a stage]
     """
 
     degree: Longs
@@ -68,8 +71,6 @@ class HybridArrays(NamedTuple):
     active: Floats
     fixed: Floats
     sharded: Floats
-    enter: Floats
-    leave: Floats
     cross_ptr: Ints
     cross: Ints
     source: Ints

@@ -13,17 +13,19 @@ import numpy as np
 from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, Stage
 from partita.kernels.hybrid.stages import (
-    ROUNDING,
     between,
     boundary,
     first_replicas,
     fits,
+    lacking,
     learn,
+    least_work,
     plain_boundary,
     reach,
     second_replicas,
     subset,
     sync_factor,
+    with_rounding,
 )
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
@@ -73,7 +75,7 @@ def decide(w: HybridWork, table: DeviceTable, target: float) -> int:
     """
     h, fewest, least, ahead = w.arrays, table.fewest, table.least, table.ahead
     sets, width = fewest.shape
-    target *= 1.0 + ROUNDING
+    target = with_rounding(h, target)
     carry = least.shape[0] == sets
     outers = np.empty(sets, dtype=np.int32)
     falls = Falls(np.empty(width, dtype=np.int32), np.empty(width, dtype=np.int32), np.empty(width))
@@ -122,26 +124,26 @@ def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: 
     The same recursion from the other end, with the fewest replicas that the time of the fastest configurations admits.
     No entry is more than one beyond what the least device time inside leaves. Returns the entry of the empty set.
     """
-    sets, ranks, work = h.work.shape[0], h.degree.shape[0], h.work
+    sets, ranks = h.work.shape[0], h.degree.shape[0]
     top = h.next_replicas.shape[0] - 2
     ahead[sets - 1] = 0
     for i in range(sets - 2, -1, -1):
         if stop[0] != 0:
             return NONE
         # What is inside needs its device time; more than the devices left is as good as never.
-        best = int(devices - np.ceil(work[i] / target - 1e-6)) + 1
+        best = int(devices - np.ceil(least_work(h, 0, i) / target - 1e-6)) + 1
         floor = np.ceil(h.rest[i] / target - 1e-6)
         for o in range(i + 1, sets):
             if best <= floor:
                 break
-            least = (work[o] - work[i]) / target - 1e-6
+            least = least_work(h, i, o) / target - 1e-6
             if least >= best:
                 break
             if max(least, 1.0) + ahead[o] >= best or not subset(h.members, i, o):
                 continue
             for r in range(ranks):
                 t = h.degree[r]
-                if between(h.missing, r, i, o) != 0 or t + ahead[o] >= best:
+                if lacking(h, r, i, o) or t + ahead[o] >= best:
                     continue
                 one = between(h.time, r, i, o) + boundary(h, i, o, r)
                 d = first_replicas(h, target, one, between(h.weight, r, i, o))
@@ -166,7 +168,7 @@ def supersets(h: HybridArrays, ahead: Ints, inner: int, target: float, devices: 
     """List the supersets of a set whose other layers and whose stage the devices left can run; returns their number."""
     count = 0
     for outer in range(inner + 1, h.work.shape[0]):
-        time = h.work[outer] - h.work[inner]
+        time = least_work(h, inner, outer)
         if time > devices * target:
             break
         spare = devices - ahead[outer]
@@ -200,7 +202,7 @@ def extend(
         uniform = h.uniform[r] != 0
         for outer in outers:
             spare = limits[at[0]] - ahead[outer]
-            if t > spare - best or between(h.missing, r, inner, outer) != 0:
+            if t > spare - best or lacking(h, r, inner, outer):
                 continue
             most = min((spare - best) // t, top - at[0])
             compute = between(h.time, r, inner, outer)
@@ -247,7 +249,7 @@ def extend(
                                 good = k < ptr[entry + 1]
                                 if good and not highs[k] <= budget and not lows[k] > budget:
                                     learn(w, k, Stage(inner, outer, r), in_flight, budget)
-                                good = good and highs[k] <= budget
+                                good = good and highs[k] <= budget and highs[k] < np.inf
                         else:
                             if not uniform:
                                 budget = d * target - plain_boundary(h, inner, outer)
@@ -304,7 +306,8 @@ def trace(w: HybridWork, target: float, fewest: Ints, steps: Ints) -> int:
     not hold a plan.
     """
     # Remembered times were summed in another order.
-    target *= 1.0 + 10.0 * ROUNDING
+    for _ in range(10):
+        target = with_rounding(w.arrays, target)
     outer, column, count = fewest.shape[0] - 1, fewest.shape[1] - 1, 0
     while outer > 0:
         while column > 0 and fewest[outer, column - 1] == fewest[outer, column]:
@@ -324,7 +327,7 @@ def first_stage(w: HybridWork, target: float, fewest: Ints, outer: int, column: 
         if fewest[inner, column] >= value or not subset(h.members, inner, outer):
             continue
         for r in range(h.degree.shape[0]):
-            if between(h.missing, r, inner, outer) != 0:
+            if lacking(h, r, inner, outer):
                 continue
             t, compute, weight = h.degree[r], between(h.time, r, inner, outer), between(h.weight, r, inner, outer)
             one = compute + boundary(h, inner, outer, r)

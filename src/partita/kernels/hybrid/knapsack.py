@@ -16,26 +16,29 @@ from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch, Stage
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.bits import has
+from partita.rounding import UNIT
 
 
 @compiled
 def fill_items(
-    h: HybridArrays, s: HybridScratch, stage: Stage, replicas: int, in_flight: int, sync: float
-) -> tuple[int, float, float]:
-    """List the layers of a stage with their options.
+    h: HybridArrays, s: HybridScratch, stage: Stage, replicas: int, in_flight: int, sync: float, room: float
+) -> tuple[int, float, float, float]:
+    """List the layers of a stage with their options; those that need more than ``room`` alone are none.
 
-    Returns the number of layers that have a choice, the time of the fastest options, and the memory they take too much.
+    So all memory is of the size of the room, and nothing is lost in what is left of far larger numbers. Returns the
+    number of layers that have a choice, the time of the fastest options, the memory they take too much (infinite if a
+    layer has none), and what they take longer than options that need more room.
     Times include synchronisation where the degree is not uniform; ``sync`` is the factor of the weights. ``replicas``
     counts all of the stage, which share out the sharded memory.
     """
     inside, outside = h.members[stage.outer], h.members[stage.inner]
     uniform, ptr = h.uniform[stage.r], h.option_ptr[stage.r]
     count, size = 0, 0
-    total, missing = 0.0, -h.limits[0]
+    total, missing, later = 0.0, -room, 0.0
     for v in range(h.kind.shape[1]):
         if not has(inside, v) or has(outside, v):
             continue
-        begin = size
+        begin, fastest = size, np.inf
         for o in range(ptr[v], ptr[v + 1]):
             cost = h.option_time[o]
             if not uniform:
@@ -47,6 +50,9 @@ def fill_items(
                     if has(outside, h.target[h.out_edges[k]]):
                         cost += h.option_out[h.option_out_ptr[o] + k - h.out_ptr[v]]
             memory = h.option_active[o] * in_flight + h.option_fixed[o] + h.option_sharded[o] / replicas
+            fastest = min(fastest, cost)
+            if memory > room:
+                continue
             # Kept sorted by cost for now, so that one pass finds the options worth having.
             place = size
             while place > begin:
@@ -57,15 +63,20 @@ def fill_items(
                 place = last
             s.loss[place], s.gain[place], s.option[place] = cost, memory, o
             size += 1
+        if size == begin:
+            return 0, np.inf, np.inf, np.inf
         base_cost, base_memory, base = s.loss[begin], s.gain[begin], s.option[begin]
         total += base_cost
         missing += base_memory
+        later += base_cost - fastest
         kept = begin
-        smallest = base_memory
+        most = 0.0
         for k in range(begin + 1, size):
-            if s.gain[k] < smallest:
-                smallest = s.gain[k]
-                s.loss[kept], s.gain[kept], s.option[kept] = s.loss[k] - base_cost, base_memory - s.gain[k], s.option[k]
+            # Sizes that differ may gain equally much, rounded.
+            gain = base_memory - s.gain[k]
+            if gain > most:
+                most = gain
+                s.loss[kept], s.gain[kept], s.option[kept] = s.loss[k] - base_cost, gain, s.option[k]
                 kept += 1
         size = kept
         # The base option of every layer is remembered; a layer with options beside it is an item.
@@ -78,7 +89,7 @@ def fill_items(
                 s.ratio[count] = min(s.ratio[count], s.loss[k] / s.gain[k])
             count += 1
     s.first[count] = size
-    return count, total, missing
+    return count, total, missing, later
 
 
 @compiled
@@ -138,7 +149,13 @@ def bracket(s: HybridScratch, count: int, need: float) -> tuple[float, float]:
     if count == 0:
         return np.inf, np.inf
     value, _, rounded = _relax(s, count, need)
-    return value * (1.0 - 1e-12), rounded
+    return value * (1.0 - _slack(s, count)), rounded
+
+
+@compiled
+def _slack(s: HybridScratch, count: int) -> float:
+    """Relative rounding of sums over all options of a stage, whichever way they are added up."""
+    return float(2.0 * (3.0 * s.first[count] + count + 8.0) * UNIT)
 
 
 @compiled
@@ -154,7 +171,7 @@ def cheapest(s: HybridScratch, kinds: Ints, count: int, need: float, limit: floa
         return np.inf
     value, slope, rounded = _relax(s, count, need)
     # Hull sums differ from the sums the search forms by rounding only.
-    slack = 1e-12 * (abs(limit) if limit < np.inf else value)
+    slack = _slack(s, count) * (abs(limit) if limit < np.inf else value)
     if value == np.inf or value > limit + slack:
         return np.inf
     if first and rounded <= limit:

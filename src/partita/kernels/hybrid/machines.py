@@ -13,19 +13,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.compiled import compiled
+from partita.kernels.compiled import compiled, inlined
 from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, Stage
 from partita.kernels.hybrid.decide import NONE
 from partita.kernels.hybrid.stages import (
-    ROUNDING,
     between,
     boundary,
-    jumping,
+    crossing,
+    lacking,
     learn,
+    least_work,
     plain_boundary,
     reach,
     subset,
     sync_factor,
+    with_rounding,
 )
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
@@ -36,9 +38,7 @@ class MachineArrays(NamedTuple):
     Attributes
     ----------
     weight
-        (Z,) time to move the whole weights of the set between machines once.
-    cross
-        (Z,) time between machines of the edges from outside the set into it.
+        (1, Z, 2) time to move the whole weights of the set between machines once.
     edge_time
         (m,) time between machines of each edge.
     size
@@ -46,7 +46,6 @@ class MachineArrays(NamedTuple):
     """
 
     weight: Floats
-    cross: Floats
     edge_time: Floats
     size: Longs
 
@@ -76,8 +75,16 @@ class MachineTables(NamedTuple):
 @compiled
 def link_time(h: HybridArrays, m: MachineArrays, inner: int, outer: int, machines: int) -> float:
     """Time per sample that the link of each machine of a group is busy."""
-    moved = max(0.0, m.cross[outer] + m.cross[inner] - jumping(h, m.edge_time, m.edge_time, inner, outer))
-    return float((moved + sync_factor(h, machines) * (m.weight[outer] - m.weight[inner])) / machines)
+    moved = crossing(h, m.edge_time, m.edge_time, inner, outer)
+    return float((moved + sync_factor(h, machines) * between(m.weight, 0, inner, outer)) / machines)
+
+
+@inlined
+def left_in_machine(devices: int, rest: float, outside: float, within: float) -> int:
+    """Devices of each machine of a group that layers outside leave, where ``outside`` is done elsewhere."""
+    if not rest > outside or within == np.inf:
+        return devices
+    return int(devices + 1e-6 - (rest - outside) / within)
 
 
 @compiled
@@ -109,7 +116,7 @@ def fill_group(
         if w.stop[0] != 0:
             return
         # Devices of the machine that layers outside the set leave to those inside.
-        most = int(min(float(devices), devices + 1e-6 - (h.rest[j] - outside) / within))
+        most = left_in_machine(devices, h.rest[j], outside, within)
         least_k, least_x, most_x, best = devices + 1, devices + 1, 0, -1
         for k in range(most + 1):
             for x in range(k + 1):
@@ -119,13 +126,13 @@ def fill_group(
         if best < low_q:
             continue
         for o in range(j + 1, last + 1):
-            spare = int(min(float(devices), devices + 1e-6 - (h.rest[o] - outside) / within)) - least_k
-            if spare < 1 or h.work[o] - h.work[j] > spare * within or not subset(h.members, j, o):
+            spare = left_in_machine(devices, h.rest[o], outside, within) - least_k
+            if spare < 1 or least_work(h, j, o) > spare * within or not subset(h.members, j, o):
                 continue
             for r in range(ranks):
                 t = h.degree[r]
                 compute = between(h.time, r, j, o)
-                if t > spare or between(h.missing, r, j, o) != 0 or compute > (spare // t) * within:
+                if t > spare or lacking(h, r, j, o) or compute > (spare // t) * within:
                     continue
                 uniform = h.uniform[r] != 0
                 one = compute + boundary(h, j, o, r)
@@ -156,7 +163,7 @@ def fill_group(
                             place = begin + y - free - 1
                             if not known.high[place] <= budget and not known.low[place] > budget:
                                 learn(w, place, Stage(j, o, r), y, budget)
-                            if known.high[place] <= budget:
+                            if known.high[place] <= budget and known.high[place] < np.inf:
                                 floor = y + 1
                             else:
                                 held = y - 1
@@ -183,7 +190,7 @@ def decide_machines(w: HybridWork, m: MachineArrays, tables: MachineTables, targ
     sets, width = fewest.shape
     top, last = width - 1, sets - 1
     devices, total = m.size[0], m.size[1]
-    target *= 1.0 + ROUNDING
+    target = with_rounding(h, target)
     per_batch, batch = h.limits[2] != 0.0, int(h.limits[1])
     one_machine = devices * target
     useful = np.zeros(sets, dtype=np.uint8)
@@ -215,7 +222,7 @@ def decide_machines(w: HybridWork, m: MachineArrays, tables: MachineTables, targ
                 useful[o] = 0
                 if (
                     best + d + np.ceil(h.rest[o] / one_machine - 1e-6) > total
-                    or h.work[o] - h.work[i] > d * one_machine
+                    or least_work(h, i, o) > d * one_machine
                     or fewest[o, low_s + d] <= best + d
                     or not subset(h.members, i, o)
                     or link_time(h, m, i, o, d) > target

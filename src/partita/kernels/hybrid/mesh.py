@@ -13,7 +13,7 @@ import numpy as np
 from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridWork, Stage
 from partita.kernels.hybrid.knapsack import cheapest, fill_items
-from partita.kernels.hybrid.stages import between, subset
+from partita.kernels.hybrid.stages import lacking, subset
 from partita.kernels.throughput.arrays import Bytes, Floats, Ints
 from partita.kernels.throughput.bits import has
 
@@ -115,7 +115,7 @@ def fill_stages(w: HybridWork, e: Replicas, s: MeshStages) -> None:
         if w.stop[0] != 0:
             return
         for outer in range(inner + 1, sets):
-            if not subset(h.members, inner, outer) or between(h.missing, 0, inner, outer) != 0:
+            if not subset(h.members, inner, outer) or lacking(h, 0, inner, outer):
                 s.forward[inner, outer] = np.inf
                 continue
             count = 0
@@ -188,8 +188,9 @@ def exposed(exchange: float, work: float, occupied: float) -> float:
 def extra_time(w: HybridWork, state: float, inner: int, outer: int, in_flight: int) -> float:
     """The least time that a stage loses to fit into memory, for one microbatch; infinite if it cannot."""
     s = w.scratch
-    count, _, missing = fill_items(w.arrays, s, Stage(inner, outer, 0), 1, in_flight, 0.0)
-    return float(cheapest(s, w.arrays.kind[0], count, missing + state, np.inf, False, w.stop))
+    room = w.arrays.limits[0] - state
+    count, _, missing, later = fill_items(w.arrays, s, Stage(inner, outer, 0), 1, in_flight, 0.0, room)
+    return float(later + cheapest(s, w.arrays.kind[0], count, missing, np.inf, False, w.stop))
 
 
 @compiled

@@ -61,12 +61,15 @@ class StageOptions(NamedTuple):
 
 
 class Sacks(NamedTuple):
-    """Time that memory costs stages: (S,) an example of each, and ``extra`` (S, columns) by microbatches in flight."""
+    """Time that memory costs stages: (S,) an example of each, and ``extra`` (S, columns) by microbatches in flight.
+
+    ``room`` is what the state leaves to layers.
+    """
 
     inner: Ints
     outer: Ints
     degree: Longs
-    state: Floats
+    room: Floats
     extra: Floats
 
 
@@ -139,8 +142,9 @@ def in_flight_of(schedule: int, behind: int, replicas: int, microbatches: int) -
 def lost_time(w: HybridWork, s: Sacks, number: int, in_flight: int) -> float:
     """Time that a stage loses to fit into memory."""
     inner, outer, r = s.inner[number], s.outer[number], s.degree[number]
-    count, _, missing = fill_items(w.arrays, w.scratch, Stage(inner, outer, r), 1, in_flight, 0.0)
-    found = cheapest(w.scratch, w.arrays.kind[r], count, missing + s.state[number], np.inf, False, w.stop)
+    stage, room = Stage(inner, outer, r), s.room[number]
+    count, _, missing, later = fill_items(w.arrays, w.scratch, stage, 1, in_flight, 0.0, room)
+    found = later + cheapest(w.scratch, w.arrays.kind[r], count, missing, np.inf, False, w.stop)
     if in_flight < s.extra.shape[1] and w.stop[0] == 0:
         s.extra[number, in_flight] = found
     return float(found)

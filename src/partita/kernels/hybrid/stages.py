@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from partita.kernels.compiled import compiled, inlined
@@ -12,14 +10,29 @@ from partita.kernels.hybrid.knapsack import bracket, cheapest, fill_items
 from partita.kernels.throughput.arrays import Floats, Ints, Longs, Words
 from partita.kernels.throughput.bits import has
 
-#: Rounding of sums over sets: a stage this much over the target still fits.
-ROUNDING = 1e-12
+
+@inlined
+def between(sums: Floats, row: int, inner: int, outer: int) -> float:
+    """What the layers between two sets add to a row of sums over sets, each of two parts: see ``HybridArrays``."""
+    return float((sums[row, outer, 0] - sums[row, inner, 0]) + (sums[row, outer, 1] - sums[row, inner, 1]))
 
 
 @inlined
-def between(sums: Any, row: int, inner: int, outer: int) -> Any:
-    """What the layers between two sets add to a row of sums over sets."""
-    return sums[row, outer] - sums[row, inner]
+def lacking(h: HybridArrays, r: int, inner: int, outer: int) -> bool:
+    """Whether a layer between two sets lacks a degree."""
+    return bool(h.missing[r, outer] != h.missing[r, inner])
+
+
+@inlined
+def least_work(h: HybridArrays, inner: int, outer: int) -> float:
+    """Least device time of the layers between two sets."""
+    return float((h.work[outer, 0] - h.work[inner, 0]) + (h.work[outer, 1] - h.work[inner, 1]))
+
+
+@inlined
+def with_rounding(h: HybridArrays, target: float) -> float:
+    """A target that stages within it do not exceed, whichever way their times are added up."""
+    return float(target * (1.0 + h.limits[3]))
 
 
 @inlined
@@ -34,32 +47,28 @@ def subset(members: Words, inner: int, outer: int) -> bool:
 @inlined
 def boundary(h: HybridArrays, inner: int, outer: int, r: int) -> float:
     """Time to move what crosses the boundary of a stage, for one microbatch and the fastest configurations."""
-    jump = jumping(h, h.edge_enter[r], h.edge_leave[r], inner, outer)
-    return float(max(h.enter[r, outer] + h.leave[r, inner] - jump, 0.0))
+    return crossing(h, h.edge_enter[r], h.edge_leave[r], inner, outer)
 
 
 @inlined
-def jumping(h: HybridArrays, enter: Floats, leave: Floats, inner: int, outer: int) -> float:
-    """What edges that jump over a stage add to the sums of its two sets."""
+def crossing(h: HybridArrays, enter: Floats, leave: Floats, inner: int, outer: int) -> float:
+    """A sum over the edges that enter a stage, and over those that leave it."""
     total = 0.0
     for k in range(h.cross_ptr[outer], h.cross_ptr[outer + 1]):
         e = h.cross[k]
-        if has(h.members[inner], h.target[e]):
-            total += enter[e] + leave[e]
+        if not has(h.members[inner], h.target[e]):
+            total += enter[e]
+    for k in range(h.cross_ptr[inner], h.cross_ptr[inner + 1]):
+        e = h.cross[k]
+        if has(h.members[outer], h.source[e]):
+            total += leave[e]
     return total
 
 
 @compiled
 def plain_boundary(h: HybridArrays, inner: int, outer: int) -> float:
-    """The same without synchronisation inside the group."""
-    total = 0.0
-    for e in range(h.source.shape[0]):
-        u, v = h.source[e], h.target[e]
-        in_outer, in_inner = has(h.members[outer], v), has(h.members[inner], v)
-        from_outer, from_inner = has(h.members[outer], u), has(h.members[inner], u)
-        if (in_outer and not in_inner and not from_outer) or (in_inner and from_outer and not from_inner):
-            total += h.edge_time[e]
-    return total
+    """The same as ``boundary`` without synchronisation inside the group."""
+    return crossing(h, h.edge_time, h.edge_time, inner, outer)
 
 
 @inlined
@@ -77,7 +86,7 @@ def least_time(
     ``sync`` and ``replicas`` are those of ``fill_items``, ``first`` and ``stop`` those of ``cheapest``.
     """
     h, s = w.arrays, w.scratch
-    count, total, missing = fill_items(h, s, stage, replicas, in_flight, sync)
+    count, total, missing, _ = fill_items(h, s, stage, replicas, in_flight, sync, h.limits[0])
     return total + cheapest(s, h.kind[stage.r], count, missing, limit - total, first, w.stop)
 
 
@@ -127,7 +136,7 @@ def lay_out(h: HybridArrays, inners: Ints, outers: Ints, free: Ints, ptr: Longs)
         for r in range(ranks):
             entry = kind * ranks + r
             ptr[entry] = size
-            if h.uniform[r] and between(h.missing, r, inner, outer) == 0:
+            if h.uniform[r] and not lacking(h, r, inner, outer):
                 free[entry] = capacity(h, inner, outer, r, top, False)
                 size += max(0, capacity(h, inner, outer, r, top, True) - free[entry])
     ptr[inners.shape[0] * ranks] = size
@@ -138,7 +147,7 @@ def lay_out(h: HybridArrays, inners: Ints, outers: Ints, free: Ints, ptr: Longs)
 def learn(w: HybridWork, place: int, stage: Stage, in_flight: int, budget: float) -> None:
     """Extend what is known of the least time of a stage until it says whether the time is within the budget."""
     h, s, known = w.arrays, w.scratch, w.known
-    count, total, missing = fill_items(h, s, stage, 1, in_flight, 0.0)
+    count, total, missing, _ = fill_items(h, s, stage, 1, in_flight, 0.0, h.limits[0])
     if np.isnan(known.low[place]):
         least, most = bracket(s, count, missing)
         known.low[place], known.high[place] = total + least, total + most
@@ -192,7 +201,7 @@ def second_replicas(h: HybridArrays, target: float, one: float, weight: float) -
     """The same among two and more, where time only falls with d, or does not allow any."""
     top = h.next_replicas.shape[0] - 1
     if h.limits[2] != 0.0 or weight == 0.0:
-        least = one / target * (1.0 - ROUNDING)
+        least = one / target * (1.0 - h.limits[3])
     else:
         # T·d² − (A + 4W)·d + 4W must not be negative: beyond the larger root. The smaller one is below 2.
         both = one + 4.0 * weight

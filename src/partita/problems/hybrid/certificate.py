@@ -16,6 +16,8 @@ from partita.problems.hybrid.solvers.machines import new_family
 
 #: Most suffix sets that a certificate lists.
 MOST_SETS = 20_000
+#: Devices that rounding may add to what layers need, less than decisions allow for.
+_FEW = 5e-7
 
 
 class HybridCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,12 +82,14 @@ def refutation(problem: HybridProblem, target: float) -> HybridCertificate | Non
         if family.fewest_devices(target) is not None:
             return None
         listed = family.sets
-        fewest = [_falls(row, available) for row in family.fewest]
+        # Nothing needs nothing, even where what is outside needs too much.
+        fewest = [((0, 0),), *(_falls(row, available) for row in family.fewest[1:])]
         if problem.hierarchy is None:
             outside = family.ahead.tolist()
         else:
-            room = problem.devices_per_machine * target
-            outside = [math.ceil(rest / room * (1 - 1e-9) - 1e-6) for rest in family.work.arrays.rest]
+            size = problem.devices_per_machine
+            # Decisions allow for more, so that what they leave out for want of machines is left out here.
+            outside = [math.ceil(rest / (size * target) - _FEW / size) for rest in family.work.arrays.rest]
     return HybridCertificate(
         target=target,
         available=available,

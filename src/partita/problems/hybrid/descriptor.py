@@ -36,6 +36,7 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     samples = lazy("partita.problems.hybrid.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = lazy("partita.problems.hybrid.evaluate:evaluate")
+    certify = lazy("partita.problems.hybrid.certifying:certify")
 
     def default_solver(self, problem: HybridProblem, options: Options) -> str:
         """By the objective and what stages may be."""
@@ -62,11 +63,15 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
         return "acyclic"
 
     def explain_infeasible(
-        self, problem: HybridProblem, solver: Solver[HybridProblem, HybridPlan, Options], options: Options
+        self,
+        problem: HybridProblem,
+        solver: Solver[HybridProblem, HybridPlan, Options],
+        options: Options,
+        time_limit_s: float = math.inf,
     ) -> str:
-        from partita.problems.hybrid.explain import explain_infeasible
+        from partita.problems.hybrid.explain import EXPLAIN_S, explain_infeasible
 
-        return explain_infeasible(problem)
+        return explain_infeasible(problem, min(EXPLAIN_S, time_limit_s))
 
     def unlimited(self, problem: HybridProblem, evaluation: HybridEvaluation) -> HybridProblem | None:
         """Without memory limit, if some device's memory is nearly full."""

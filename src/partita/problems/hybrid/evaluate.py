@@ -82,7 +82,9 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
             )
     groups = _machine_groups(problem, plan, stage_of)
     return HybridEvaluation(
-        objective=max([stage.time_per_sample for stage in stages] + [group.time_per_sample for group in groups]),
+        objective=max(
+            [stage.time_per_microbatch for stage in stages] + [group.time_per_microbatch for group in groups]
+        ),
         violations=tuple(violations),
         stages=tuple(stages),
         machine_groups=tuple(groups),

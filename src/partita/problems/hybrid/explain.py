@@ -26,9 +26,11 @@ _MOST_ENTRIES = 20_000_000
 _MOST_MACHINES = 4096
 #: Stop narrowing the smallest memory when the bracket is this tight, relative.
 _MEMORY_PRECISION = 1e-4
+#: Wall time for the search for what would be enough, at most.
+EXPLAIN_S = 10.0
 
 
-def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> str:
+def explain_infeasible(problem: HybridProblem, time_limit_s: float = EXPLAIN_S) -> str:
     """Say what a problem without a plan lacks, and the smallest device count or memory that would do."""
     where = "there are" if problem.hierarchy is None else "a machine has"
     for layer in problem.layers:
@@ -50,9 +52,12 @@ def explain_infeasible(problem: HybridProblem, time_limit_s: float = 10.0) -> st
 
 
 def _least_memory(problem: HybridProblem, layer: Layer) -> float:
-    """Memory of a stage with one layer, one microbatch and as many replicas as there can be: no stage needs less."""
+    """Memory of a stage with one layer, one microbatch and as many replicas as there can be: no stage needs less.
+
+    Infinite if it has no degree that the devices allow where they share out sequences or experts.
+    """
     if problem.training is not None:
-        return min(
+        needs = (
             choice.memory_per_microbatch_bytes + choice.memory_bytes + _least_state(spread, other, degree, context)
             for (context, _), spread in spreads_of(problem).items()
             for other in spread.layers
@@ -61,6 +66,7 @@ def _least_memory(problem: HybridProblem, layer: Layer) -> float:
             if degree <= problem.devices_per_machine
             for choice in choices
         )
+        return min(needs, default=math.inf)
     return min(
         choice.held_bytes(1, max(1, min(problem.devices // degree, problem.microbatches)))
         for degree, choices in layer.configurations.items()
@@ -89,6 +95,8 @@ def _what_is_missing(problem: HybridProblem) -> str:
         return f"no row of stages runs every layer with the degrees it has on {problem.devices} devices"
     for layer in problem.layers:
         need = _least_memory(problem, layer)
+        if math.isinf(need):
+            return f"{layer.label} has no degree that {problem.devices} devices allow, sharing out sequences or experts"
         if not leq(need, limit):
             return (
                 f"{layer.label} needs {format_bytes(need)} alone, {format_bytes(need - limit)} more than a device has"

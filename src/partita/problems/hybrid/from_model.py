@@ -6,22 +6,19 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from partita.errors import InputError
-from partita.problems.facets.limits import runtime_of
-from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, Refinement, StagePart
-from partita.problems.hybrid.limits import limited_settings, on_runtime
+from partita.problems.facets.limits import check_training, runtime_of
+from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, Refinement
+from partita.problems.hybrid.limits import check_layout_on, limited_settings, on_runtime
 from partita.problems.hybrid.options import HybridPricing, Options, ScheduleName
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.simulated_step import simulated_step
-from partita.problems.hybrid.step.evaluate import is_row
 from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan, parse_layout
-from partita.problems.hybrid.step.rows import row_starts
 from partita.problems.hybrid.step.spreads import Sharing
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 from partita.run.monitor import Monitor
@@ -34,6 +31,13 @@ if TYPE_CHECKING:
 
 #: Schedules that are looked at unless others are asked for.
 PLANNED: tuple[ScheduleName, ...] = ("1f1b", "interleaved", "zero-bubble")
+#: Settings that what layers cost depends on, and that a runtime may change.
+_PRICED = (
+    "tensor_parallel_degrees",
+    "context_parallel_degrees",
+    "expert_parallel_degrees",
+    "sequence_parallel",
+)
 #: Samples of a microbatch that are looked at.
 _SIZES = (1, 2, 4, 8, 16)
 
@@ -66,6 +70,11 @@ class HybridFromModel(FromModel[HybridProblem]):
         devices = sum(len(group.indices) for group in cluster.groups() if group.spec.accelerator)
         return {"microbatches": (PER_DEVICE * max(1, devices),)}
 
+    def check(self, settings: HybridPricing, cluster: Cluster) -> None:
+        check_settings(settings)
+        if settings.layout is not None:
+            parse_layout(settings.layout)
+
     def price(
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None = None
     ) -> Sequence[Priced[HybridProblem]]:
@@ -76,10 +85,10 @@ class HybridFromModel(FromModel[HybridProblem]):
                 raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")
             return self._price_limited(graph, cluster, settings, change)
         found: list[Priced[HybridProblem]] = []
-        for samples in microbatch_sizes(settings):
-            traced = graph if samples == settings.samples else settings.trace(samples)
+        for samples in microbatch_sizes(settings, graph.samples):
+            traced = graph if samples == graph.samples else settings.trace(samples)
             number = settings.global_batch // samples
-            sized = msgspec.structs.replace(settings, samples=samples, microbatches=(number,))
+            sized = msgspec.structs.replace(settings, microbatches=(number,))
             found += self._price_limited(traced, cluster, sized, change)
         return found
 
@@ -96,17 +105,28 @@ class HybridFromModel(FromModel[HybridProblem]):
                 "leave it out, or take --objective throughput"
             )
         within = limited_settings(settings, runtime, PLANNED)
+        layout = None if settings.layout is None else parse_layout(settings.layout)
+        if layout is not None:
+            check_layout_on(layout, runtime)
+        meshes = check_training(
+            runtime,
+            graph,
+            settings,
+            gradient_dtype=settings.gradient_dtype,
+            sequence_parallel=within.sequence_parallel if layout is None else layout.sequence_parallel,
+        )
         found = []
         free = self._price_each(graph, cluster, settings, change)
-        same = within.tensor_parallel_degrees == settings.tensor_parallel_degrees
+        same = all(getattr(within, name) == getattr(settings, name) for name in _PRICED)
         priced = free if same else self._price_each(graph, cluster, within, change)
         for one, other in zip(priced, free, strict=True):
             problem, training = one.problem, one.problem.training
             if training is not None and settings.layout is None:
-                kept = msgspec.structs.replace(training, schedules=within.schedule, zero=tuple(sorted(within.zero)))
-                problem = problem.replace(training=kept)
-            problem = on_runtime(problem, graph, one.details, runtime)
-            found.append(dataclasses.replace(one, problem=problem, settings=settings, free=other.problem))
+                limited = msgspec.structs.replace(training, schedules=within.schedule, zero=tuple(sorted(within.zero)))
+                problem = problem.replace(training=limited)
+            problem = on_runtime(problem, graph, one.details, runtime, meshes)
+            kept = msgspec.structs.replace(settings, sequence_parallel=within.sequence_parallel)
+            found.append(dataclasses.replace(one, problem=problem, settings=kept, free=other.problem))
         return found
 
     def _price_each(
@@ -171,43 +191,15 @@ class HybridFromModel(FromModel[HybridProblem]):
         return layout_plan(priced.problem, layout)
 
     def parts(self, priced: Priced[HybridProblem], plan: HybridPlan) -> Parts:
-        """Of interleaved stages first all first parts, then all second ones; devices of a kind stage after stage."""
-        from partita.problems.hybrid.pricing import layer_operators
+        from partita.problems.hybrid.parts import plan_parts
 
-        members = layer_operators(priced.graph, priced.details)
-        names = priced.cluster.device_names()
-        pools = {group.spec.name: group.indices for group in priced.cluster.workers()}
-        used = [pools.get(stage.device, next(iter(pools.values()))) for stage in plan.stages]
-        first = list(accumulate((stage.devices for stage in plan.stages), initial=0))[:-1]
-        if is_row(priced.problem, plan):
-            behind = row_starts(priced.problem, plan.stages)
-            first = [
-                len(pool) - start - stage.devices for pool, start, stage in zip(used, behind, plan.stages, strict=True)
-            ]
-        return Parts(
-            tuple(
-                StagePart(
-                    [v for layer in (stage.chunks[chunk] if stage.chunks else stage.operators) for v in members[layer]],
-                    [f"{names[i]}:{i}" for i in used[rank][first[rank] : first[rank] + stage.devices]],
-                    names[used[rank][0]],
-                    replicas=stage.data_parallel,
-                    tensor=stage.tensor_parallel,
-                    rank=rank,
-                )
-                for chunk in range(plan.chunks)
-                for rank, stage in enumerate(plan.stages)
-            ),
-            schedule=plan.schedule,
-            microbatches=priced.problem.microbatches,
-            chunks=plan.chunks,
-            zero=plan.zero,
-        )
+        return plan_parts(priced, plan)
 
     def choose(self, answers: Sequence[Answered]) -> int:
         """The shortest step per sample; without any plan the last candidate, which leaves most freedom."""
         worth = {
-            place: simulated_step(result.problem, result.plan, result.evaluation).per_sample / priced.settings.samples
-            for place, (priced, result) in enumerate(answers)
+            place: simulated_step(result.problem, result.plan, result.evaluation).per_sample
+            for place, (_, result) in enumerate(answers)
             if result.plan is not None and result.evaluation is not None
         }
         return min(worth, key=lambda place: worth[place]) if worth else len(answers) - 1
@@ -283,7 +275,7 @@ def sharing_of(settings: HybridPricing, layout: Layout | None) -> Sharing:
     return Sharing(*asked, settings.expert_capacity)
 
 
-def microbatch_sizes(settings: HybridPricing) -> list[int]:
+def microbatch_sizes(settings: HybridPricing, samples: int) -> list[int]:
     """Samples of a microbatch to look at: powers of two that divide the global batch, if the model can be traced again.
 
     Raises
@@ -294,12 +286,11 @@ def microbatch_sizes(settings: HybridPricing) -> list[int]:
     batch = settings.global_batch or 0
     if settings.trace is not None and settings.layout is None:
         return [size for size in _SIZES if batch % size == 0]
-    if batch % settings.samples:
+    if batch % samples:
         raise InputError(
-            f"the global batch of {batch} samples is no multiple of the {settings.samples} of a microbatch; "
-            "change one of them"
+            f"the global batch of {batch} samples is no multiple of the {samples} of a microbatch; change one of them"
         )
-    return [settings.samples]
+    return [samples]
 
 
 def even_degrees(problem: HybridProblem, menus: Sequence[LayerMenu], *, stated: bool) -> HybridProblem:

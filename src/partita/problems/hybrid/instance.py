@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
 from partita.kernels.throughput.arrays import Floats, Longs, as_arrays, bit_rows
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.units import TOLERANCE, up_to
+from partita.problems.hybrid.room import Room, most_room
+from partita.rounding import allowance, rounded_down
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ def build_instance(problem: HybridProblem) -> HybridInstance:
     )
 
 
+def of_step(choices: Sequence[Configuration]) -> tuple[Configuration, ...]:
+    """Choices as a step counts them: what configurations say of weights, and that replicas share out, is not read."""
+    return tuple(msgspec.structs.replace(choice, weight_bytes=0.0, sharded_bytes=0.0) for choice in choices)
+
+
 def _synchronisation(choice: Configuration) -> dict[tuple[str, int], float]:
     """The synchronisation that costs anything."""
     tables = (("in", choice.sync_in_bytes), ("out", choice.sync_out_bytes))
@@ -120,8 +127,11 @@ def _worth_having(choices: Sequence[Configuration]) -> tuple[Configuration, ...]
     return tuple(kept)
 
 
-def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArrays, list[int]]:
-    """The arrays over some suffix sets, and the sets in the arrays' order; every layer has a degree."""
+def build_arrays(model: HybridInstance, sets: Iterable[int], room: Room = most_room) -> tuple[HybridArrays, list[int]]:
+    """The arrays over some suffix sets, and the sets in the arrays' order; every layer has a degree.
+
+    ``room`` says how much of a device's memory is room.
+    """
     problem, source, target, held = model.problem, model.source, model.target, list(sets)
     degree, lacking = np.array(model.degrees)[:, None], np.array([[not row for row in rows] for rows in model.options])
     allowed = np.array([*problem.replicas(model.width), model.width + 1])
@@ -132,41 +142,57 @@ def build_arrays(model: HybridInstance, sets: Iterable[int]) -> tuple[HybridArra
     # Least time on one device times devices, over the degrees: a stage keeps d·t devices busy for at most the target,
     # so that both layers' and edges' add up to at most devices times target.
     least = np.where(lacking, math.inf, degree * fastest["time"]).min(axis=0)
-    edge_least = np.where(lacking[:, source], math.inf, degree * values["edge_leave"]).min(axis=0) * (1.0 - TOLERANCE)
+    edge_least = np.where(lacking[:, source], math.inf, degree * values["edge_leave"]).min(axis=0)
     bits = as_bits(held, len(model.order)).astype(bool)
     # Added layer by layer, so that rounding never makes a subset heavier than its superset.
-    work = np.zeros(len(held))
-    for v, time in enumerate(least):
-        work += bits[:, v] * time
-    by_work = np.lexsort((bits.sum(axis=1), work))
+    work = np.zeros((len(held), 2))
+    for v, parts in enumerate(_parts(least)):
+        work += bits[:, v, None] * parts
+    by_work = np.lexsort((bits.sum(axis=1), work.sum(axis=1)))
     work, bits = work[by_work], bits[by_work]
-    # Row by row in memory, on which the rounding of products depends.
-    crossing = np.ascontiguousarray(~bits[:, source] & bits[:, target])
-    size, across = bits.astype(np.float64), crossing.astype(np.float64)
+    crossing = ~bits[:, source] & bits[:, target]
+    size = bits.astype(np.float64)
+    rest = (1.0 - size) @ least + crossing.astype(np.float64) @ edge_least
+    terms = 4 * (len(least) + len(source)) + 8
     values |= {
         "degree": model.degrees,
         "uniform": model.uniform,
         "members": bit_rows(bits),
         "work": work,
-        "rest": np.maximum(0.0, work[-1] - work) * (1.0 - TOLERANCE) + across @ edge_least,
+        "rest": rounded_down(rest, rest, terms),
         "cross_ptr": np.concatenate(([0], np.cumsum(crossing.sum(axis=1)))),
         "cross": np.nonzero(crossing)[1],
         "source": source,
         "target": target,
         "edge_time": [2.0 * value / problem.bandwidth_bytes_per_unit for value in model.bytes],
-        "enter": values["edge_enter"] @ across.T,
-        "leave": values["edge_leave"] @ across.T,
         "segment": segment,
         "next_replicas": allowed[np.searchsorted(allowed, np.arange(model.width + 2))],
         "limits": [
-            math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes),
+            room(problem.memory_bytes, len(least)),
             problem.microbatches,
             problem.weight_sync_per_batch,
+            allowance(1.0, terms),
         ],
     }
-    sums = {"missing": lacking.astype(np.float64), **fastest, **smallest}
-    values |= {name: of_layers @ size.T for name, of_layers in sums.items()}
+    values["missing"] = lacking.astype(np.float64) @ size.T
+    values |= {name: sums_over(of_layers, size) for name, of_layers in {**fastest, **smallest}.items()}
     return as_arrays(HybridArrays, values), [held[k] for k in by_work]
+
+
+def sums_over(of_layers: Floats, bits: Floats) -> Floats:
+    """(R, Z, 2) sums of rows (R, n) over the layers of sets (Z, n), in two parts."""
+    return np.stack([part @ bits.T for part in np.moveaxis(_parts(of_layers), -1, 0)], axis=-1)
+
+
+def _parts(values: Floats) -> Floats:
+    """Numbers (…, n), not negative, as sums (…, n, 2) of multiples of a unit and what is left.
+
+    The unit is such that no sum over n of its multiples rounds.
+    """
+    _, exponent = np.frexp(values.sum(axis=-1, keepdims=True))
+    unit = np.maximum(np.ldexp(1.0, exponent - 52), np.finfo(np.float64).tiny)
+    whole = np.floor(values / unit) * unit
+    return np.stack([whole, values - whole], axis=-1)
 
 
 #: What ``Configuration.figures`` are called.

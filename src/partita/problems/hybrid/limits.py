@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from partita.catalogue.meshes import MeshLimits
 from partita.catalogue.runtimes import Runtime
 from partita.costs.rows import row_of
 from partita.errors import InputError
 from partita.graph import Graph
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
-from partita.problems.hybrid.problem import Edge, HybridProblem
+from partita.problems.hybrid.problem import Edge, HybridProblem, Layer
+from partita.problems.hybrid.step.layout import Layout
 from partita.problems.hybrid.training import ZERO_STAGES, StageLimits
 
 if TYPE_CHECKING:
@@ -51,22 +53,62 @@ def limited_settings(settings: HybridPricing, runtime: Runtime, planned: tuple[S
         if any(degree > 1 for degree in degrees):
             raise InputError(f"{runtime.name} has no tensor parallelism; leave --tensor-parallel-degrees out")
         degrees = (1,)
+    allowed = sorted({*limits.meshes.zero, *limits.meshes.zero_alone})
     zero = settings.zero or ((1,) if settings.zero1 else ZERO_STAGES)
-    if min(zero) > limits.zero:
+    if not set(zero) & set(allowed):
         raise InputError(
-            f"{runtime.name} runs pipelines with ZeRO-{limits.zero} at most; take another stage with --zero"
+            f"{runtime.name} runs pipelines with ZeRO-{' and '.join(map(str, allowed))}; take another stage with --zero"
         )
+    context, expert = settings.context_parallel_degrees, settings.expert_parallel_degrees
+    for what, asked, has in (("context", context, limits.context), ("expert", expert, limits.expert)):
+        if not has and any(degree > 1 for degree in asked):
+            raise InputError(
+                f"{runtime.name} has no {what} parallelism with such splits; leave --{what}-parallel-degrees out"
+            )
+    if settings.offload_activations and not limits.offload:
+        raise InputError(f"{runtime.name} keeps activations on its devices; leave --offload-activations out")
+    if limits.tokens == "always" and not settings.sequence_parallel:
+        raise InputError(f"tensor-parallel groups of {runtime.name} share out tokens; leave --no-sequence-parallel out")
     return msgspec.structs.replace(
         settings,
         schedule=chosen,
         tensor_parallel_degrees=degrees,
-        zero=tuple(stage for stage in zero if stage <= limits.zero),
+        context_parallel_degrees=context if limits.context else (1,),
+        expert_parallel_degrees=expert if limits.expert else (1,),
+        sequence_parallel=settings.sequence_parallel and limits.tokens != "never",
+        zero=tuple(stage for stage in zero if stage in allowed),
         zero1=False,
     )
 
 
-def on_runtime(problem: HybridProblem, graph: Graph, menus: LayerMenus, runtime: Runtime) -> HybridProblem:
-    """A problem about a step whose stages keep what a runtime can run of the graph.
+def check_layout_on(layout: Layout, runtime: Runtime) -> None:
+    """Refuse a layout that a runtime does not run, but for what the problem's own limits say of it.
+
+    Raises
+    ------
+    InputError
+        If there is something.
+    """
+    limits, name = runtime.limits, runtime.name
+    if limits.schedules and layout.runs not in limits.schedules:
+        raise InputError(f"layout: {name} has no schedule {layout.runs}; take {' or '.join(limits.schedules)}")
+    if layout.chunks > 1 and not limits.chunks:
+        raise InputError(f"layout: {name} has one stage on a rank; leave chunks out")
+    for what, has in (("tensor", limits.tensor), ("context", limits.context), ("expert", limits.expert)):
+        if getattr(layout, what) > 1 and not has:
+            raise InputError(f"layout: {name} has no {what} parallelism with such splits; leave {what} out")
+    if layout.tensor > 1 and limits.tokens == ("never" if layout.sequence_parallel else "always"):
+        answer = "no" if layout.sequence_parallel else "yes"
+        raise InputError(
+            f"layout: tensor-parallel groups of {name} {'share out no' if answer == 'no' else 'share out'} tokens; "
+            f"give sequence_parallel={answer}"
+        )
+
+
+def on_runtime(
+    problem: HybridProblem, graph: Graph, menus: LayerMenus, runtime: Runtime, meshes: MeshLimits
+) -> HybridProblem:
+    """A problem about a step whose stages keep what a runtime can run of the graph, on the meshes that it runs.
 
     Raises
     ------
@@ -97,9 +139,49 @@ def on_runtime(problem: HybridProblem, graph: Graph, menus: LayerMenus, runtime:
             read = [parameter.users for parameter in graph.parameters if not parameter.buffer]
             shared = (tuple(sorted({layer_of[v] for v in users})) for users in read)
             together += [group for group in dict.fromkeys(shared) if len(group) > 1]
-    found = StageLimits(together=tuple(together), handed=handed)
+    ways = _ways(graph, menus, runtime)
+    blocks = block_ids(menus)
+    selective = {ways.get(identity, "selective") for identity in blocks}
+    alike: tuple[str, ...] = ()
+    training = problem.training
+    if limits.alike:
+        # Without blocks of its own every layer is one.
+        names = {"none": "none", "full": "full", **({} if len(selective) > 1 else {selective.pop(): "selective"})}
+        alike = tuple(names[way] for way in limits.recompute if way in names)
+    elif limits.recompute:
+        problem = _with_ways(problem, ways, limits.recompute)
+    found = StageLimits(
+        together=tuple(together), handed=handed, blocks=blocks if alike else (), ways=alike, meshes=meshes
+    )
     return problem.replace(
         edges=(*problem.edges, *chain),
-        training=msgspec.structs.replace(problem.training, limits=found),
+        training=msgspec.structs.replace(training, limits=found),
         notes=(*problem.notes, *notes),
     )
+
+
+def block_ids(menus: LayerMenus) -> tuple[int, ...]:
+    """Ids of the layers that are no end of the model."""
+    last = len(menus.layers) - 1
+    ends = {0: "input", last: "output"} if last else {}
+    return tuple(menu.id for number, menu in enumerate(menus.layers) if ends.get(number) != menu.name)
+
+
+def _ways(graph: Graph, menus: LayerMenus, runtime: Runtime) -> dict[int, str]:
+    """What selective recomputation of each layer is."""
+    from partita.problems.hybrid.pricing import selective_ways
+
+    return selective_ways(graph, menus) if runtime.limits.recompute else {}
+
+
+def _with_ways(problem: HybridProblem, ways: dict[int, str], allowed: tuple[str, ...]) -> HybridProblem:
+    """A problem whose layers run again what is allowed, and nothing else."""
+
+    def kept(layer: Layer) -> Layer:
+        rows = {
+            degree: tuple(c for c in row if (ways[layer.id] if c.id == "selective" else c.id) in allowed)
+            for degree, row in layer.configurations.items()
+        }
+        return msgspec.structs.replace(layer, configurations={degree: row for degree, row in rows.items() if row})
+
+    return problem.with_layers(kept)

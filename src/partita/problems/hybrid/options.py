@@ -134,7 +134,6 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
         bool, setting("Of a step: layers may keep activations in the host's memory, sent and brought back in time.")
     ] = False
     offload: Any = None
-    samples: int = 1
     trace: Any = None
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from partita.catalogue.specs import DeviceSpec
@@ -30,6 +31,7 @@ from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, Hybr
 from partita.problems.hybrid.step.pricing import Offload, offloaded, step_layers, step_training
 from partita.problems.hybrid.step.spreads import Sharing, spread_menus, spread_notes, spread_training
 from partita.problems.hybrid.training import Training
+from partita.topology.read import read_cluster
 from partita.units import format_bytes
 
 #: The paper adds up what replicas send and receive of every weight; links of the catalogue carry both at once.
@@ -70,14 +72,14 @@ def model_flops(graph: Graph) -> float:
     return float(graph.flops)
 
 
-def hybrid_problem(graph: Graph, cluster: Cluster, **settings: Any) -> HybridProblem:
+def hybrid_problem(graph: Graph, cluster: Cluster | str | Path, **settings: Any) -> HybridProblem:
     """The hybrid problem of training a model on a cluster; parameters and errors are those of ``layer_menus``."""
     return layer_menus(graph, cluster, **settings).problem
 
 
 def layer_menus(
     graph: Graph,
-    cluster: Cluster,
+    cluster: Cluster | str | Path,
     *,
     microbatches: int,
     optimizer: str = "adam",
@@ -104,7 +106,7 @@ def layer_menus(
     graph
         The model, traced for training.
     cluster
-        Devices of one kind (CPUs beside accelerators are not used).
+        Devices of one kind (CPUs beside accelerators are not used), or what ``read_cluster`` takes.
     microbatches
         Microbatches of a batch; weights are synchronised once per batch.
     optimizer, optimizer_dtype, master_weights
@@ -153,6 +155,7 @@ def layer_menus(
     UnsupportedError
         If the cluster has several kinds of accelerators, or something is asked for that is not modelled.
     """
+    cluster = read_cluster(cluster)
     _check(graph, microbatches, optimizer, optimizer_dtype, memory_options)
     sharing = sharing or Sharing()
     sharing.check()
@@ -210,6 +213,7 @@ def layer_menus(
         memory_bytes=max(float(machines.device.usable_bytes) - reserve, 0.0),
         bandwidth_bytes_per_unit=machines.bandwidth_bytes_per_s,
         microbatches=microbatches,
+        microbatch_samples=graph.samples,
         layers=layers,
         edges=edges,
         unit="s",
@@ -249,6 +253,13 @@ def layer_operators(graph: Graph, menus: LayerMenus) -> dict[int, tuple[int, ...
     """The operators of every layer, by its id."""
     members = find_splits(GraphView(graph)).members
     return {menu.id: tuple(members[number]) for number, menu in enumerate(menus.layers)}
+
+
+def selective_ways(graph: Graph, menus: LayerMenus) -> dict[int, str]:
+    """What ``selective`` recomputation of each layer is, by its id: as ``partita.split.Layer`` calls it."""
+    splits = find_splits(GraphView(graph))
+    scores = {splits.layer[region.core[0]] for region in splits.regions if region.core}
+    return {menu.id: "attention" if number in scores else "operators" for number, menu in enumerate(menus.layers)}
 
 
 # -- checks and times -----------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ class Hierarchy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class HybridProblem(Stated, frozen=True, kw_only=True):
-    """Minimise the time per sample of the slowest stage, or the time of one optimizer step.
+    """Minimise the time per microbatch of the slowest stage, or the time of one optimizer step.
 
     A plan is a row of stages; a stage runs a set of layers on d·t devices, d data-parallel replicas of a group of t
     tensor-parallel devices. ``partita.problems.hybrid.evaluate`` defines what it costs.
@@ -196,6 +196,8 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     others
         Of a problem about a step, further kinds of devices that stages may be on: the same layers, edges and
         microbatches on them, each a problem of its own. ``devices`` and all other fields are about the first kind.
+    microbatch_samples
+        Samples in a microbatch: all times are of one microbatch, which the published formats call a sample.
 
     Raises
     ------
@@ -219,12 +221,13 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     spreads: tuple[Spread, ...] = ()
     device: str = ""
     others: tuple[HybridProblem, ...] = ()
+    microbatch_samples: int = 1
 
     def __post_init__(self) -> None:
         where = f"problem {self.name!r}"
         if not self.layers:
             raise InputError(f"{where} has no layers; a plan needs at least one")
-        for field in ("devices", "microbatches"):
+        for field in ("devices", "microbatches", "microbatch_samples"):
             check_at_least(f"{where}: {field}", getattr(self, field))
         check_fields(where, self, "memory_bytes")
         check_positive(where, "bandwidth_bytes_per_unit", self.bandwidth_bytes_per_unit)

@@ -13,6 +13,7 @@ from partita.problems.facets.replicas import Replicas, Shape
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.solvers.protocol import Outcome
 from partita.problems.hybrid.solvers.uniform import Candidate, UniformMesh, candidates_of
 from partita.problems.hybrid.step.costs import forward_time
 from partita.run.monitor import Monitor
@@ -55,13 +56,13 @@ class HybridReplicas(Replicas[HybridProblem, HybridPlan]):
                     zero=one.zero,
                     forward_share=share if one.schedule == "zero-bubble" else 1.0,
                     mesh=_mesh(one),
+                    levels_at_once=True,
                 )
             )
         return found
 
-    def split(self, shape: Shape[HybridProblem], options: Any, monitor: Monitor) -> HybridPlan | None:
-        solver = UniformMesh(partial(_is, shape.mesh))
-        return solver.solve(shape.problem, options, monitor).plan
+    def split(self, shape: Shape[HybridProblem], options: Any, monitor: Monitor) -> Outcome:
+        return UniformMesh(partial(_is, shape.mesh)).solve(shape.problem, options, monitor)
 
     def spread(
         self, problem: HybridProblem, shape: Shape[HybridProblem], plan: HybridPlan
@@ -78,16 +79,20 @@ def _is(mesh: tuple[Any, ...], one: Candidate) -> bool:
 
 
 def _reduced(layers: Iterable[Layer], degree: int, zero: int) -> float:
-    """Bytes of an all-reduce once in a step, at least: with ZeRO-1 its first half, and further on none for certain."""
-    gradients = sum(layer.states[degree].gradient_bytes for layer in layers if degree in layer.states)
-    return gradients * (1.0, 0.5, 0.0, 0.0)[zero]
+    """Bytes of an all-reduce once in a step, at least: its first half is of gradients, its second one of weights."""
+    states = [layer.states[degree] for layer in layers if degree in layer.states]
+    gradients, weights = sum(s.gradient_bytes for s in states), sum(s.parameter_bytes for s in states)
+    return (gradients, (gradients + weights) / 2, weights / 2, 0.0)[zero]
 
 
 def _least(problem: HybridProblem, degree: int) -> tuple[float, float, float]:
-    """Least work of a microbatch, of a chain of layers that hand tensors on, and the least share of forward parts."""
-    choices = [layer.configurations[degree] for layer in problem.layers]
-    time = [min(choice.time for choice in row) for row in choices]
-    share = min((forward_time(choice) / choice.time for row in choices for choice in row if choice.time > 0), default=1)
+    """Least work of a microbatch, of a chain of layers that hand tensors on, and the least share of forward parts.
+
+    A layer's forward part is that of its fastest configuration, whichever runs.
+    """
+    fastest = [min(layer.configurations[degree], key=lambda choice: choice.time) for layer in problem.layers]
+    time = [choice.time for choice in fastest]
+    share = min((forward_time(choice) / choice.time for choice in fastest if choice.time > 0), default=1.0)
     moved = [pair for pair, edge in zip(problem.links(), problem.edges, strict=True) if edge.bytes > 0]
     before: dict[int, list[int]] = {}
     for a, b in moved:

@@ -25,6 +25,8 @@ class SimulatedStep:
     ----------
     microbatches
         Microbatches of the batch (N).
+    samples
+        Samples of each.
     summary
         The step as it runs under 1F1B.
     formula
@@ -32,6 +34,7 @@ class SimulatedStep:
     """
 
     microbatches: int
+    samples: int
     summary: StepSummary
     formula: StepTime
 
@@ -41,9 +44,14 @@ class SimulatedStep:
         return self.summary.time
 
     @property
-    def per_sample(self) -> float:
+    def per_microbatch(self) -> float:
         """The step divided by its microbatches, to compare with the objective."""
         return self.step / self.microbatches
+
+    @property
+    def per_sample(self) -> float:
+        """The step divided by all samples of its batch."""
+        return self.per_microbatch / self.samples
 
     @property
     def bubble(self) -> float:
@@ -60,20 +68,22 @@ class SimulatedStep:
         return {
             "microbatches": self.microbatches,
             "time": self.step,
+            "time_per_microbatch": self.per_microbatch,
             "time_per_sample": self.per_sample,
             "pipeline": self.summary.pipeline,
             "weight_sync": self.summary.weight_sync,
             "update": self.summary.update,
             "bubble": self.bubble,
-            "formula": step_parts(self.formula),
+            "formula": step_parts(self.formula, self.samples),
         }
 
 
-def step_parts(step: StepTime) -> dict[str, Any]:
-    """A step by formula, as plain values."""
+def step_parts(step: StepTime, samples: int) -> dict[str, Any]:
+    """A step by formula, as plain values, of microbatches of so many samples."""
     return {
         "time": step.step,
-        "time_per_sample": step.per_sample,
+        "time_per_microbatch": step.per_microbatch,
+        "time_per_sample": step.per_microbatch / samples,
         "pipeline": step.pipeline,
         "weight_sync": step.weight_sync,
         "update": step.update,
@@ -87,7 +97,7 @@ def _simulated(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvalu
         step, devices = evaluation.step, plan.devices
         idle = step.bubble * step.step * devices
         found = StepSummary(step.step, step.pipeline, step.weight_sync, step.update, idle, devices)
-        return SimulatedStep(problem.microbatches, found, step)
+        return SimulatedStep(problem.microbatches, problem.microbatch_samples, found, step)
 
     def make(microbatches: int) -> Any:
         return hybrid_program(problem, plan, evaluation, msgspec.structs.replace(Request(), microbatches=microbatches))
@@ -97,7 +107,7 @@ def _simulated(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvalu
     except InputError:
         # Plans that break limits may run all the same; this one does not.
         return None
-    return SimulatedStep(problem.microbatches, found, step_time(problem, plan, evaluation))
+    return SimulatedStep(problem.microbatches, problem.microbatch_samples, found, step_time(problem, plan, evaluation))
 
 
 #: The step of a plan; None if it cannot run at all.

@@ -105,8 +105,11 @@ def _step(problem: HybridProblem, plan: HybridPlan) -> StagedPlan:
         states = [mesh.state_of(v) for v in stage.operators]
         gradients = sum(state.gradient_bytes for state in states if state is not None)
         weights = sum(state.parameter_bytes for state in states if state is not None)
-        forward = sum(work.forward + work.forward_in + work.forward_out for work in cost.parts) - links[number]
-        backward = sum(work.backward + work.backward_in + work.backward_out for work in cost.parts) - links[number]
+        # Beside transfers over slow links, work may be less than their rounding.
+        ahead = sum(work.forward_in + work.forward_out for work in cost.parts) - links[number]
+        behind = sum(work.backward_in + work.backward_out for work in cost.parts) - links[number]
+        forward = sum(work.forward for work in cost.parts) + max(0.0, ahead)
+        backward = sum(work.backward for work in cost.parts) + max(0.0, behind)
         later = sum(work.weight_gradients for work in cost.parts)
         stages.append(
             StageDemand(

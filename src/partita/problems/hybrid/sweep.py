@@ -44,11 +44,12 @@ class HybridSweep(Sweep[HybridProblem, HybridPlan]):
             problem, plan = result.problem, result.plan
             worth = result.evaluation
             step = None if plan is None or worth is None else simulated_step(problem, plan, worth)
-            used = None if step is None or answer is None else utilisation(answer, step.per_sample)
+            used = None if step is None or answer is None else utilisation(answer, step.per_microbatch)
             found.append(
                 {
                     "microbatches": problem.microbatches,
                     "efficiency": _efficiency(place, points, results),
+                    "step_per_microbatch": None if step is None else step.per_microbatch,
                     "step_per_sample": None if step is None else step.per_sample,
                     "bubble": None if step is None else step.bubble,
                     "model_flops_utilisation": used,
@@ -65,7 +66,7 @@ class HybridSweep(Sweep[HybridProblem, HybridPlan]):
 
         return {
             "efficiency": ("efficiency", share),
-            "step_per_sample": ("with bubble", format_time),
+            "step_per_microbatch": ("with bubble", format_time),
             "model_flops_utilisation": ("MFU", share),
             "degrees": ("stages and degrees", lambda value, unit: str(value)),
         }
@@ -81,7 +82,7 @@ def _efficiency(
 
     def per_sample(other: Result[HybridProblem, Any, Any]) -> float:
         steps = 1 if other.problem.training is None else other.problem.microbatches
-        return float(other.objective or 0.0) * other.problem.devices / steps
+        return float(other.objective or 0.0) * other.problem.devices / (steps * other.problem.microbatch_samples)
 
     like = [
         result

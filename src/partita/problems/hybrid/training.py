@@ -11,6 +11,7 @@ from collections.abc import Container
 
 import msgspec
 
+from partita.catalogue.meshes import MeshLimits
 from partita.checks import check_number
 from partita.errors import InputError
 
@@ -63,10 +64,18 @@ class StageLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Ids of layers that share a stage, group by group.
     handed
         Pairs of layer ids: what the first hands to the second must not pass over a stage.
+    blocks, ways
+        Ids of layers that all run in the same of these configurations, while the others run in ``none``; without ways
+        each layer in its own.
+    meshes
+        Which degrees, schedules and stages of ZeRO go together.
     """
 
     together: tuple[tuple[int, ...], ...] = ()
     handed: tuple[tuple[int, int], ...] = ()
+    blocks: tuple[int, ...] = ()
+    ways: tuple[str, ...] = ()
+    meshes: MeshLimits = MeshLimits()
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -158,6 +167,6 @@ def check_limits(owner: str, limits: StageLimits, known: Container[int]) -> None
     InputError
         If there are.
     """
-    for identity in (v for group in (*limits.together, *limits.handed) for v in group):
+    for identity in (v for group in (*limits.together, *limits.handed, limits.blocks) for v in group):
         if identity not in known:
             raise InputError(f"{owner}: a limit of stages names layer {identity}, which does not exist")

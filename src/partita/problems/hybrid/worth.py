@@ -42,7 +42,7 @@ class StepTime:
         return self.pipeline + self.weight_sync + self.update
 
     @property
-    def per_sample(self) -> float:
+    def per_microbatch(self) -> float:
         """The step divided by its microbatches, to compare with the objective."""
         return self.step / self.microbatches
 
@@ -61,9 +61,9 @@ class HybridStageEvaluation:
     compute
         Time of its layers per sample, P/d.
     transfer
-        Time per sample for tensors that enter or leave it, E/(d·B).
+        Time per microbatch for tensors that enter or leave it, E/(d·B).
     weight_sync
-        Time per sample to synchronise its weights, 4·(d − 1)·W/(d·d·B), or with N for one d once per batch. With a
+        Time per microbatch to synchronise its weights, 4·(d − 1)·W/(d·d·B), or with N for one d once per batch. With a
         hierarchy only inside machines: 4·(d_1 − 1)·W/(d_1·d·B_1), or 4·(d_1 − 1)·W/(d_1·N·B_1) once per batch.
     memory_bytes
         Memory that each of its devices needs.
@@ -78,8 +78,8 @@ class HybridStageEvaluation:
     in_flight: int
 
     @property
-    def time_per_sample(self) -> float:
-        """The stage's time per sample."""
+    def time_per_microbatch(self) -> float:
+        """The stage's time per microbatch."""
         return self.compute + self.transfer + self.weight_sync
 
 
@@ -92,10 +92,10 @@ class MachineGroupEvaluation:
     machines
         Machines of the group (d_2).
     transfer
-        Time per sample for tensors that enter or leave the group, Σ 2·bytes/(d_2·B_2).
+        Time per microbatch for tensors that enter or leave the group, Σ 2·bytes/(d_2·B_2).
     weight_sync
-        Time per sample to synchronise whole layers between its machines, 4·(d_2 − 1)·W/(d_2·d_2·B_2), or with N for one
-        d_2 once per batch.
+        Time per microbatch to synchronise whole layers between its machines, 4·(d_2 − 1)·W/(d_2·d_2·B_2), or with N
+        for one d_2 once per batch.
     """
 
     machines: int
@@ -103,13 +103,13 @@ class MachineGroupEvaluation:
     weight_sync: float
 
     @property
-    def time_per_sample(self) -> float:
-        """Time per sample that each machine's link is busy."""
+    def time_per_microbatch(self) -> float:
+        """Time per microbatch that each machine's link is busy."""
         return self.transfer + self.weight_sync
 
 
 class HybridEvaluation(Worth, frozen=True, kw_only=True):
-    """What a plan is worth: time per sample of the slowest stage, or of the busiest machine's link; or a step's time.
+    """What a plan is worth: a microbatch's time on the slowest stage or the busiest machine's link; or a step's time.
 
     Attributes
     ----------

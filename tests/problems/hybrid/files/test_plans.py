@@ -76,6 +76,7 @@ def test_every_field_of_a_plan(evaluated: Callable[..., Run]) -> None:
         "stages": [
             FIRST
             | {
+                "time_per_microbatch": 8.0,
                 "time_per_sample": 8.0,
                 "memory_bytes": 1.0,
                 "compute": 2.0,
@@ -85,6 +86,7 @@ def test_every_field_of_a_plan(evaluated: Callable[..., Run]) -> None:
             },
             SECOND
             | {
+                "time_per_microbatch": 6.5,
                 "time_per_sample": 6.5,
                 "memory_bytes": 5.0,
                 "compute": 2.0,
@@ -107,10 +109,17 @@ def test_every_field_of_a_plan_on_machines(evaluated: Callable[..., Run]) -> Non
     plan = evaluated(PAIRS, stages=[first, second]).document["plan"]
     assert (plan["devices"], plan["microbatches"], plan["machines"]) == (5, 5, 3)
     assert plan["machine_groups"] == [
-        {"machines": 1, "time_per_sample": 24.0, "transfer": 24.0, "weight_sync": 0.0},
-        {"machines": 2, "time_per_sample": 18.0, "transfer": 12.0, "weight_sync": 6.0},
+        {"machines": 1, "time_per_microbatch": 24.0, "time_per_sample": 24.0, "transfer": 24.0, "weight_sync": 0.0},
+        {"machines": 2, "time_per_microbatch": 18.0, "time_per_sample": 18.0, "transfer": 12.0, "weight_sync": 6.0},
     ]
-    numbers = {"time_per_sample": 3.25, "memory_bytes": 5.0, "compute": 1.0, "transfer": 1.5, "weight_sync": 0.75}
+    numbers = {
+        "time_per_microbatch": 3.25,
+        "time_per_sample": 3.25,
+        "memory_bytes": 5.0,
+        "compute": 1.0,
+        "transfer": 1.5,
+        "weight_sync": 0.75,
+    }
     assert plan["stages"][1] == second | numbers | {"in_flight": 1}
     assert (plan["stages"][0]["machines"], plan["stages"][0]["machine_group"]) == (1, 0)
 

@@ -33,6 +33,11 @@ class ByObjective:
         return self._any.summary
 
     @property
+    def argument(self) -> str:
+        """None: neither proves anything."""
+        return ""
+
+    @property
     def _any(self) -> Solver:
         found = self.step or self.steady
         assert found is not None

@@ -16,13 +16,13 @@ import msgspec
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem, Layer
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.solvers.uniform import UniformMesh, divisors
 from partita.run.monitor import Monitor
 
 
 @dataclass(frozen=True)
-class OnKinds:
+class OnKinds(AnyProblem):
     """A baseline for several kinds of devices."""
 
     name: str

@@ -15,7 +15,7 @@ from partita.errors import InputError
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.protocol import Options, Outcome
+from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.solvers.uniform import divisors
 from partita.problems.hybrid.step.layout import WAYS, Layout, layout_plan
 from partita.problems.hybrid.training import Training
@@ -29,7 +29,7 @@ _ALL_WAYS = tuple(WAYS)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(AnyProblem):
     """Layouts in the order in which they are tried.
 
     Attributes
@@ -55,7 +55,8 @@ class Recipe:
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         best, value, reason = None, float("inf"), ""
-        for layout in self.layouts(problem):
+        # Nobody leaves devices idle where another layout that fits uses them all.
+        for layout in sorted(self.layouts(problem), key=lambda layout: layout.devices != problem.devices):
             if monitor.stopping:
                 break
             for way in self.ways:
@@ -127,15 +128,14 @@ def _blocks(problem: HybridProblem) -> int:
 
 
 def _depths(problem: HybridProblem) -> list[int]:
-    """Numbers of stages that share the blocks evenly, from two on; of mixtures, whose first blocks differ, powers, too.
+    """Numbers of stages that share the blocks evenly, from two on, and powers of two.
 
-    Megatron Core lets the first and the last stage have other numbers of layers.
+    Megatron Core lets the first and the last stage have other numbers of layers, which is how 126 blocks are put on 16
+    stages ("The Llama 3 Herd of Models", 2024, section 3.3.2).
     """
     blocks = _blocks(problem)
-    found = divisors(blocks)[1:]
-    if max((problem.training or Training()).expert) > 1:
-        found += [1 << k for k in range(1, min(blocks, problem.devices).bit_length())]
-    return sorted(set(found))
+    powers = [1 << k for k in range(1, min(blocks, problem.devices).bit_length())]
+    return sorted({*divisors(blocks)[1:], *powers})
 
 
 def _megatron(problem: HybridProblem) -> Iterator[Layout]:

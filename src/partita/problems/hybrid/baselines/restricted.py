@@ -13,7 +13,7 @@ import msgspec
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
-from partita.problems.hybrid.solvers.uniform import UniformMesh
+from partita.problems.hybrid.solvers.uniform import Candidate, UniformMesh
 from partita.run.monitor import Monitor
 
 Configurations = dict[int, tuple[Configuration, ...]]
@@ -31,19 +31,22 @@ class Restricted(AnyProblem):
         The problem with less choice; a sentence if there is none left.
     replicas
         Whether data-parallel degrees above 1 are an answer.
+    admits
+        Of a step, which meshes have less choice, whatever layers have; None to restrict layers.
     """
 
     name: str
     summary: str
     restrict: Callable[[HybridProblem], HybridProblem | str]
     replicas: bool = True
+    admits: Callable[[Candidate], bool] | None = None
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         return "it is for devices of one kind" if problem.others else None
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        if problem.training is not None and not self.replicas:
-            return self._step(problem, UniformMesh(lambda mesh: mesh.data == 1), options, monitor)
+        if problem.training is not None and self.admits is not None:
+            return self._step(problem, UniformMesh(self.admits), options, monitor)
         restricted = self.restrict(problem)
         if isinstance(restricted, str):
             return Outcome(None, reason=restricted)
@@ -146,10 +149,17 @@ def _with_layers(problem: HybridProblem, change: Callable[[Configurations], Conf
 
 PURE_PIPELINE = Restricted("pure pipeline", "the best stages of one device each", single_devices, replicas=False)
 NO_DATA_PARALLEL = Restricted(
-    "no data parallelism", "the best plan without replicas (Piper's no DP)", without_replicas, replicas=False
+    "no data parallelism",
+    "the best plan without replicas (Piper's no DP)",
+    without_replicas,
+    replicas=False,
+    admits=lambda mesh: mesh.data == 1,
 )
 NO_TENSOR_PARALLEL = Restricted(
-    "no tensor parallelism", "the best plan without split layers (Piper's no TP)", without_tensor
+    "no tensor parallelism",
+    "the best plan without split layers (Piper's no TP)",
+    without_tensor,
+    admits=lambda mesh: mesh.tensor == 1,
 )
 NO_RECOMPUTATION = Restricted(
     "no recomputation", "the best plan that saves no memory in any layer (Piper's no AR)", fastest_only

@@ -95,13 +95,13 @@ _SMALL = 0.005
 def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> DeviceTime:
     """Take a plan's device time apart."""
     spread = problem if evaluation.step is None or not problem.spreads else spread_problem(problem, plan)
-    slowest = max(worth.time_per_sample for worth in evaluation.stages)
+    slowest = max(worth.time_per_microbatch for worth in evaluation.stages)
     spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
     each, step = evaluation.objective, evaluation.step
     if step is None:
         spent["links"] = plan.devices * (each - slowest)
     else:
-        each = step.per_sample
+        each = step.per_microbatch
         spent["update"] = plan.devices * step.update / step.microbatches
         spent["bubble"] = plan.devices * (each - slowest) - spent["update"]
     spent["idle"] = (problem.all_devices - plan.devices) * each
@@ -121,7 +121,7 @@ def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEval
             spent["recompute"] += group * (chosen - fastest)
         spent["transfer"] += used * worth.transfer
         spent["weight_sync"] += used * worth.weight_sync
-        spent["imbalance"] += used * (slowest - worth.time_per_sample)
+        spent["imbalance"] += used * (slowest - worth.time_per_microbatch)
     return DeviceTime(**spent)
 
 
@@ -173,11 +173,13 @@ def hybrid_sentences(
         + (f", {text}" if text else "")
         + f"; {binding(spent, evaluation.objective, without_memory)} binds"
     ]
-    slowest = max(worth.time_per_sample for worth in evaluation.stages)
+    slowest = max(worth.time_per_microbatch for worth in evaluation.stages)
     if evaluation.machine_groups and evaluation.objective > slowest:
-        busy = max(range(len(evaluation.machine_groups)), key=lambda i: evaluation.machine_groups[i].time_per_sample)
+        busy = max(
+            range(len(evaluation.machine_groups)), key=lambda i: evaluation.machine_groups[i].time_per_microbatch
+        )
         link = evaluation.machine_groups[busy]
-        share = link.weight_sync / link.time_per_sample
+        share = link.weight_sync / link.time_per_microbatch
         sentences.append(
             f"the links of the {link.machines} machines of group {busy} are the bottleneck: they are busy "
             f"{evaluation.objective / slowest - 1:.1%} longer than the slowest stage, {share:.0%} of it with weights"

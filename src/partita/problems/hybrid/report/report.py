@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from partita.problems.facets.report import Report, model_sentence
+from partita.problems.facets.report import Report, model_sentence, network_sentences, per_microbatch
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.pricing import layer_modules
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import binding, device_time, explain_slower, hybrid_sentences
 from partita.problems.hybrid.report.runtimes import runtimes_of
 from partita.problems.hybrid.report.step import (
-    steady_per_sample,
+    steady_per_microbatch,
     step_document,
     step_sentences,
     uniformity_known,
@@ -55,10 +55,10 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
     doing = "planning"
 
     def per(self, problem: HybridProblem) -> str:
-        return " per sample" if problem.training is None else " per step"
+        return per_microbatch(problem.microbatch_samples) if problem.training is None else " per step"
 
-    def verdict(self, evaluation: HybridEvaluation) -> dict[str, Any]:
-        return {} if evaluation.step is None else {"step": step_parts(evaluation.step)}
+    def verdict(self, problem: HybridProblem, evaluation: HybridEvaluation) -> dict[str, Any]:
+        return {} if evaluation.step is None else {"step": step_parts(evaluation.step, problem.microbatch_samples)}
 
     def tables(
         self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation
@@ -70,8 +70,8 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         found = {"stages and degrees": degrees_text(plan)}
         if step is None:
             return found
-        found |= {"with bubble": format_time(step.per_sample, problem.unit), "bubble": f"{step.bubble:.0%}"}
-        return found | ({"by formula": format_time(step.formula.per_sample, problem.unit)} if step.differs else {})
+        found |= {"with bubble": format_time(step.per_microbatch, problem.unit), "bubble": f"{step.bubble:.0%}"}
+        return found | ({"by formula": format_time(step.formula.per_microbatch, problem.unit)} if step.differs else {})
 
     def step(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> float | None:
         step = simulated_step(problem, plan, evaluation)
@@ -100,8 +100,8 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
             "minimised": answer.priced.settings.minimise,
             "mesh": "free" if problem.training is None else problem.training.mesh,
             "microbatches": problem.microbatches,
-            "microbatch_samples": answer.priced.settings.samples,
-            "global_batch": problem.microbatches * answer.priced.settings.samples,
+            "microbatch_samples": problem.microbatch_samples,
+            "global_batch": problem.microbatches * problem.microbatch_samples,
             "devices": problem.all_devices,
             "memory_limit_bytes": problem.memory_bytes,
             "model_flops_utilisation": None,
@@ -120,13 +120,13 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         if result.plan is None or result.evaluation is None:
             return
         document["model_flops_utilisation"] = {
-            "steady": utilisation(answer, steady_per_sample(result.evaluation)),
-            "step": utilisation(answer, simulated_step(problem, result.plan, result.evaluation).per_sample),
+            "steady": utilisation(answer, steady_per_microbatch(result.evaluation)),
+            "step": utilisation(answer, simulated_step(problem, result.plan, result.evaluation).per_microbatch),
         }
         if uniformity_known(problem):
             document["uniformity_loss_at_most"] = uniformity_loss(answer, result.evaluation.objective)
         if problem.training is not None:
-            document["runtimes"] = list(runtimes_of(result.plan))
+            document["runtimes"] = list(runtimes_of(answer))
         spent = device_time(problem, result.plan, result.evaluation)
         document["limits"] = {
             "binding": binding(spent, result.evaluation.objective, answer.without_limit),
@@ -142,7 +142,10 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
 
     def answer_tables(self, answer: Answer[HybridProblem]) -> Sequence[RenderableType]:
         problem, result = answer.problem, answer.result
-        shown: list[RenderableType] = [model_sentence(answer.graph, f" in {len(problem.layers)} layers")]
+        shown: list[RenderableType] = [
+            model_sentence(answer.graph, f" in {len(problem.layers)} layers"),
+            *network_sentences(answer.cluster),
+        ]
         if result.plan is not None and result.evaluation is not None:
             sentences = hybrid_sentences(problem, result.plan, result.evaluation, answer.without_limit)
             shown += plan_tables(problem, result.plan, result.evaluation, named=True)

@@ -1,35 +1,100 @@
-"""Which training runtimes execute a plan of a step, by schedule and what replicas share out.
+"""Which training runtimes execute a plan of a step.
 
-Sources: DeepSpeed refuses ZeRO's stages 2 and 3 beside pipelines (``deepspeed/runtime/pipe/engine.py``) and has 1F1B
-alone; Megatron-LM has 1F1B and its interleaved form, and a distributed optimizer (ZeRO-1); nanotron 1F1B, all forward
-parts first, and ZeRO-1; torchtitan the schedules of ``torch.distributed.pipelining`` over FSDP2. Zero bubble (H1) is in
-the Megatron-LM of Qi et al. (ICLR 2024).
+Those that partita exports to are asked for all that their limits say, as for ``--runtime``. Of the others what is known
+is here: nanotron has 1F1B, all forward parts first, and ZeRO-1; a fork of Megatron-LM has the zero-bubble schedule H1
+(Qi et al., ICLR 2024); FSDP and DeepSpeed without pipelines share out gradients and weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import msgspec
+
+from partita.catalogue.runtimes import Limits, Runtime, find_runtime
+from partita.errors import PartitaError
+from partita.problems.facets.limits import check_training
+from partita.problems.facets.model import Answer
+from partita.problems.hybrid.limits import on_runtime
 from partita.problems.hybrid.plan import HybridPlan
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.evaluate import evaluate_step
+from partita.problems.hybrid.step.layout import parse_layout
 from partita.problems.hybrid.step.rows import is_uniform
 
-#: By schedule, the runtimes that have it beside replicas that share out optimizer states at the most.
-_PIPELINES = {
-    "1f1b": ("Megatron-LM", "torchtitan", "DeepSpeed", "nanotron"),
-    "interleaved": ("Megatron-LM", "torchtitan"),
-    "gpipe": ("torchtitan", "nanotron"),
-    "zero-bubble": ("Megatron-LM with zero-bubble schedules",),
-}
-
-#: Likewise where they share out gradients, too.
-_SHARDED_PIPELINES = {"1f1b": ("torchtitan",), "interleaved": ("torchtitan",), "gpipe": ("torchtitan",)}
+#: What people call the runtimes that partita exports to.
+_EXPORTED = {"megatron": "Megatron-LM", "torchtitan": "torchtitan", "deepspeed": "DeepSpeed"}
 
 
-def runtimes_of(plan: HybridPlan) -> tuple[str, ...]:
-    """Runtimes that execute a plan of a step; none if none is known."""
-    if not is_uniform(plan):
-        return ()
-    tensor = plan.stages[0].tensor_parallel
-    if len(plan.stages) > 1:
-        return (_PIPELINES if plan.zero < 2 else _SHARDED_PIPELINES).get(plan.schedule, ())
-    if plan.zero < 2:
-        return _PIPELINES["1f1b"]
-    return ("torchtitan", "Megatron-LM with FSDP") if tensor > 1 else ("PyTorch FSDP", "torchtitan", "DeepSpeed")
+def runtimes_of(answer: Answer[HybridProblem]) -> tuple[str, ...]:
+    """Runtimes that execute the plan of an answer about a step; none if none is known."""
+    plan = answer.result.plan
+    assert plan is not None
+    return tuple(_runtimes(answer, plan)) if is_uniform(plan) else ()
+
+
+def _runtimes(answer: Answer[HybridProblem], plan: HybridPlan) -> Iterator[str]:
+    first, frozen = plan.stages[0], _frozen(answer)
+    ways = {way for stage in plan.stages for way in stage.configurations.values()}
+    groups = first.data_parallel * first.context_parallel
+    zero = plan.zero if groups > 1 else 0
+    plain = first.context_parallel == 1 and first.expert_parallel == 1 and ways <= {"none", "full"}
+    for name, called in _EXPORTED.items():
+        if runs(answer, plan, find_runtime(name)):
+            yield called
+    if plan.schedule == "zero-bubble" and runs(answer, plan, _zero_bubble()):
+        yield "Megatron-LM with zero-bubble schedules"
+    if plain and not frozen and zero < 2 and plan.schedule in ("1f1b", "gpipe"):
+        yield "nanotron"
+    if len(plan.stages) == 1 and zero > 1:
+        if plain and first.tensor_parallel == 1:
+            yield "PyTorch FSDP"
+            yield "DeepSpeed"
+        elif plain and not frozen:
+            yield "Megatron-LM with FSDP"
+
+
+def runs(answer: Answer[HybridProblem], plan: HybridPlan, runtime: Runtime) -> bool:
+    """Whether a runtime's limits leave a plan as it is."""
+    limits, settings, first = runtime.limits, answer.priced.settings, plan.stages[0]
+    sequence = (
+        settings.sequence_parallel if settings.layout is None else parse_layout(settings.layout).sequence_parallel
+    )
+    if not _degrees(plan, limits) or (
+        limits.schedules and len(plan.stages) > 1 and plan.schedule not in limits.schedules
+    ):
+        return False
+    if first.tensor_parallel > 1 and limits.tokens == ("never" if sequence else "always"):
+        return False
+    graph = answer.graph
+    try:
+        meshes = check_training(
+            runtime, graph, settings, gradient_dtype=settings.gradient_dtype, sequence_parallel=sequence
+        )
+        problem = on_runtime(answer.problem, graph, answer.priced.details, runtime, meshes)
+        return not evaluate_step(problem, plan).violations
+    except PartitaError:
+        return False
+
+
+def _degrees(plan: HybridPlan, limits: Limits) -> bool:
+    """Whether a runtime has the degrees of a plan that are more than 1."""
+    first = plan.stages[0]
+    asked = (
+        (first.tensor_parallel, limits.tensor),
+        (first.context_parallel, limits.context),
+        (first.expert_parallel, limits.expert),
+        (plan.chunks, limits.chunks),
+    )
+    return all(degree == 1 or has for degree, has in asked)
+
+
+def _zero_bubble() -> Runtime:
+    megatron = find_runtime("megatron")
+    return msgspec.structs.replace(
+        megatron, limits=msgspec.structs.replace(megatron.limits, schedules=("zero-bubble",))
+    )
+
+
+def _frozen(answer: Answer[HybridProblem]) -> bool:
+    return any(not parameter.trainable and not parameter.buffer for parameter in answer.graph.parameters)

@@ -16,7 +16,7 @@ from partita.problems.hybrid.worth import HybridEvaluation
 from partita.units import format_time
 
 
-def utilisation(answer: Answer[Any], time_per_sample: float) -> float:
+def utilisation(answer: Answer[Any], time_per_microbatch: float) -> float:
     """Model FLOPs utilisation (``pricing.model_flops``): useful operations over what all devices could do in that time.
 
     Their peak is that of all accelerators at the number format with the most operations.
@@ -26,11 +26,11 @@ def utilisation(answer: Answer[Any], time_per_sample: float) -> float:
         flops[op.dtype] = flops.get(op.dtype, 0.0) + op.flops
     dtype = max(flops, key=lambda name: flops[name])
     peak = sum(group.spec.peak(dtype) * len(group.indices) for group in answer.cluster.workers())
-    return float(answer.graph.flops) / (time_per_sample * peak) if time_per_sample > 0 else 0.0
+    return float(answer.graph.flops) / (time_per_microbatch * peak) if time_per_microbatch > 0 else 0.0
 
 
-def steady_per_sample(evaluation: HybridEvaluation) -> float:
-    """Time per sample of an endless row of microbatches, synchronisation included."""
+def steady_per_microbatch(evaluation: HybridEvaluation) -> float:
+    """Time per microbatch of an endless row of microbatches, synchronisation included."""
     step = evaluation.step
     return float(evaluation.objective) if step is None else step.steady / step.microbatches
 
@@ -67,17 +67,17 @@ def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
     assert result.plan is not None
     assert result.evaluation is not None
     step, unit = simulated_step(problem, result.plan, result.evaluation), problem.unit
-    steady = steady_per_sample(result.evaluation)
+    steady = steady_per_microbatch(result.evaluation)
     parts = step.summary
     if problem.training is not None:
         return _step_parts(answer, step, steady)
     found = [
         f"{step.microbatches} microbatches take {format_time(step.step, unit)} (simulated, 1F1B), "
-        f"{format_time(step.per_sample, unit)} each: {format_time(parts.pipeline, unit)} from the first forward to the "
-        f"last backward part, {format_time(parts.weight_sync, unit)} more to synchronise weights, "
+        f"{format_time(step.per_microbatch, unit)} each: {format_time(parts.pipeline, unit)} from the first forward to "
+        f"the last backward part, {format_time(parts.weight_sync, unit)} more to synchronise weights, "
         f"{format_time(parts.update, unit)} for the optimizer; devices wait for {step.bubble:.1%} of the step",
         f"in the steady state a microbatch takes {format_time(steady, unit)}",
-        f"model FLOPs utilisation: {utilisation(answer, step.per_sample):.1%} with the whole step, "
+        f"model FLOPs utilisation: {utilisation(answer, step.per_microbatch):.1%} with the whole step, "
         f"{utilisation(answer, steady):.1%} in the steady state",
     ]
     if step.differs:
@@ -88,8 +88,9 @@ def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
         )
     if answer.other is not None:
         faster = simulated_step(problem, answer.other.plan, answer.other.evaluation)
+        each = format_time(faster.per_microbatch, unit)
         found.append(
-            f"a shorter step is known: {degrees_text(answer.other.plan)} takes {format_time(faster.per_sample, unit)} "
+            f"a shorter step is known: {degrees_text(answer.other.plan)} takes {each} "
             f"per microbatch, {1 - faster.step / step.step:.1%} less; --minimise step plans for that"
         )
     return found
@@ -112,7 +113,7 @@ def _step_parts(answer: Answer[HybridProblem], step: Any, steady: float) -> list
     ends = formula.pipeline - (formula.steady - formula.weight_sync)
     parts = "" if plan.chunks == 1 else f" with {plan.chunks} parts of each stage"
     shares = "" if plan.zero == 0 else f", ZeRO-{plan.zero}"
-    size = answer.priced.settings.samples
+    size = answer.problem.microbatch_samples
     samples = f"{size} sample" + ("s" if size > 1 else "")
     called, loss = degrees_text(plan), ""
     if is_uniform(plan):
@@ -127,8 +128,8 @@ def _step_parts(answer: Answer[HybridProblem], step: Any, steady: float) -> list
         f"{format_time(ends, unit)} of it to fill and drain, {format_time(formula.weight_sync, unit)} for replicas to "
         f"exchange what the pipeline does not hide, {format_time(formula.update, unit)} for the optimizer",
         f"{called}; schedule {plan.schedule}{parts}{shares}{loss}",
-        f"it runs in {_listed(runtimes_of(plan)) or 'no runtime that is known here'}",
-        f"model FLOPs utilisation: {utilisation(answer, step.per_sample):.1%} with the whole step, "
+        f"it runs in {_listed(runtimes_of(answer)) or 'no runtime that is known here'}",
+        f"model FLOPs utilisation: {utilisation(answer, step.per_microbatch):.1%} with the whole step, "
         f"{utilisation(answer, steady):.1%} in the steady state",
     ]
 

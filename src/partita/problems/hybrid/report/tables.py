@@ -74,7 +74,7 @@ def configuration_ranges(problem: HybridProblem, stage: HybridStage) -> list[tup
 
 def slowest_stage(evaluation: HybridEvaluation) -> int | None:
     """Number of the stage that the objective is the time of; None where a link between machines is slower."""
-    times = [stage.time_per_sample for stage in evaluation.stages]
+    times = [stage.time_per_microbatch for stage in evaluation.stages]
     if evaluation.step is not None:
         return times.index(max(times))
     return times.index(max(times)) if max(times) >= evaluation.objective else None
@@ -89,7 +89,7 @@ def plan_tables(
     of a model with ``named`` layers which ones run so.
     """
     machines = () if problem.hierarchy is None or problem.training is not None else ("machines",)
-    parts = ("compute", "transfer", "weight sync", "per sample")
+    parts = ("compute", "transfer", "weight sync", _each(problem))
     title = f"Stages: {plan.devices} of {problem.all_devices} devices"
     title += "" if named else f", {plan.microbatches} microbatches in flight"
     words = "layers: recomputation" if named else "configurations"
@@ -103,7 +103,7 @@ def plan_tables(
             ways = "; ".join(f"{layers}: {choice}" for layers, choice in configuration_ranges(problem, stage))
         else:
             ways = ", ".join(f"{count} {name}" for name, count in Counter(stage.configurations.values()).most_common())
-        times = (worth.compute, worth.transfer, worth.weight_sync, worth.time_per_sample)
+        times = (worth.compute, worth.transfer, worth.weight_sync, worth.time_per_microbatch)
         *shown, total = (format_time(time, problem.unit) for time in times)
         table.add_row(
             str(number),
@@ -124,38 +124,46 @@ def plan_tables(
 def _link_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Table:
     """One row per machine group: its machines, stages, and how long their links are busy."""
     title = f"Links between machines: {plan.machines} of {problem.machines} machines"
-    table = new_table(title, ("group", "machines", "stages", "transfer", "weight sync", "per sample"))
+    table = new_table(title, ("group", "machines", "stages", "transfer", "weight sync", _each(problem)))
     binds = slowest_stage(evaluation) is None
     for number, link in enumerate(evaluation.machine_groups):
         held = [place for place, stage in enumerate(plan.stages) if stage.machine_group == number]
-        slowest = binds and link.time_per_sample >= evaluation.objective
+        slowest = binds and link.time_per_microbatch >= evaluation.objective
         table.add_row(
             str(number),
             str(link.machines),
             str(held[0]) if len(held) == 1 else f"{held[0]}–{held[-1]}",
             format_time(link.transfer, problem.unit),
             format_time(link.weight_sync, problem.unit),
-            format_time(link.time_per_sample, problem.unit) + (" ◀" if slowest else ""),
+            format_time(link.time_per_microbatch, problem.unit) + (" ◀" if slowest else ""),
             style="bold" if slowest else None,
         )
     return table
 
 
+def _each(problem: HybridProblem) -> str:
+    """The heading of a time of one microbatch."""
+    return "per sample" if problem.microbatch_samples == 1 else "per microbatch"
+
+
 def batch_table(answer: Answer[HybridProblem]) -> Table:
     """Every number of microbatches that was tried."""
-    columns = ("microbatches", "per sample", "with bubble", "bubble")
+    steady = answer.problem.training is None
+    columns = ("microbatches", "samples each", "per sample" if steady else "step", "step per sample", "bubble")
     table = new_table("Microbatches tried", columns, "stages and degrees")
     unit = answer.problem.unit
     for priced, result in answer.tried:
-        number = priced.problem.microbatches
+        number, size = priced.problem.microbatches, priced.problem.microbatch_samples
+        samples = str(size)
         if result.plan is None or result.evaluation is None:
-            table.add_row(str(number), "—", "—", "—", str(result.status))
+            table.add_row(str(number), samples, "—", "—", "—", str(result.status))
             continue
         step = simulated_step(priced.problem, result.plan, result.evaluation)
         chosen = number == answer.problem.microbatches
         table.add_row(
             str(number),
-            format_time(result.evaluation.objective, unit),
+            samples,
+            format_time(result.evaluation.objective / (size if steady else 1), unit),
             format_time(step.per_sample, unit) + (" ◀" if chosen else ""),
             f"{step.bubble:.0%}",
             degrees_text(result.plan),

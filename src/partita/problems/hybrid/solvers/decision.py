@@ -16,6 +16,7 @@ from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import HybridInstance, build_arrays, new_scratch
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.room import Room, is_tight, most_room
 from partita.units import leq
 
 #: Most stages, and most pairs of a kind of stage and a number of microbatches in flight, whose times are remembered.
@@ -23,15 +24,22 @@ _MOST_STAGES = 2_000_000
 _MOST_TIMES = 10_000_000
 
 
+class Tight(Exception):
+    """A plan needs exactly what the evaluator may or may not accept, depending on the order of its sums."""
+
+
 class Family:
     """Suffix sets whose differences may become stages, and the table over them.
 
-    The empty set and the whole model are among the sets. A ``stop`` other than 0 asks running decisions to return.
+    The empty set and the whole model are among the sets. A ``stop`` other than 0 asks running decisions to return. With
+    the usual ``room`` what is refuted holds for all plans that the evaluator accepts.
     """
 
-    def __init__(self, model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> None:
+    def __init__(
+        self, model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64], room: Room = most_room
+    ) -> None:
         self.model = model
-        arrays, self.sets = build_arrays(model, sets)
+        arrays, self.sets = build_arrays(model, sets, room)
         self.work = HybridWork(arrays, new_scratch(model), _remember(model, arrays, self.sets), stop)
         size = len(self.sets)
         self.fewest = np.empty((size, model.width + 1), dtype=np.int32)
@@ -43,7 +51,13 @@ class Family:
         return len(self.work.known.ptr) > 1
 
     def decide(self, target: float) -> tuple[float, HybridPlan] | bool | None:
-        """A plan with stages within the target and its objective; False if there is none, None if stopped."""
+        """A plan with stages within the target and its objective; False if there is none, None if stopped.
+
+        Raises
+        ------
+        Tight
+            If the evaluator does not accept the plan that was found, for what sums are rounded by.
+        """
         found = self._fill(target)
         if found < 0 or self.work.stop[0] != 0:
             return None
@@ -82,6 +96,8 @@ class Family:
     def _judged(self, plan: HybridPlan, target: float) -> tuple[float, HybridPlan]:
         """The plan with its objective, if it is what the table promised."""
         evaluation = evaluate(self.model.problem, plan)
+        if is_tight(self.model.problem, plan, evaluation):
+            raise Tight
         if not evaluation.feasible:
             raise DisagreementError(f"a hybrid plan fails: {evaluation.violations[0]}")
         if not leq(evaluation.objective, target):

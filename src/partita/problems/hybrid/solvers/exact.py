@@ -14,9 +14,11 @@ from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some
 from partita.problems.hybrid.instance import HybridInstance, build_instance
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.decision import Family
+from partita.problems.hybrid.room import sure_room
+from partita.problems.hybrid.solvers.decision import Family, Tight
 from partita.problems.hybrid.solvers.machines import new_family
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
+from partita.rounding import rounded_down
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
@@ -30,8 +32,6 @@ FEW_SETS = 400
 CLOSE = 5e-7
 #: Relative distance from which on the next target is just under the plan.
 NEAR = 2e-3
-#: Refuted sums over sets carry rounding.
-_ROUNDING = 1e-12
 #: Times this small are nothing.
 _TINY = 1e-200
 _ORDERS = 12
@@ -43,6 +43,9 @@ class HybridExact(Solver):
 
     name = "exact"
     summary = "plans with proof: bisection over the fewest devices per suffix set, exact choice of configurations"
+    argument = (
+        "for every set closed under successors the fewest devices were counted under a target, and they are too many"
+    )
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         if problem.training is None:
@@ -50,18 +53,14 @@ class HybridExact(Solver):
         return "it plans for the time per sample, and the problem is about a step; use uniform"
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        from partita.kernels.compiled import is_compiled
-        from partita.kernels.hybrid.decide import decide
-
         search = _Search(problem, options)
-        if not is_compiled(decide):
-            monitor.report(note="compiling the kernels of hybrid plans, once on this machine: half a minute or so")
         run_in_background(search.best, monitor, search.prove)
         value, plan, bound = search.best.snapshot()
         infeasible = search.best.infeasible
         # A bound of 0 says something of a plan that takes no time.
         known = not infeasible and (bound > 0 or value == 0)
-        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible)
+        proven_by = search.best.proven_by
+        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible, proven_by=proven_by)
 
 
 class _Search:
@@ -93,7 +92,8 @@ class _Search:
 
     def _family(self, model: HybridInstance, sets: Iterable[int]) -> Family:
         family = new_family(model, sets, self.best.stop)
-        self.best.prove(float(family.work.arrays.rest[0]) / self.problem.devices, "division of work")
+        shared = float(family.work.arrays.rest[0]) / self.problem.devices
+        self.best.prove(rounded_down(shared, shared, 1), "division of work")
         return family
 
     def _outline(self, model: HybridInstance) -> None:
@@ -123,8 +123,13 @@ class _Search:
         late = len(family.sets) > FEW_SETS and best.answer is not None
         while best.value > low * (1 + CLOSE) and best.value > _TINY and best.stop[0] == 0:
             target = self._target(low, step, late)
-            answer = family.decide(target)
             decisions += 1
+            try:
+                answer = family.decide(target)
+            except Tight:
+                # What fits for certain; other plans may be better, so that nothing more is proven.
+                family, proof = new_family(family.model, family.sets, best.stop, sure_room), False
+                continue
             if answer is None:
                 break
             if isinstance(answer, tuple):
@@ -136,7 +141,7 @@ class _Search:
                 if proof:
                     best.refute("decision")
                 break
-            low = target * (1 - _ROUNDING)
+            low = rounded_down(target, target, 1)
             step *= 2.5
             late = best.value < low * (1 + NEAR)
             if proof:

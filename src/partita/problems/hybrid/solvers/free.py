@@ -22,6 +22,7 @@ from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.room import is_tight, sure_room
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.problems.hybrid.solvers.row_family import (
     MOST_STAGES,
@@ -31,12 +32,13 @@ from partita.problems.hybrid.solvers.row_family import (
     RowFamily,
     Within,
 )
-from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch, divisors
+from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch, divisors, terms_of
 from partita.problems.hybrid.step.evaluate import stage_costs
 from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.pipeline import refusal
 from partita.problems.hybrid.training import Training
 from partita.problems.hybrid.worth import HybridEvaluation
+from partita.rounding import rounded_down, rounded_up
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
@@ -47,8 +49,6 @@ from partita.units import leq
 PASSES = (9e-3, CLOSE)
 #: The same where only a bound is wanted.
 _BOUND = (4e-3,)
-#: Rounding of sums: bounds are this much lower.
-_ROUNDING = 1e-11
 #: A cap this much below a value excludes it.
 _BELOW = 1e-10
 #: Boxes narrower than this share of the step are not split for want of labels.
@@ -105,6 +105,10 @@ class FreeMesh(Solver):
 
     name = "rows"
     summary = "steps of stages with degrees of their own, with proof: labels under caps, and uniform meshes"
+    argument = (
+        "boxes cover all caps on the parts of a step, and each box was bounded or refuted by a dynamic program "
+        "over suffix sets"
+    )
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         if problem.training is not None and (problem.training.mesh == "free" or problem.others):
@@ -112,21 +116,13 @@ class FreeMesh(Solver):
         return "it plans steps of stages with degrees of their own; give the step's training the mesh free"
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        _announce(monitor)
         search = FreeSearch(problem, options)
         run_in_background(search.best, monitor, search.run)
         value, plan, bound = search.best.snapshot()
         infeasible = search.best.infeasible
         known = not infeasible and (bound > 0 or value == 0)
-        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible)
-
-
-def _announce(monitor: Monitor) -> None:
-    from partita.kernels.compiled import is_compiled
-    from partita.kernels.hybrid.rows import extend_rows
-
-    if not is_compiled(extend_rows):
-        monitor.report(note="compiling the kernels of free meshes, once on this machine: a minute or so")
+        proven_by = search.best.proven_by
+        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible, proven_by=proven_by)
 
 
 def bound_of_free(
@@ -142,7 +138,6 @@ def bound_of_free(
         # Rows that share out sequences or experts are not bounded.
         return None
     problem = result.problem.replace(training=msgspec.structs.replace(training, mesh="free"))
-    _announce(monitor)
     search = FreeSearch(problem, options, result.plan, _BOUND, result.bound.value)
     run_in_background(search.best, monitor, search.run)
     bound = search.best.snapshot()[2]
@@ -177,7 +172,7 @@ class FreeSearch:
         of_meshes: float | None = None,
     ) -> None:
         assert problem.training is not None
-        self.problem, self.passes = problem, passes
+        self.problem, self.passes, self.terms = problem, passes, terms_of(problem)
         self.training: Training = problem.training
         self.best: Incumbent[HybridPlan] = Incumbent(closeness=passes[-1])
         if known is not None:
@@ -217,13 +212,18 @@ class FreeSearch:
         """
         times: list[list[float]] = [[] for _ in self.problem.layers]
         for kind in self.problem.kinds:
-            allowed = set(kind.degrees())
+            widest = kind.devices_per_machine
             for context, layers in ((1, kind.layers), *((spread.context, spread.layers) for spread in kind.spreads)):
                 for found, layer in zip(times, layers, strict=True):
                     ways = layer.configurations.items()
-                    found += [context * t * min(c.time for c in row) for t, row in ways if row and t in allowed]
+                    found += [context * t * min(c.time for c in row) for t, row in ways if row and t <= widest]
         work = sum(min(row, default=math.inf) for row in times)
-        return self.problem.microbatches * work / self.problem.all_devices * (1 - _ROUNDING)
+        shared = self.problem.microbatches * work / self.problem.all_devices
+        return math.inf if math.isinf(shared) else self._down(shared)
+
+    def _down(self, bound: float) -> float:
+        """A bound that rounding of sums does not put above a step."""
+        return rounded_down(bound, bound, self.terms)
 
     def _begin(self) -> None:
         model = build_instance(self.problem.replace(training=None, microbatches=1, others=(), spreads=()))
@@ -290,13 +290,13 @@ class FreeSearch:
         if least is None:
             self.stuck = min(self.stuck, bound)
             return
-        reached = max(bound, (least + box.least) * (1 - _ROUNDING))
+        reached = max(bound, self._down(least + box.least))
         if reached >= target:
             self._push(max(bound, target), box)
             return
         spare = target - least - box.least
         for place, low in enumerate(box.lows):
-            cap = (low + spare) * (1 + _ROUNDING)
+            cap = rounded_up(low + spare, target, self.terms)
             if cap < box.highs[place]:
                 # Rows beyond the cap take at least the target; they are found again if that falls.
                 self._push(max(bound, target), box.cut(place, low=cap))
@@ -332,7 +332,7 @@ class FreeSearch:
         place = box.widths.index(widest)
         middle = (box.lows[place] + box.highs[place]) / 2
         for half in (box.cut(place, high=middle), box.cut(place, low=middle)):
-            self._push(max(bound, (least + half.least) * (1 - _ROUNDING)), half)
+            self._push(max(bound, self._down(least + half.least)), half)
 
     def _label(self, bound: float, box: Box, target: float, effort: int) -> bool:
         """Find the best row of a box just bounded, and split what is left; False if that takes too many labels."""
@@ -350,13 +350,19 @@ class FreeSearch:
         if found is None:
             self._push(max(bound, target), box)
             return True
-        costs, exact = self._take(found)
+        evaluation = self._offer(found.plan)
+        if is_tight(self.problem, found.plan, evaluation):
+            # What fits for certain; other rows may be better, so that nothing more is proven.
+            self.stuck = min(self.stuck, bound)
+            self._offer_certain(box, limit)
+            return True
+        costs, exact = self._judge(found, evaluation)
         if not exact and found.replicas > box.fewest:
             # The schedule holds what all stages have as replicas, and fewer were counted.
             self._push(bound, replace(box, replicas=min(box.replicas, found.replicas - 1)))
             self._push(bound, replace(box, fewest=found.replicas))
             return True
-        passing = found.passing * (1 - _ROUNDING)
+        passing = rounded_down(found.passing, found.passing + sum(costs), self.terms)
         for place, cost in enumerate(costs):
             below = cost * (1 - _BELOW)
             if box.lows[place] < below:
@@ -368,8 +374,20 @@ class FreeSearch:
                 box = box.cut(place, low=below)
         return True
 
-    def _take(self, found: FoundStages) -> tuple[tuple[float, ...], bool]:
-        """Offer a row; its largest κs and single cost, and whether it takes and holds what was promised."""
+    def _offer_certain(self, box: Box, limit: float) -> None:
+        assert self.sets is not None
+        family = RowFamily(self.problem, self.choices, box.zero, self.sets, self.best.stop, sure_room)
+        if family.least(box.schedule, box.within, limit) is None:
+            return
+        try:
+            found = family.best(box.schedule, box.within, limit, _LONG)
+        except LabelsFull:
+            return
+        if found is not None:
+            self._offer(found.plan)
+
+    def _judge(self, found: FoundStages, evaluation: HybridEvaluation) -> tuple[tuple[float, ...], bool]:
+        """The largest κs and single cost of a row, and whether it takes and holds what was promised."""
         chosen = {
             layer.id: choice
             for stage in found.plan.stages
@@ -381,7 +399,6 @@ class FreeSearch:
         costs = stage_costs(self.problem, found.plan, chosen)[1]
         rows = ((cost.holding, cost.ahead, cost.sync + cost.update) for cost in costs)
         most = tuple(map(max, zip(*rows, strict=True)))
-        evaluation = self._offer(found.plan)
         exact = evaluation.feasible and leq(evaluation.objective, found.passing + sum(most))
         if not exact and found.plan.schedule != "zero-bubble":
             raise DisagreementError(

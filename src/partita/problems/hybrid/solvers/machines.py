@@ -11,18 +11,20 @@ import numpy.typing as npt
 from partita.errors import DisagreementError
 from partita.kernels.hybrid.arrays import Stage
 from partita.kernels.hybrid.machines import MachineArrays, MachineTables, decide_machines, fill_group
-from partita.kernels.hybrid.stages import ROUNDING
 from partita.problems.hybrid.downsets import as_bits
-from partita.problems.hybrid.instance import HybridInstance
+from partita.problems.hybrid.instance import HybridInstance, sums_over
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.solvers.decision import Family
 
 
 class MachineFamily(Family):
     """As ``Family``, for problems with a hierarchy; ``fewest`` counts machines."""
 
-    def __init__(self, model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> None:
-        super().__init__(model, sets, stop)
+    def __init__(
+        self, model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64], room: Room = most_room
+    ) -> None:
+        super().__init__(model, sets, stop, room)
         self.machines = _machine_arrays(model, self.sets)
         devices = model.problem.devices_per_machine
         shape = (len(self.sets), devices + 1, devices + 1)
@@ -63,7 +65,7 @@ class MachineFamily(Family):
         """The stages of a group, first stage first; None if stopped. ``later`` adds up the degrees of later groups."""
         size, ranks = self.model.problem.devices_per_machine, len(self.model.degrees)
         waiting = -(-later // machines)
-        within = target * (1.0 + ROUNDING)
+        within = target * (1.0 + float(self.work.arrays.limits[3]))
         fill_group(self.work, self.machines, self.tables, inner, outer, machines, within, math.inf, waiting, waiting)
         if self.work.stop[0] != 0:
             return None
@@ -83,9 +85,11 @@ class MachineFamily(Family):
         return stages
 
 
-def new_family(model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64]) -> Family:
+def new_family(
+    model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64], room: Room = most_room
+) -> Family:
     """The family of a problem's suffix sets, with machines where it has a hierarchy."""
-    return (Family if model.problem.hierarchy is None else MachineFamily)(model, sets, stop)
+    return (Family if model.problem.hierarchy is None else MachineFamily)(model, sets, stop, room)
 
 
 def _machine_arrays(model: HybridInstance, sets: list[int]) -> MachineArrays:
@@ -96,8 +100,7 @@ def _machine_arrays(model: HybridInstance, sets: list[int]) -> MachineArrays:
     edge_time = np.array([2.0 * value / bandwidth for value in model.bytes], dtype=np.float64)
     weights = np.array([problem.layers[place].whole_weight_bytes / bandwidth for place in model.order])
     return MachineArrays(
-        weight=bits @ weights,
-        cross=((1.0 - bits[:, model.source]) * bits[:, model.target]) @ edge_time,
+        weight=sums_over(weights[None, :], bits),
         edge_time=edge_time,
         size=np.array([problem.devices_per_machine, problem.machines], dtype=np.int64),
     )

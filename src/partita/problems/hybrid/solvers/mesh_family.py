@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -26,12 +27,14 @@ from partita.kernels.hybrid.mesh import (
 )
 from partita.kernels.throughput.arrays import as_arrays
 from partita.problems.hybrid.downsets import as_bits
-from partita.problems.hybrid.instance import HybridInstance, build_arrays, build_instance, new_scratch
+from partita.problems.hybrid.instance import HybridInstance, build_arrays, build_instance, new_scratch, of_step
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.layout import Layout, uniform_plan
 from partita.problems.hybrid.step.limits import passed_over
 from partita.problems.hybrid.step.mesh import Mesh
+from partita.rounding import rounded_down
 
 #: The kernel's numbers of schedules.
 NUMBERS = {"1f1b": IN_TURN, "gpipe": ALL_FORWARD, "zero-bubble": SPLIT_BACKWARD}
@@ -69,16 +72,24 @@ class DegreeFamily:
     """The rows of one tensor-parallel degree."""
 
     def __init__(
-        self, problem: HybridProblem, degree: int, sets: Iterable[int], stop: npt.NDArray[np.int64], most: int
+        self,
+        problem: HybridProblem,
+        degree: int,
+        sets: Iterable[int],
+        stop: npt.NDArray[np.int64],
+        most: int,
+        room: Room = most_room,
     ) -> None:
         self.problem, self.degree, self.most = problem, degree, most
         self.model = _single_degree(problem, degree)
-        arrays, self.sets = build_arrays(self.model, sets)
+        arrays, self.sets = build_arrays(self.model, sets, room)
         nothing = np.zeros(1, dtype=np.int32)
         known = HybridKnown(nothing, nothing, nothing, nothing, np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
         self.work = HybridWork(arrays, new_scratch(self.model), known, stop)
-        # Rounded down, for it bounds what is left.
-        self.rest = np.maximum(0.0, arrays.time[0, -1] - arrays.time[0]) * (1 - 1e-9)
+        # What bounds what is left.
+        fastest = np.array([min(choice.time for choice in choices) for choices in self.model.options[0]])
+        rest = (1.0 - as_bits(self.sets, len(fastest))) @ fastest
+        self.rest = rounded_down(rest, rest, 2 * len(fastest))
         self.sorts = self._sorts()
         self.passed_over = passed_over(problem, self.model.order, self.sets)
         self.tables: OrderedDict[tuple[int, int], tuple[MeshStages, Knapsacks]] = OrderedDict()
@@ -231,10 +242,8 @@ def replicas_of(mesh: Mesh) -> Replicas:
 
 def _single_degree(problem: HybridProblem, degree: int) -> HybridInstance:
     """The layers with one degree, on as many devices; kernels read memory and options of it only."""
-    import msgspec
-
     layers = tuple(
-        msgspec.structs.replace(layer, configurations={degree: layer.configurations[degree]}, states={})
+        msgspec.structs.replace(layer, configurations={degree: of_step(layer.configurations[degree])}, states={})
         for layer in problem.layers
     )
     single = problem.replace(

@@ -14,5 +14,10 @@ Solver = kind.Solver[HybridProblem, HybridPlan, Options]
 class AnyProblem:
     """As ``Solver`` for records of a solver: their fields cannot stand beside its properties."""
 
+    @property
+    def argument(self) -> str:
+        """None: they prove nothing."""
+        return ""
+
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         return None

@@ -27,14 +27,14 @@ from partita.kernels.hybrid.rows import (
 )
 from partita.kernels.throughput.arrays import as_arrays
 from partita.problems.hybrid.downsets import as_bits
-from partita.problems.hybrid.instance import build_arrays, build_instance, new_scratch
+from partita.problems.hybrid.instance import build_arrays, build_instance, new_scratch, of_step
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.solvers.mesh_family import NUMBERS, replicas_of
 from partita.problems.hybrid.step.limits import passed_over
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.rows import handover_price, row_in_flight
-from partita.units import up_to
 
 #: Most elements of a table of stages by option, and labels that are kept.
 MOST_STAGES = 12_000_000
@@ -96,6 +96,7 @@ class RowFamily:
         zero: int,
         sets: Iterable[int],
         stop: npt.NDArray[np.int64],
+        room: Room = most_room,
     ) -> None:
         self.problem, self.choices, self.zero = (
             problem,
@@ -103,10 +104,8 @@ class RowFamily:
             zero,
         )
         self.degrees = sorted({(choice.kind, choice.tensor) for choice in choices})
-        self.limits = [math.inf if kind.memory_bytes is None else up_to(kind.memory_bytes) for kind in problem.kinds]
-        limits = [kind.memory_bytes for kind in problem.kinds if kind.memory_bytes is not None]
-        numbered = _by_number(problem, self.degrees).replace(memory_bytes=max(limits, default=math.inf))
-        self.model = build_instance(numbered)
+        self.rooms = [room(kind.memory_bytes, len(problem.layers)) for kind in problem.kinds]
+        self.model = build_instance(_by_number(problem, self.degrees))
         arrays, self.sets = build_arrays(self.model, sets)
         nothing = np.zeros(1, dtype=np.int32)
         known = HybridKnown(nothing, nothing, nothing, nothing, np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
@@ -118,8 +117,8 @@ class RowFamily:
         self.entries = Entries(
             np.zeros(size * size + 1, dtype=np.int64), np.zeros(pairs + 1, dtype=np.int32), np.zeros(pairs + 1)
         )
-        room = 1 if problem.others else problem.devices + 1
-        self.left = Left(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64), np.zeros((size, room)))
+        columns = 1 if problem.others else problem.devices + 1
+        self.left = Left(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64), np.zeros((size, columns)))
         self.head = np.zeros(size, dtype=np.int64)
         self.labels = _labels(1 << 15, len(problem.kinds))
 
@@ -178,7 +177,7 @@ class RowFamily:
                 inner=np.array([inner], dtype=np.int32),
                 outer=np.array([outer], dtype=np.int32),
                 degree=self.sacks.degree[sack : sack + 1].copy(),
-                state=self.sacks.state[sack : sack + 1].copy(),
+                room=self.sacks.room[sack : sack + 1].copy(),
                 extra=np.full((1, 1), math.nan),
             )
             if lost_time(self.work, fresh, 0, flying) == math.inf or self.work.stop[0] != 0:
@@ -230,23 +229,23 @@ class RowFamily:
             inner, outer = np.nonzero(np.isfinite(stages.forward))
             if not len(inner):
                 continue
-            state = stages.state[inner, outer] + mesh.reserve + self._less(choice.kind)
-            states, place = np.unique(state, return_inverse=True)
+            left = self.rooms[choice.kind] - (stages.state[inner, outer] + mesh.reserve)
+            rooms, place = np.unique(left, return_inverse=True)
             of_sorts = sorts[r]
             alike = np.arange(len(inner))
             if of_sorts is not None:
-                alike = (of_sorts[outer] - of_sorts[inner]) * len(states) + place.ravel()
+                alike = (of_sorts[outer] - of_sorts[inner]) * len(rooms) + place.ravel()
             _, example, found = np.unique(alike, return_index=True, return_inverse=True)
             sack[o, inner, outer] = total + found.ravel()
             total += len(example)
-            examples.append(np.stack([inner[example], outer[example], np.full(len(example), r), state[example]]))
+            examples.append(np.stack([inner[example], outer[example], np.full(len(example), r), left[example]]))
         rows = np.concatenate(examples, axis=1) if examples else np.zeros((4, 1))
         most = max((self.problem.microbatches // choice.data for choice in self.choices), default=1)
         sacks = Sacks(
             inner=rows[0].astype(np.int32),
             outer=rows[1].astype(np.int32),
             degree=rows[2].astype(np.int64),
-            state=np.ascontiguousarray(rows[3]),
+            room=np.ascontiguousarray(rows[3]),
             extra=np.full((rows.shape[1], min(_COLUMNS, most + 1)), math.nan),
         )
         each = [
@@ -270,11 +269,6 @@ class RowFamily:
         values["machine"] = [kind.devices_per_machine for kind in self.problem.kinds]
         options = as_arrays(StageOptions, values)
         return options, sacks
-
-    def _less(self, kind: int) -> float:
-        """Memory that devices of a kind have less than the arrays say, which know the largest limit only."""
-        most = max((limit for limit in self.limits if limit < math.inf), default=math.inf)
-        return 0.0 if self.limits[kind] == most else max(most - self.limits[kind], -1e300)
 
     def _stages(self, mesh: Mesh, r: int) -> MeshStages:
         size = len(self.sets)
@@ -317,7 +311,8 @@ def _by_number(problem: HybridProblem, degrees: Sequence[tuple[int, int]]) -> Hy
         msgspec.structs.replace(
             layer,
             configurations={
-                number + 1: rows[number][place].configurations.get(t, ()) for number, (_, t) in enumerate(degrees)
+                number + 1: of_step(rows[number][place].configurations.get(t, ()))
+                for number, (_, t) in enumerate(degrees)
             },
             states={},
             update_times={},

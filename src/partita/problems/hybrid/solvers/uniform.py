@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from partita.catalogue.meshes import Mesh as Degrees
 from partita.errors import DisagreementError
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders
@@ -24,13 +25,15 @@ from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.room import Room, is_tight, most_room, sure_room
 from partita.problems.hybrid.solvers.mesh_family import Caps, DegreeFamily
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
 from partita.problems.hybrid.step.costs import Exchanges
 from partita.problems.hybrid.step.interleaved import interleaved_plan
-from partita.problems.hybrid.step.limits import uncut
+from partita.problems.hybrid.step.limits import alike, uncut
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.pipeline import passing_time, refusal
+from partita.rounding import rounded_down
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
@@ -40,8 +43,6 @@ from partita.units import leq
 MOST_SETS = 800
 #: Relative distance of plan and bound at which a mesh is done.
 CLOSE = 5e-7
-#: Rounding of sums: bounds are this much lower.
-_ROUNDING = 1e-11
 #: A cap this much below a value excludes it.
 _BELOW = 1e-10
 _ORDERS = 12
@@ -64,6 +65,7 @@ class Candidate:
     once: float
     context: int = 1
     expert: int = 1
+    way: str = ""
 
     def mesh(self, problem: HybridProblem) -> Mesh:
         """The mesh; the problem is one at its context- and expert-parallel degrees."""
@@ -91,6 +93,7 @@ class UniformMesh(Solver):
 
     name = "uniform"
     summary = "steps of uniform meshes with proof: every mesh, layers by dynamic programs under caps"
+    argument = "every mesh was bounded, and dynamic programs over the layers went through those that could be better"
 
     def __init__(self, admits: Callable[[Candidate], bool] | None = None) -> None:
         self.admits = admits
@@ -102,17 +105,13 @@ class UniformMesh(Solver):
         return "it plans steps, and the problem is about the time per sample; use exact"
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
-        from partita.kernels.compiled import is_compiled
-        from partita.kernels.hybrid.mesh import best_row
-
-        if not is_compiled(best_row):
-            monitor.report(note="compiling the kernels of uniform meshes, once on this machine: half a minute or so")
         search = MeshSearch(problem, options, self.admits)
         run_in_background(search.best, monitor, search.run)
         value, plan, bound = search.best.snapshot()
         infeasible = search.best.infeasible
         known = not infeasible and (bound > 0 or value == 0)
-        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible)
+        proven_by = search.best.proven_by
+        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible, proven_by=proven_by)
 
 
 class MeshSearch:
@@ -140,13 +139,17 @@ class MeshSearch:
         self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE) if best is None else best
         self.order = [problem.layers[place] for place in problem.order()]
         self.blocks = find_blocks(self.order)
-        self.spreads = spreads_of(problem)
-        self.families: dict[tuple[int, int, int], DegreeFamily] = {}
+        self.spreads = {
+            (context, expert, way): spread
+            for way, restricted in alike(problem).items()
+            for (context, expert), spread in spreads_of(restricted).items()
+        }
+        self.families: dict[tuple[int, int, int, str, bool], DegreeFamily] = {}
         self.best.counters |= {"meshes": 0, "rows": 0}
         self.candidates = sorted(
             one
-            for (context, expert), spread in self.spreads.items()
-            for one in candidates_of(spread, self.blocks.starts, context, expert)
+            for (context, expert, way), spread in self.spreads.items()
+            for one in candidates_of(spread, self.blocks.starts, context, expert, way)
             if admits is None or admits(one)
         )
         model = build_instance(problem.replace(training=None, spreads=(), microbatches=1))
@@ -155,20 +158,22 @@ class MeshSearch:
         if sets is None:
             sets = along_orders(some_orders(model.after, model.before, _ORDERS, options.seed))
         self.sets = uncut(problem, model.order, sets)
-        self.close, self.device = CLOSE, device
+        self.close, self.device, self.terms = CLOSE, device, terms_of(problem)
 
     def run(self) -> None:
         if not self.candidates:
             self.best.refute("the meshes there are")
             return
         self.best.prove(self.candidates[0].bound, "division of work")
-        self.sweep(CLOSE, lambda bound: self.best.prove(bound, "meshes"))
-        if self.best.stop[0] != 0 or not self.proof:
-            return
-        if self.best.answer is None:
+        bound = self.sweep(CLOSE, self._prove)
+        if math.isinf(bound):
             self.best.refute("all meshes")
         else:
-            self.best.prove(self.best.value, "meshes")
+            self._prove(bound)
+
+    def _prove(self, bound: float) -> None:
+        if bound < math.inf:
+            self.best.prove(bound, "meshes")
 
     def sweep(self, close: float, proven: Callable[[float], object]) -> float:
         """Look at every mesh that may be better than the best plan by that share; ``proven`` hears of every bound.
@@ -176,58 +181,66 @@ class MeshSearch:
         Returns a bound on the steps of all meshes, infinite if none can run.
         """
         self.close = close
-        for place, candidate in enumerate(self.candidates):
-            if candidate.bound >= self.best.value * (1 - close):
-                return candidate.bound
-            if self.best.stop[0] != 0:
-                return candidate.bound
-            ahead = self.candidates[place + 1].bound if place + 1 < len(self.candidates) else math.inf
+        first = self.candidates[0].bound if self.candidates else math.inf
+        #: Bound on what was left out of meshes that were looked at.
+        left = math.inf
+        for candidate in self.candidates:
+            ahead = min(left, candidate.bound)
+            if self.proof and not math.isinf(ahead):
+                proven(min(ahead, self._known()))
+            if self.best.stop[0] != 0 or candidate.bound >= self.best.value * (1 - close):
+                return min(ahead, self._known()) if self.proof else first
             self.best.counters["meshes"] += 1
-            self._close(candidate, self.sets)
-            if self.proof and self.best.stop[0] == 0:
-                bound = min(ahead, self.best.value * (1 - close) if close > CLOSE else self.best.value)
-                proven(0.0 if math.isinf(bound) else bound)
-        stopped = self.best.stop[0] != 0 or not self.proof
-        if self.candidates and stopped:
-            return self.candidates[0].bound
-        return self.best.value * (1 - close) if self.candidates else math.inf
+            left = min(left, self._close(candidate))
+        return min(left, self._known()) if self.proof else first
 
-    def _close(self, candidate: Candidate, sets: set[int]) -> None:
-        spread = self.spreads[candidate.context, candidate.expert]
+    def _known(self) -> float:
+        """The best plan's step, which was added up in another order than what is compared with it."""
+        value = self.best.value
+        return rounded_down(value, value, self.terms) if value < math.inf else math.inf
+
+    def _close(self, candidate: Candidate) -> float:
+        """Look for a better plan of a mesh; a bound on those that are left out, infinite if none is."""
+        spread = self.spreads[candidate.context, candidate.expert, candidate.way]
         mesh = candidate.mesh(spread)
         if candidate.schedule == "interleaved":
-            plan = interleaved_plan(mesh, [spread.layers[place] for place in spread.order()], self.blocks)
-            if plan is not None:
-                self._offer(plan, None)
-            return
-        key = candidate.tensor, candidate.context, candidate.expert
-        if key not in self.families:
-            self.families[key] = DegreeFamily(spread, candidate.tensor, sets, self.best.stop, len(self.order))
-        family, best = self.families[key], self.best
+            return self._deal_out(mesh, candidate.bound)
+        family, best = self._family(candidate), self.best
         counter = itertools.count()
         first = (candidate.holding, math.inf), (candidate.once, math.inf), (candidate.ahead, math.inf)
         boxes = [(candidate.bound, next(counter), *first)]
-        while boxes and best.stop[0] == 0:
-            bound, _, (low, high), (least, most), (few, many) = heapq.heappop(boxes)
-            if bound >= best.value * (1 - self.close):
-                break
+        left_out = math.inf
+        while boxes:
+            reached, _, (low, high), (least, most), (few, many) = heapq.heappop(boxes)
+            if best.stop[0] != 0 or reached >= best.value * (1 - self.close):
+                # Others have larger bounds.
+                return min(left_out, reached)
             left = best.value - candidate.passing - low - least - few
             high, most, many = min(high, left + low), min(most, left + least), min(many, left + few)
             best.counters["rows"] += 1
-            row = family.best(mesh, Caps(high, many, most, left + candidate.passing))
+            caps = Caps(high, many, most, left + candidate.passing)
+            row = family.best(mesh, caps)
+            if best.stop[0] != 0:
+                return min(left_out, reached)
             if row is None:
                 continue
             if row.step < best.value:
                 plan = family.plan(mesh, row)
                 if plan is None:
-                    return
-                self._offer(plan, row.step)
-            bound = row.passing * (1 - _ROUNDING)
+                    return min(left_out, reached)
+                if not self._offer(plan, row.step):
+                    # What fits for certain; other plans may be better, so that nothing more is proven.
+                    self._offer_certain(candidate, mesh, caps)
+                    left_out = min(left_out, reached)
+                    continue
+            bound = rounded_down(row.passing, row.step, self.terms)
             below, lower, fewer = (value * (1 - _BELOW) for value in (row.holding, row.once, row.ahead))
+            # Rows with all three at least there are no better than this one.
+            left_out = min(left_out, bound + max(low, below) + max(least, lower) + max(few, fewer))
             parts = []
             if low < below:
                 middle = (low + below) / 2
-                halves = [(low, middle), (middle, below)] if middle < below else []
+                halves = [(low, middle), (middle, below)] if low < middle < below else [(low, below)]
                 parts += [(half, (least, most), (few, many)) for half in halves]
             if least < lower:
                 parts.append(((max(low, below), high), (least, lower), (few, many)))
@@ -235,11 +248,42 @@ class MeshSearch:
                 parts.append(((max(low, below), high), (max(least, lower), most), (few, fewer)))
             for part in parts:
                 reached = bound + sum(a for a, _ in part)
-                if all(a <= b for a, b in part) and reached < best.value * (1 - self.close):
+                if all(a <= b for a, b in part):
                     heapq.heappush(boxes, (reached, next(counter), *part))
+        return left_out
 
-    def _offer(self, plan: HybridPlan, promised: float | None) -> None:
+    def _deal_out(self, mesh: Mesh, bound: float) -> float:
+        """Look at the one plan of an interleaved mesh; as ``_close``."""
+        order = [mesh.problem.layers[place] for place in mesh.problem.order()]
+        plan = interleaved_plan(mesh, order, self.blocks)
+        if plan is None or self._offer(plan, None):
+            return math.inf
+        plan = interleaved_plan(mesh, order, self.blocks, sure_room)
+        if plan is not None:
+            self._offer(plan, None)
+        return bound
+
+    def _offer_certain(self, candidate: Candidate, mesh: Mesh, caps: Caps) -> None:
+        family = self._family(candidate, sure_room)
+        row = family.best(mesh, caps)
+        plan = None if row is None else family.plan(mesh, row)
+        if row is not None and plan is not None:
+            self._offer(plan, row.step)
+
+    def _family(self, candidate: Candidate, room: Room = most_room) -> DegreeFamily:
+        key = candidate.tensor, candidate.context, candidate.expert, candidate.way, room is most_room
+        if key not in self.families:
+            spread = self.spreads[candidate.context, candidate.expert, candidate.way]
+            self.families[key] = DegreeFamily(
+                spread, candidate.tensor, self.sets, self.best.stop, len(self.order), room
+            )
+        return self.families[key]
+
+    def _offer(self, plan: HybridPlan, promised: float | None) -> bool:
+        """Take a plan if it is better; False if rounding alone decides whether it fits, and it does not."""
         evaluation = evaluate(self.problem, plan)
+        if is_tight(self.problem, plan, evaluation):
+            return False
         if promised is not None and not evaluation.feasible:
             raise DisagreementError(f"a row of stages fails: {evaluation.violations[0]}")
         if promised is not None and not leq(evaluation.objective, promised):
@@ -247,6 +291,7 @@ class MeshSearch:
         if evaluation.feasible:
             stages = tuple(msgspec.structs.replace(stage, device=self.device) for stage in plan.stages)
             self.best.offer(evaluation.objective, msgspec.structs.replace(plan, stages=stages), "uniform")
+        return True
 
 
 @dataclass(frozen=True)
@@ -273,17 +318,17 @@ def spreads_of(problem: HybridProblem) -> dict[tuple[int, int], HybridProblem]:
 
 
 def candidates_of(
-    problem: HybridProblem, starts: tuple[int, ...], context: int = 1, expert: int = 1
+    problem: HybridProblem, starts: tuple[int, ...], context: int = 1, expert: int = 1, way: str = ""
 ) -> Iterator[Candidate]:
     """Every mesh that may run, with bounds that hold whatever the layers of its stages are.
 
-    ``problem`` is one at the context- and expert-parallel degrees.
+    ``problem`` is one at the context- and expert-parallel degrees, whose blocks all run that way.
     """
     from partita.problems.hybrid.step.costs import exchanges_of
 
     training, batch, count = problem.training, problem.microbatches, len(problem.layers)
     assert training is not None
-    limit = math.inf if problem.memory_bytes is None else problem.memory_bytes * (1 + 1e-9)
+    limit = most_room(problem.memory_bytes, count)
     shared = set.intersection(*({t for t, row in layer.configurations.items() if row} for layer in problem.layers))
     for t in sorted(shared & set(problem.degrees())):
         for d in divisors(batch):
@@ -292,14 +337,27 @@ def candidates_of(
                 break
             if groups % expert:
                 continue
-            for zero in training.zero if groups > 1 else training.zero[:1]:
+            # One replica shares out nothing; which schedules there are depends on the stage of ZeRO all the same.
+            for zero in training.zero if groups > 1 else (min(training.zero),):
                 totals = _totals(problem, exchanges_of(problem, groups, t, zero, expert), t)
                 for stages in range(1, min(count, problem.devices // (groups * t)) + 1):
                     if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
                         continue
                     for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts), zero):
-                        found = _bounded(totals, zero, d, t, stages, chunks, schedule, batch // d)
-                        yield dataclasses.replace(found, context=context, expert=expert)
+                        asked = Degrees(
+                            stages=stages,
+                            data=d,
+                            tensor=t,
+                            context=context,
+                            expert=expert,
+                            zero=zero,
+                            schedule=schedule,
+                            microbatches=batch // d,
+                        )
+                        if not training.limits.meshes.admits(asked):
+                            continue
+                        found = _bounded(totals, zero, d, t, stages, chunks, schedule, batch // d, terms_of(problem))
+                        yield dataclasses.replace(found, context=context, expert=expert, way=way)
 
 
 def _ways(
@@ -333,30 +391,48 @@ def _totals(problem: HybridProblem, exchanges: Exchanges, degree: int) -> _Total
 
 
 def _bounded(
-    totals: _Totals, zero: int, data: int, tensor: int, stages: int, chunks: int, schedule: str, microbatches: int
+    totals: _Totals,
+    zero: int,
+    data: int,
+    tensor: int,
+    stages: int,
+    chunks: int,
+    schedule: str,
+    microbatches: int,
+    terms: int,
 ) -> Candidate:
     """Stages share the work out evenly at best; waiting, transfers and what memory costs are left out."""
+
+    def down(value: float) -> float:
+        return max(0.0, rounded_down(value, whole, terms))
+
     backward = totals.time - totals.forward
-    passing = passing_time(schedule, chunks, totals.forward, backward, totals.gradients) * (1 - _ROUNDING)
+    passing = passing_time(schedule, chunks, totals.forward, backward, totals.gradients)
     # φ + max κ ≥ φ + (n·τ − φ)/p, and φ may be larger than its least.
     apart = schedule == "gpipe"
     holding = (microbatches - 1) * (backward if apart else totals.time) / stages
     ahead = (microbatches - 1) * totals.forward / stages if apart else 0.0
     pipeline = passing * (1 - 1 / stages) + microbatches * totals.time / stages
     once = (totals.update + totals.once) / stages
+    whole = microbatches * totals.time + passing + once
     return Candidate(
-        bound=(pipeline + once) * (1 - _ROUNDING),
+        bound=down(pipeline + once),
         zero=zero,
         data=data,
         tensor=tensor,
         stages=stages,
         chunks=chunks,
         schedule=schedule,
-        passing=passing,
-        holding=holding * (1 - _ROUNDING),
-        ahead=ahead * (1 - _ROUNDING),
-        once=once * (1 - _ROUNDING),
+        passing=down(passing),
+        holding=down(holding),
+        ahead=down(ahead),
+        once=down(once),
     )
+
+
+def terms_of(problem: HybridProblem) -> int:
+    """How many numbers make up the time of a step, at most."""
+    return 16 * len(problem.layers) + 8 * len(problem.edges) + 16
 
 
 def divisors(number: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,10 +10,11 @@ import numpy.typing as npt
 from partita.problems.hybrid.blocks import LikeBlocks
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, Layer
+from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.layout import Layout, equal_parts, uniform_plan
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.pipeline import held
-from partita.units import up_to
+from partita.rounding import UNIT
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,11 +47,17 @@ def slots(order: Sequence[Layer], blocks: LikeBlocks, rows: Sequence[range], deg
     return found
 
 
-def interleaved_plan(mesh: Mesh, order: Sequence[Layer], blocks: LikeBlocks) -> HybridPlan | None:
-    """The plan of an interleaved mesh with the least time that fits into memory; None if none fits."""
+def interleaved_plan(
+    mesh: Mesh, order: Sequence[Layer], blocks: LikeBlocks, room: Room = most_room
+) -> HybridPlan | None:
+    """The plan of an interleaved mesh with the least time that fits into memory; None if none fits.
+
+    ``room`` says how much of a device's memory is room.
+    """
     rows = part_rows(order, blocks, mesh.stages * mesh.chunks)
     table = [{choice.id: choice for choice in layer.configurations.get(mesh.tensor, ())} for layer in order]
-    limit = math.inf if mesh.problem.memory_bytes is None else up_to(mesh.problem.memory_bytes)
+    # Points that are merged for rounding add to what sums are off by.
+    limit = room(mesh.problem.memory_bytes, 4 * len(order))
     configurations: dict[int, str] = {}
     for rank in range(mesh.stages):
         mine = rows[rank :: mesh.stages]
@@ -94,7 +100,7 @@ def least_choices(
         Bytes.
     """
     memory, time, history = np.zeros((1, len(counts))), np.zeros(1), []
-    tables = []
+    tables, kept_options = [], []
     for options in menus:
         if not options:
             return None
@@ -102,37 +108,43 @@ def least_choices(
         for number, layers in enumerate(options):
             for part, choice in layers:
                 sizes[number] += counts[:, part] * choice.memory_per_microbatch_bytes + choice.memory_bytes
-        tables.append((sizes, np.array([sum(choice.time for _, choice in layers) for layers in options])))
+        times = np.array([sum(choice.time for _, choice in layers) for layers in options])
+        # What does not fit alone would only drown what is left in rounding.
+        alone = (sizes <= limit).all(axis=1)
+        if not alone.any():
+            return None
+        tables.append((sizes[alone], times[alone]))
+        kept_options.append(np.flatnonzero(alone))
     fastest = [int(np.lexsort((sizes.max(axis=1), times))[0]) for sizes, times in tables]
     if (sum(sizes[best] for (sizes, _), best in zip(tables, fastest, strict=True)) <= limit).all():
-        return fastest
+        return [int(numbers[best]) for numbers, best in zip(kept_options, fastest, strict=True)]
     left = sum(sizes.min(axis=0) for sizes, _ in tables)
     if (left > limit).any():
         return None
     for sizes, times in tables:
-        left = left - sizes.min(axis=0)
+        left = np.maximum(0.0, left - sizes.min(axis=0))
         grown = (memory[:, None, :] + sizes[None, :, :]).reshape(-1, len(counts))
         slower = (time[:, None] + times[None, :]).ravel()
-        kept = _front(grown, slower, limit - left * (1 - 1e-12))
+        kept = _front(grown, slower, limit - left, 4.0 * UNIT * (len(menus) + 1))
         if not len(kept):
             return None
         history.append((kept // len(times), kept % len(times)))
         memory, time = grown[kept], slower[kept]
     place, chosen = int(time.argmin()), []
-    for parents, numbers in reversed(history):
-        chosen.append(int(numbers[place]))
+    for (parents, numbers), known in zip(reversed(history), reversed(kept_options), strict=True):
+        chosen.append(int(known[numbers[place]]))
         place = int(parents[place])
     return chosen[::-1]
 
 
-def _front(memory: Floats, time: Floats, limit: Floats) -> npt.NDArray[np.int64]:
-    """Points within the limits that none other beats in time and every memory, by time."""
+def _front(memory: Floats, time: Floats, limit: Floats, same: float) -> npt.NDArray[np.int64]:
+    """Points within the limits that none other beats in time and every memory, up to a share, by time."""
     order = np.lexsort((*memory.T, time))
     order = order[(memory[order] <= limit).all(axis=1)]
     kept: list[int] = []
     held_memory = np.empty((len(order), memory.shape[1]))
     for point in order:
-        if kept and (held_memory[: len(kept)] <= memory[point] * (1 + 1e-12)).all(axis=1).any():
+        if kept and (held_memory[: len(kept)] <= memory[point] * (1 + same)).all(axis=1).any():
             continue
         held_memory[len(kept)] = memory[point]
         kept.append(int(point))

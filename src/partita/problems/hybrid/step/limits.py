@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from partita.catalogue.meshes import Mesh
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
-from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.problem import HybridProblem, Layer
 
 
 def parts_of(stage: HybridStage) -> tuple[tuple[int, ...], ...]:
@@ -35,7 +38,55 @@ def limit_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     for source, target in limits.handed:
         if place[target] > place[source] + 1:
             found.append(f"what layer {source} hands to layer {target} passes over a stage")
-    return found
+    if limits.ways:
+        blocks = set(limits.blocks)
+        chosen = [(identity in blocks, way) for stage in plan.stages for identity, way in stage.configurations.items()]
+        used = {way for block, way in chosen if block}
+        if len(used) > 1 or not used <= set(limits.ways):
+            found.append(f"all blocks must run alike, {' or '.join(limits.ways)}, and they run {_listed(used)}")
+        ends = {way for block, way in chosen if not block} - {"none"}
+        if ends:
+            found.append(f"the model's ends must recompute nothing, and they run {_listed(ends)}")
+    first = plan.stages[0]
+    mesh = Mesh(
+        stages=len(plan.stages),
+        data=first.data_parallel,
+        tensor=first.tensor_parallel,
+        context=first.context_parallel,
+        expert=first.expert_parallel,
+        zero=plan.zero,
+        schedule=plan.schedule,
+        microbatches=problem.microbatches // first.data_parallel,
+    )
+    return [*found, *limits.meshes.refusals(mesh, "the runtime")]
+
+
+def alike(problem: HybridProblem) -> dict[str, HybridProblem]:
+    """By the way in which all blocks run, what the problem is then; itself where each layer may run in its own."""
+    assert problem.training is not None
+    limits = problem.training.limits
+    if not limits.ways:
+        return {"": problem}
+    blocks = set(limits.blocks)
+
+    def only(layer: Layer, way: str) -> Layer:
+        kept = {
+            degree: tuple(choice for choice in row if choice.id == way) for degree, row in layer.configurations.items()
+        }
+        return msgspec.structs.replace(layer, configurations={degree: row for degree, row in kept.items() if row})
+
+    def chosen(layer: Layer, way: str) -> Layer:
+        return only(layer, way if layer.id in blocks else "none")
+
+    def has(way: str) -> bool:
+        spreads = (problem.layers, *(spread.layers for spread in problem.spreads))
+        return all(chosen(layer, way).configurations for layers in spreads for layer in layers)
+
+    return {way: problem.with_layers(partial(chosen, way=way)) for way in limits.ways if has(way)}
+
+
+def _listed(ways: set[str]) -> str:
+    return ", ".join(sorted(ways)) or "none of it"
 
 
 def uncut(problem: HybridProblem, order: Sequence[int], sets: set[int]) -> set[int]:
