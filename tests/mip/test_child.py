@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from partita.mip import child as children
 from partita.mip.backend import Backend
 from partita.mip.model import Callbacks, Model, ProgramResult, ProgramStatus
 from partita.mip.solve import BACKENDS, available, solve_program
+from partita.mip.worker import _Inbox, packed
 from soon import SOON_S
 
 
@@ -291,3 +293,78 @@ def test_one_thread_means_one(backend: str, started: list[children._Child]) -> N
     children._IDLE.pop(backend, None)
     solve_program(hard(), backend, threads=1, gap=0.0, time_limit_s=3.0, callbacks=Callbacks(stop=stop))
     assert max(counts) == 1
+
+
+# -- what the child is told ------------------------------------------------------------------------------------------
+
+
+class Interrupted(_Inbox):
+    """An inbox in which another offer comes just when one is taken."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.taking, self.came, self.job = threading.Event(), threading.Event(), 0
+        super().__init__(stream)
+
+    @property
+    def offer(self) -> Any:
+        return self._offer
+
+    @offer.setter
+    def offer(self, value: Any) -> None:
+        if value is None and self.job and not self.taking.is_set():
+            self.taking.set()
+            # The other thread goes on here, if it may.
+            self.came.wait(0.3)
+        self._offer = value
+        if value is not None:
+            self.came.set()
+
+
+@pytest.fixture(name="pipe")
+def pipe_fixture() -> tuple[IO[bytes], IO[bytes]]:
+    """Two ends of a pipe that is never closed: a child whose parent is gone ends at once, here the tests."""
+    reader, writer = os.pipe()
+    return os.fdopen(reader, "rb", buffering=0, closefd=False), os.fdopen(writer, "wb", buffering=0, closefd=False)
+
+
+def soon(value: Callable[[], Any]) -> Any:
+    """What something becomes before long; None if it stays that."""
+    until = time.monotonic() + SOON_S
+    while (found := value()) is None and time.monotonic() < until:
+        time.sleep(0.01)
+    return found
+
+
+def test_an_offer_that_comes_while_another_one_is_taken_is_kept(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    inbox = Interrupted(pipe[0])
+    inbox.job = 1
+    pipe[1].write(packed("offer", 1, np.array([1.0]), 10.0))
+    assert inbox.came.wait(SOON_S)
+    inbox.came.clear()
+
+    def next_one() -> None:
+        inbox.taking.wait()
+        pipe[1].write(packed("offer", 1, np.array([2.0]), 9.0))
+
+    other = threading.Thread(target=next_one)
+    other.start()
+    assert inbox.better(np.inf) == np.array([1.0])
+    other.join()
+    assert soon(lambda: inbox.better(np.inf)) == np.array([2.0])
+    assert inbox.better(np.inf) is None
+
+
+def test_an_offer_for_a_job_that_has_not_begun_waits_for_it(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+    inbox = _Inbox(pipe[0])
+    inbox.job = 1
+    pipe[1].write(packed("offer", 2, np.array([1.0]), 10.0))
+    assert soon(lambda: inbox.offer) is not None
+    assert inbox.better(np.inf) is None
+    inbox.job = 2
+    assert inbox.better(np.inf) == np.array([1.0])
+    pipe[1].write(packed("offer", 2, np.array([3.0]), 8.0))
+    assert soon(lambda: inbox.offer) is not None
+    assert inbox.better(8.0) is None, "it is no better"
+    pipe[1].write(packed("offer", 1, np.array([4.0]), 7.0))
+    assert soon(lambda: inbox.offer) is not None
+    assert inbox.better(np.inf) is None, "it is of the job before"

@@ -1,7 +1,8 @@
 """What the backends have in common: what one is asked, how it talks while it runs, and what its answer means.
 
-A backend is a module with two names: ``solve(program, settings, talk)`` hands back a ``BackendAnswer``, and ``MARGIN``
-is the share of a bound that it gives up for what floating point may have gained. ``BACKENDS`` lists them.
+A backend is a module with two names: ``solve(program, settings, talk)`` hands back a ``BackendAnswer``, and ``EXACT``
+says whether what it proves holds as it is. Those that compute with tolerances get a wider program, and what they take
+for proven is lowered; see ``partita.mip.cautious``, which is the one place for both. ``BACKENDS`` lists them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import math
 import time
 from dataclasses import dataclass
 
-from partita.mip.model import Callbacks, Floats, Program, ProgramResult, ProgramStatus
+from partita.mip import cautious
+from partita.mip.model import Callbacks, Floats, Model, Program, ProgramResult, ProgramStatus
 
 
 @dataclass(frozen=True)
@@ -79,21 +81,28 @@ class BackendAnswer:
         Whether ``values`` are optimal up to the gap asked for.
     infeasible
         Whether it is proven that there is no solution.
+    multipliers
+        Of the rows of a linear program, which prove its bound instead; None for branching.
     """
 
     values: Floats | None = None
     bound: float = -math.inf
     solved: bool = False
     infeasible: bool = False
+    multipliers: Floats | None = None
 
 
 class Talk:
-    """How a backend talks while it runs: ``stop`` and ``better`` as in ``Callbacks``, and what it reports."""
+    """How a backend talks while it runs: ``stop`` and ``better`` as in ``Callbacks``, and what it reports.
 
-    def __init__(self, program: Program, calls: Callbacks, margin: float) -> None:
+    ``program`` is what it was given; ``gap`` the share of bounds that it gives up by cutting branches off, None where
+    its bounds hold as they are.
+    """
+
+    def __init__(self, program: Program, calls: Callbacks, gap: float | None) -> None:
         self.program = program
         self.calls = calls
-        self.margin = margin
+        self.gap = gap
         self.stop = calls.stop
         self.better = calls.better
         self._proven = -math.inf
@@ -111,7 +120,9 @@ class Talk:
                 self.calls.on_bound(self._cautious(bound))
 
     def _cautious(self, bound: float) -> float:
-        return bound - self.margin * abs(bound)
+        if self.gap is None or not isinstance(self.program, Model):
+            return bound
+        return cautious.proven(self.program, bound, self.gap)
 
     def result(self, found: BackendAnswer, cutoff: float | None) -> ProgramResult:
         """What follows from what a backend found: nothing is proven beyond the cutoff, or the solution."""
@@ -121,6 +132,8 @@ class Talk:
         objective = math.inf if found.values is None else self.program.value(found.values)
         proven = max(self._proven, found.bound) if math.isfinite(found.bound) else self._proven
         bound = min(self._cautious(min(proven, objective)), most) if math.isfinite(proven) else -math.inf
+        if found.multipliers is not None and isinstance(self.program, Model):
+            bound = min(cautious.linear_bound(self.program, found.multipliers), most)
         if found.values is None:
             return ProgramResult(ProgramStatus.UNKNOWN, None, math.inf, bound)
         status = ProgramStatus.OPTIMAL if found.solved else ProgramStatus.FEASIBLE
@@ -130,5 +143,9 @@ class Talk:
 def run_backend(backend: Backend, program: Program, settings: Settings, calls: Callbacks) -> ProgramResult:
     """Run a backend in this process."""
     module = importlib.import_module(backend.module)
-    talk = Talk(program, calls, module.MARGIN)
+    if module.EXACT or not isinstance(program, Model):
+        talk = Talk(program, calls, None)
+    else:
+        program = cautious.widened(program)
+        talk = Talk(program, calls, settings.gap)
     return talk.result(module.solve(program, settings, talk), settings.cutoff)

@@ -15,9 +15,10 @@ import numpy as np
 from partita.mip.backend import BackendAnswer, Settings, Talk
 from partita.mip.cpsat_run import run_cpsat
 from partita.mip.model import Floats, Model
+from partita.rounding import rounded_down
 
-#: Rounding to integers is accounted for: the bound holds as it is.
-MARGIN = 0.0
+#: Rounding to integers is accounted for: what it proves holds as it is.
+EXACT = True
 
 #: Largest coefficient of a scaled row, and steps of a continuous variable's range.
 RESOLUTION = 2**27
@@ -62,8 +63,12 @@ class _Scaled:
         weights = {v: math.floor(model.cost[v] / self.steps[v] * self.scale + 1e-12) for v in used}
         #: What rounding may have added to a solution's objective: continuous values moved up by less than a step.
         self.slack = sum(max(0.0, float(weights[v])) for v in used if not model.binary[v])
-        # A coefficient rounded down counts too much on negative values.
-        self.slack += sum(float(max(0, -self.least[v])) for v in used)
+        # A coefficient rounded down counts too much on negative values, one that is taken for whole on others.
+        self.slack += sum(float(max(0, 1 - self.least[v])) for v in used if self.least[v] < 0)
+        self.slack += sum(
+            max(0.0, weights[v] - model.cost[v] / self.steps[v] * self.scale) * float(max(0, self.most[v]))
+            for v in used
+        )
         self.program.minimize(sum(weights[v] * self.variables[v] for v in used))
 
     def _row(self, variables: list[int], coefficients: list[float], high: float) -> None:
@@ -86,7 +91,7 @@ class _Scaled:
                 slack += (weight - exact) * max(abs(int(self.least[v])), abs(int(self.most[v])), 1)
             if not b:
                 # The step up, and the coefficient rounded down on a negative value.
-                slack += max(0.0, float(weight)) + (exact - weight) * max(0, -int(self.least[v]))
+                slack += max(0.0, float(weight)) + max(0.0, exact - weight) * max(0, 1 - int(self.least[v]))
             terms.append(weight * self.variables[v])
         limit = high * scale
         self.program.add(sum(terms) <= math.floor(limit + slack + 1e-12 * abs(limit)))
@@ -103,4 +108,4 @@ class _Scaled:
 
     def bound(self, value: float) -> float:
         """A bound of the integer program in the program's terms."""
-        return (value - self.slack) / self.scale
+        return rounded_down((value - self.slack) / self.scale, (abs(value) + self.slack) / self.scale, 2)

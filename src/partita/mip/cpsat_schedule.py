@@ -16,7 +16,7 @@ from partita.mip.model import Floats
 from partita.mip.schedule import ScheduleModel
 
 #: Times are whole numbers: the bound holds as it is.
-MARGIN = 0.0
+EXACT = True
 
 
 def solve(program: ScheduleModel, settings: Settings, talk: Talk) -> BackendAnswer:
@@ -25,8 +25,7 @@ def solve(program: ScheduleModel, settings: Settings, talk: Talk) -> BackendAnsw
 
     if (program.time < 0).all(axis=1).any():
         return BackendAnswer(infeasible=True)
-    # OR-Tools 9.15 cuts off optimal schedules when it looks for rows inside each other and some jobs take no time.
-    return run_cpsat(_Intervals(cp_model, program), settings, talk, presolve_inclusion_work_limit=0)
+    return run_cpsat(_Intervals(cp_model, program), settings, talk)
 
 
 class _Intervals:

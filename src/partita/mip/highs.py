@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 
 from partita.mip.backend import BackendAnswer, Settings, Talk
+from partita.mip.cautious import TOLERANCE
 from partita.mip.model import Model
 
-MARGIN = 1e-7
+#: It computes with tolerances.
+EXACT = False
+
+#: HiGHS 1.16 calls solvable programs infeasible where its rule 19 of presolve, the stuffing of singleton columns, fixes
+#: a variable at a bound that is within its tolerance of what a row asks for, but not beyond: it does without.
+PRESOLVE_RULES_OFF = 1 << 19
 
 #: Relative gap at which a central point is near enough.
 CENTRAL_GAP = 1e-3
@@ -28,6 +34,10 @@ def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
     highs.setOptionValue("random_seed", settings.seed % 2**31)
     highs.setOptionValue("mip_rel_gap", settings.gap)
     highs.setOptionValue("mip_abs_gap", 0.0)
+    # Versions without the rule do not take its number, and need not.
+    highs.setOptionValue("presolve_rule_off", PRESOLVE_RULES_OFF)
+    for name in ("mip", "primal", "dual"):
+        highs.setOptionValue(f"{name}_feasibility_tolerance", TOLERANCE)
     if settings.central:
         highs.setOptionValue("solver", "ipm")
         highs.setOptionValue("run_crossover", "off")
@@ -95,9 +105,9 @@ def _found(highspy: Any, highs: Any, program: Model) -> BackendAnswer:
     values = None
     if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
         values = np.array(highs.getSolution().col_value, dtype=np.float64)
+    infeasible = status == highspy.HighsModelStatus.kInfeasible
     if any(program.binary):
-        bound = float(info.mip_dual_bound)
-    else:
-        # Linear programs report no bound: it is the optimum.
-        bound = program.value(values) if solved and values is not None else -math.inf
-    return BackendAnswer(values, bound, solved, status == highspy.HighsModelStatus.kInfeasible)
+        return BackendAnswer(values, float(info.mip_dual_bound), solved, infeasible)
+    # Linear programs report no bound: their multipliers prove one.
+    multipliers = np.array(highs.getSolution().row_dual, dtype=np.float64) if solved else None
+    return BackendAnswer(values, -math.inf, solved, infeasible, multipliers)

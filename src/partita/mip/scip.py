@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from partita.mip.backend import BackendAnswer, Settings, Talk
+from partita.mip.cautious import TOLERANCE
 from partita.mip.model import Floats, Model
 
-MARGIN = 1e-7
+#: It computes with tolerances.
+EXACT = False
 
 
 def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
@@ -24,6 +26,8 @@ def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
     scip.setParam("lp/threads", 1)
     scip.setParam("randomization/randomseedshift", settings.seed % 2**30)
     scip.setParam("limits/gap", settings.gap)
+    for name in ("feastol", "dualfeastol", "sumepsilon"):
+        scip.setParam(f"numerics/{name}", TOLERANCE)
     variables = [
         scip.addVar(
             vtype="B" if program.binary[v] else "C",

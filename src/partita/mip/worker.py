@@ -43,7 +43,11 @@ def receive(stream: IO[bytes]) -> tuple[Any, ...] | None:
 
 
 class _Inbox:
-    """What the parent says; stops and offers count for the job they name only."""
+    """What the parent says; stops and offers count for the job they name only.
+
+    Offers come in one thread and are taken in another: none is put aside between the look and the taking, and one for a
+    job that has not begun waits for it.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
@@ -51,6 +55,7 @@ class _Inbox:
         self.job = 0
         self.stopped = 0
         self.offer: tuple[int, Floats, float] | None = None
+        self._lock = threading.Lock()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -62,7 +67,8 @@ class _Inbox:
                 elif message[0] == "stop":
                     self.stopped = message[1]
                 elif message[0] == "offer":
-                    self.offer = message[1:]
+                    with self._lock:
+                        self.offer = message[1:]
             status = 0
         except BaseException:
             traceback.print_exc()
@@ -74,8 +80,12 @@ class _Inbox:
         return self.stopped == self.job
 
     def better(self, objective: float) -> Floats | None:
-        offer, self.offer = self.offer, None
-        return None if offer is None or offer[0] != self.job or offer[2] >= objective else offer[1]
+        with self._lock:
+            offer = self.offer
+            if offer is None or offer[0] > self.job:
+                return None
+            self.offer = None
+        return offer[1] if offer[0] == self.job and offer[2] < objective else None
 
 
 def main() -> None:

@@ -229,7 +229,7 @@ def cheapest_block(network: Network, sources: Ints, supply: Floats, avoid: Bytes
 
 
 @compiled
-def _reached(ptr: Ints, adjacent: Ints, start: int) -> Words:
+def reached(ptr: Ints, adjacent: Ints, start: int) -> Words:
     """What an item reaches, itself included, as a row of bits."""
     seen = np.zeros((ptr.shape[0] + 62) // 64, np.uint64)
     add(seen, start)
@@ -279,8 +279,8 @@ def most_expensive_item(
         flow.capacity[:] = network.capacity
         flow.sink[:] = network.sink
         if ordered:
-            later = _reached(blocks.succ_ptr, blocks.succ, v)
-            earlier = _reached(blocks.pred_ptr, blocks.pred, v)
+            later = reached(blocks.succ_ptr, blocks.succ, v)
+            earlier = reached(blocks.pred_ptr, blocks.pred, v)
             respect_order(network, later, earlier, flow.capacity)
         cost = cheapest_block(network, source, supply, nothing, np.inf, flow)
         inside = flow.level[:n] >= 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,6 +40,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     samples = lazy("partita.problems.throughput.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = lazy("partita.problems.throughput.evaluate:evaluate")
+    certify = lazy("partita.problems.throughput.certifying:certify")
     complete = lazy("partita.problems.throughput.working_memory:ordered_plan")
 
     def default_solver(self, problem: ThroughputProblem, options: Options) -> str:
@@ -62,9 +64,13 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
         return scope in ("free", options.contiguity)
 
     def explain_infeasible(
-        self, problem: ThroughputProblem, solver: Solver[ThroughputProblem, Plan, Options], options: Options
+        self,
+        problem: ThroughputProblem,
+        solver: Solver[ThroughputProblem, Plan, Options],
+        options: Options,
+        time_limit_s: float = math.inf,
     ) -> str:
-        from partita.problems.throughput.explain import explain_infeasible
+        from partita.problems.throughput.explain import EXPLAIN_S, explain_infeasible
 
         def probe(changed: ThroughputProblem, time_s: float) -> Plan | bool | None:
             outcome = solver.solve(changed, options, Monitor(max(0.05, time_s), target=float("inf")))
@@ -72,7 +78,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
                 return outcome.plan
             return False if outcome.infeasible else None
 
-        return explain_infeasible(problem, probe)
+        return explain_infeasible(problem, probe, min(EXPLAIN_S, time_limit_s))
 
     def prove(self, problem: ThroughputProblem, monitor: Monitor) -> Proof | None:
         """By all bounds together, which tell each other what they find."""

@@ -318,7 +318,7 @@ def _memories(
         parts["workspace"] = max(parts["workspace"], op.workspace_bytes)
     for parameter in problem.parameters:
         for parts in holders(parameter.users):
-            parts["weights"] += parameter.weight_bytes
+            parts["cache" if parameter.cache else "weights"] += parameter.weight_bytes
             parts["gradients"] += parameter.gradient_bytes
             parts["optimizer"] += parameter.optimizer_bytes
     for kept in problem.saved:

@@ -33,7 +33,7 @@ class Transfers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """Time per sample that a device or link is busy, in the problem's time unit.
+    """Time per microbatch that a device or link is busy, in the problem's time unit.
 
     ``forward_load`` and ``backward_load`` are the parts of the load that GPipe's objective maximises one by one;
     otherwise both are the load.
@@ -52,6 +52,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
     operators: float = 0.0
     weights: float = 0.0
+    cache: float = 0.0
     gradients: float = 0.0
     optimizer: float = 0.0
     activations: float = 0.0
@@ -68,7 +69,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def total(self) -> float:
         """The sum of all parts."""
-        return self.operators + self.weights + self.gradients + self.optimizer + self.activations + self.workspace
+        return sum(self.parts.values())
 
 
 class StageEvaluation(Load, frozen=True, kw_only=True):
@@ -79,7 +80,7 @@ class StageEvaluation(Load, frozen=True, kw_only=True):
     device, kind
         As in the plan.
     compute_forward, compute_backward
-        Work per sample; recomputation is part of the backward work.
+        Work per microbatch; recomputation is part of the backward work.
     transfers
         Transfer times of distinct tensors that enter and leave.
     memory
@@ -89,9 +90,9 @@ class StageEvaluation(Load, frozen=True, kw_only=True):
     replicas
         Devices that run the stage, each its share of the samples.
     synchronisation
-        Time per sample to synchronise the replicas' weights.
+        Time per microbatch to synchronise the replicas' weights.
     reload
-        Time per sample to fetch what exceeds the memory (streaming).
+        Time per microbatch to fetch what exceeds the memory (streaming).
     """
 
     device: str

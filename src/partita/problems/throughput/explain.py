@@ -18,9 +18,11 @@ Probe = Callable[[ThroughputProblem, float], "Plan | bool | None"]
 #: Stop narrowing the smallest memory when the bracket is this tight, relative.
 _MEMORY_PRECISION = 1e-3
 _MOST_DEVICES = 1 << 14
+#: Wall time for the search for what would be enough, at most.
+EXPLAIN_S = 20.0
 
 
-def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: float = 20.0) -> str:
+def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: float = EXPLAIN_S) -> str:
     """Say what a problem without a plan is missing, and the smallest device count or memory that would do.
 
     ``probe`` looks for any plan of a changed problem; the time is for the search for what would be enough.

@@ -11,7 +11,7 @@ from partita.problems.facets.limits import coarsest, runtime_of
 from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, StagePart
 from partita.problems.throughput.limits import check_limited, contiguity_for, on_devices, on_row
 from partita.problems.throughput.options import Options, ThroughputPricing
-from partita.problems.throughput.plan import Plan
+from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         problem = on_devices(problem, runtime)
         if runtime.limits.ordered:
             problem = on_row(problem, graph, runtime)
-        check_limited(problem, runtime)
+        check_limited(problem, graph, settings, runtime)
         return [Priced(problem, graph, cluster, settings, free=priced())]
 
     def limited(self, priced: Priced[ThroughputProblem], options: Options) -> Options:
@@ -65,8 +65,20 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         return msgspec.structs.replace(options, contiguity=contiguity_for(runtime, options.contiguity))
 
     def parts(self, priced: Priced[ThroughputProblem], plan: Plan) -> Parts:
-        problem = priced.problem
+        problem, settings = priced.problem, priced.settings
         accelerators = {kind.name for kind in problem.kinds if kind.accelerator}
+        place_of = {
+            f"{group.spec.name}:{number}": place
+            for group in priced.cluster.groups()
+            for number, place in enumerate(group.indices)
+        }
+        again = "stage" if problem.training and problem.schedule.recompute else "none"
+
+        def places(stage: Stage) -> tuple[int, ...]:
+            # Devices beyond those of the cluster are asked for with --devices.
+            found = [place_of.get(name) for name in stage.devices]
+            return tuple(place for place in found if place is not None) if None not in found else ()
+
         return Parts(
             tuple(
                 StagePart(
@@ -76,9 +88,16 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
                     stage.kind in accelerators,
                     replicas=len(stage.devices),
                     rank=place,
+                    places=places(stage),
+                    recompute=dict.fromkeys(stage.operators, again),
+                    offload="weights" if problem.streaming else "",
                 )
                 for place, stage in enumerate(plan.stages)
             ),
             schedule=problem.schedule.name if problem.training else "forward",
             microbatches=problem.schedule.microbatches,
+            overlap=False,
+            optimizer=settings.optimizer,
+            optimizer_dtype=settings.optimizer_dtype,
+            master_weights=settings.master_weights,
         )

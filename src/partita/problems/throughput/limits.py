@@ -6,11 +6,13 @@ from collections import Counter
 
 import msgspec
 
+from partita.catalogue.meshes import Mesh
 from partita.catalogue.runtimes import Runtime
 from partita.costs.rows import row_of
 from partita.errors import InputError
 from partita.graph import Graph
-from partita.problems.facets.limits import devices_for
+from partita.problems.facets.limits import check_training, devices_for
+from partita.problems.facets.model import Pricing
 from partita.problems.throughput.plan import Contiguity
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.row import Row
@@ -49,8 +51,8 @@ def on_devices(problem: ThroughputProblem, runtime: Runtime) -> ThroughputProble
     return problem if kinds == problem.kinds else problem.replace(kinds=kinds)
 
 
-def check_limited(problem: ThroughputProblem, runtime: Runtime) -> None:
-    """Refuse changes of a problem that a runtime does not run.
+def check_limited(problem: ThroughputProblem, graph: Graph, settings: Pricing, runtime: Runtime) -> None:
+    """Refuse a problem, of a graph and settings, that asks for what a runtime does not do.
 
     Raises
     ------
@@ -64,9 +66,43 @@ def check_limited(problem: ThroughputProblem, runtime: Runtime) -> None:
             f"{runtime.name} has one mesh for all stages, and stages that are no row are not planned with "
             "equal replicas; leave --max-replicas out"
         )
-    if problem.row is not None and (problem.groups or problem.streaming):
-        what = "--hierarchy and --groups" if problem.groups else "streaming"
-        raise InputError(f"rows of layers for {runtime.name} are not planned with {what} yet; leave them out")
+    if problem.row is not None and problem.groups:
+        raise InputError(
+            f"rows of layers for {runtime.name} are not planned with --hierarchy and --groups yet; leave them out"
+        )
+    if problem.streaming and not runtime.limits.offload:
+        raise InputError(f"{runtime.name} keeps a stage's weights on its device; leave --streaming out")
+    if problem.training:
+        _check_training(problem, graph, settings, runtime)
+
+
+def _check_training(problem: ThroughputProblem, graph: Graph, settings: Pricing, runtime: Runtime) -> None:
+    limits, schedule = runtime.limits, problem.schedule
+    meshes = check_training(runtime, graph, settings, sequence_parallel=True)
+    if limits.schedules and schedule.name not in limits.schedules:
+        raise InputError(f"{runtime.name} has no schedule {schedule.name}; take {' or '.join(limits.schedules)}")
+    if schedule.recompute and limits.recompute:
+        raise InputError(
+            f"{runtime.name} recomputes layers, not whole stages; leave --recompute out, or plan for a step"
+        )
+    most = sum(kind.count for kind in problem.kinds if kind.accelerator)
+    alike = Mesh(
+        stages=most,
+        data=1,
+        tensor=1,
+        context=1,
+        expert=1,
+        zero=0,
+        schedule=schedule.name,
+        microbatches=schedule.microbatches,
+    )
+    meshes_asked = [alike]
+    if problem.max_replicas > 1:
+        # With one stage and with several.
+        meshes_asked += [msgspec.structs.replace(alike, stages=stages, data=2, microbatches=most) for stages in (1, 2)]
+    wrong = next((found for mesh in meshes_asked for found in meshes.refusals(mesh, runtime.name)), None)
+    if wrong is not None:
+        raise InputError(f"{wrong} (or leave --runtime out, or plan for a step with --objective hybrid)")
 
 
 def contiguity_for(runtime: Runtime, asked: Contiguity) -> Contiguity:

@@ -150,6 +150,7 @@ def price(
         unit="s",
         notes=tuple(notes),
         streaming=working_memory == "peak",
+        microbatch_samples=graph.samples,
         working_memory=working_memory,
     )
 
@@ -242,6 +243,7 @@ def _parameters(
                 name=parameter.name,
                 users=parameter.users,
                 weight_bytes=float(parameter.bytes),
+                cache=parameter.cache,
                 gradient_bytes=float(parameter.bytes) if trained else 0.0,
                 optimizer_bytes=float(state),
             )

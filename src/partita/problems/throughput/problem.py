@@ -35,7 +35,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     id
         Unique number; results refer to it.
     times
-        Time per sample (microbatch) on each device kind, in the problem's unit; None where it cannot run.
+        Time per microbatch on each device kind, in the problem's unit; None where it cannot run.
     name, module
         For people: the operator's name and the qualified module that calls it.
     backward
@@ -95,6 +95,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Ids of the operators that read it.
     weight_bytes, gradient_bytes, optimizer_bytes
         What it costs on every device that holds a user.
+    cache
+        Whether it is no weight but the keys and values of earlier tokens.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     weight_bytes: float
     gradient_bytes: float = 0.0
     optimizer_bytes: float = 0.0
+    cache: bool = False
 
 
 class SavedTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -163,7 +166,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ThroughputProblem(Stated, frozen=True, kw_only=True):
-    """Minimise the largest device load (time per sample in steady state).
+    """Minimise the largest device load (time per microbatch in steady state).
 
     The load of a device that holds the operators S is the sum of their times on it plus the transfer time of every
     distinct tensor with a producer or consumer in S and another one outside. With ``schedule.recompute`` forward times
@@ -195,6 +198,8 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
         bytes then (``partita.problems.throughput.working_memory``).
     row
         Units that stages are runs of, and the row they are in; None where stages may be any sets of operators.
+    microbatch_samples
+        Samples in a microbatch: all times are of one microbatch, which the published formats call a sample.
 
     Raises
     ------
@@ -218,6 +223,7 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     streaming: bool = False
     working_memory: WorkingMemory = "largest"
     row: Row | None = None
+    microbatch_samples: int = 1
 
     def __post_init__(self) -> None:
         validate(self)
@@ -323,6 +329,7 @@ def validate(problem: ThroughputProblem) -> None:
                 f"{where}: working_memory 'peak' is for inference, and there are backward operators; use 'largest'"
             )
     check_at_least(f"{where}: microbatches", problem.schedule.microbatches)
+    check_at_least(f"{where}: microbatch_samples", problem.microbatch_samples)
     index: dict[int, int] = {}
     kinds = len(problem.kinds)
     for place, op in enumerate(problem.operators):

@@ -48,7 +48,7 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     value = _objective(problem, found.plan)
     relaxed = uniform(problem)
     # Splits of the relaxation may cost more as plans, or be none: only plans count.
-    knowledge = Knowledge.watched(relaxed, monitor, from_label=lambda label, value: None)
+    knowledge = Knowledge.watched(relaxed, monitor, from_label=lambda label, value: None, complete=False)
     if found.plan is not None and value is not None:
         knowledge.incumbent.offer(value, _labels(problem, found.plan, relaxed))
     parts: list[Bound] = []

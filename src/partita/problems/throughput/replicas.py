@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +13,10 @@ from partita.problems.facets.replicas import Replicas, Shape
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
+from partita.problems.throughput.protocol import Outcome
 from partita.problems.throughput.solvers.slicing import Slicing
 from partita.run.monitor import Monitor
+from partita.units import TOLERANCE
 
 
 class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
@@ -32,8 +35,10 @@ class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
             return "overlaps transfers or streams memory, which placed plans do not"
         return None
 
-    def split(self, shape: Shape[ThroughputProblem], options: Any, monitor: Monitor) -> Plan | None:
-        found: Plan | None = Slicing().solve(shape.problem, options, monitor).plan
+    def split(self, shape: Shape[ThroughputProblem], options: Any, monitor: Monitor) -> Outcome:
+        found: Outcome = Slicing().solve(shape.problem, options, monitor)
+        if found.plan is None and not found.infeasible and _is_too_large(shape.problem):
+            return dataclasses.replace(found, bound=None, infeasible=True)
         return found
 
     def shapes(self, problem: ThroughputProblem) -> Sequence[Shape[ThroughputProblem]]:
@@ -106,17 +111,31 @@ def _chain(problem: ThroughputProblem, stages: int, replicas: int, schedule: str
     )
 
 
+def _is_too_large(problem: ThroughputProblem) -> bool:
+    """Whether an item needs more than any device has, or all together more than all of them have.
+
+    That is without activations, and each weight that is shared counts once.
+    """
+    instance = build_instance(problem)
+    used = instance.count > 0
+    limits = instance.memory[used]
+    room = (float(limits.max()), float(limits @ instance.count[used]))
+    need = (float(instance.fixed.max()), float(instance.fixed.sum() + instance.cover_fixed.sum()))
+    # Each stage may be above its limit by a share of ``TOLERANCE``.
+    return any(mine > (1 + 2 * TOLERANCE) * whole for mine, whole in zip(need, room, strict=True))
+
+
 def _least(problem: ThroughputProblem) -> tuple[float, float, float]:
     """Least work of a microbatch, of a chain of colocated operators that wait for each other both ways, and gradients.
 
     A chain is a longest path over classes of operators of which the later reads a forward tensor of the earlier, and
-    the earlier a backward tensor of the later.
+    the earlier a backward tensor of the later. Nobody waits for tensors without bytes where plans are placed.
     """
     instance = build_instance(problem)
     time = instance.work.min(axis=1)
     place_of = {op.id: place for place, op in enumerate(problem.operators)}
     ways: tuple[set[tuple[int, int]], set[tuple[int, int]]] = (set(), set())
-    for tensor in problem.tensors:
+    for tensor in (tensor for tensor in problem.tensors if tensor.size > 0):
         maker = place_of[tensor.producer]
         for reader in (place_of[consumer] for consumer in tensor.consumers):
             a, b = int(instance.group[maker]), int(instance.group[reader])

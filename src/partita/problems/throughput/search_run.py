@@ -21,11 +21,6 @@ def run_search(
 
     ``plan`` makes the plan of an answer.
     """
-    from partita.kernels.compiled import is_compiled
-    from partita.kernels.throughput.plain_search import search_plain
-
-    if not is_compiled(search_plain):
-        monitor.report(note="compiling the search kernels, once on this machine: half a minute or so")
     run_in_background(incumbent, monitor, work)
     return outcome_of(incumbent, plan)
 
@@ -35,5 +30,8 @@ def outcome_of(incumbent: Incumbent[AnswerT], plan: Callable[[AnswerT], Plan]) -
     _, answer, bound = incumbent.snapshot()
     infeasible = incumbent.infeasible
     return Outcome(
-        plan=None if answer is None else plan(answer), bound=None if infeasible else bound, infeasible=infeasible
+        plan=None if answer is None else plan(answer),
+        bound=None if infeasible else bound,
+        infeasible=infeasible,
+        proven_by=incumbent.proven_by,
     )

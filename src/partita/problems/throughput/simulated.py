@@ -18,7 +18,7 @@ from partita.simulator.program import Program
 from partita.simulator.simulate import simulate
 from partita.simulator.steps import StepSummary, step_summary
 
-#: Samples that pass before the one whose latency is looked at, for each round of the pipeline.
+#: Microbatches that pass before the one whose latency is looked at, for each round of the pipeline.
 _ROUNDS = 4
 
 
@@ -31,12 +31,14 @@ class SimulatedPipeline:
     formula
         What the rounds of the pipeline say.
     latency
-        Time of one sample when the pipeline is full: inference with a sample every period, training in the middle of a
+        Time of one microbatch when the pipeline is full: inference with one every period, training in the middle of a
         batch.
     latency_alone
-        Time of one sample when no other is in flight.
+        Time of one microbatch when no other is in flight.
     schedule, microbatches
         How a batch runs.
+    samples
+        Samples in a microbatch.
     step
         What it takes.
     """
@@ -46,6 +48,7 @@ class SimulatedPipeline:
     latency_alone: float
     schedule: str
     microbatches: int
+    samples: int
     step: StepSummary
 
     def document(self) -> dict[str, Any]:
@@ -58,12 +61,13 @@ class SimulatedPipeline:
         """A batch as plain values."""
         found = asdict(self.step)
         del found["idle"], found["devices"]
-        per_sample = self.step.time / self.microbatches
+        each = self.step.time / self.microbatches
         return {
             "schedule": self.schedule,
             "microbatches": self.microbatches,
             **found,
-            "time_per_sample": per_sample,
+            "time_per_microbatch": each,
+            "time_per_sample": each / self.samples,
             "bubble": self.step.bubble,
         }
 
@@ -88,7 +92,8 @@ def _simulated(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -
     else:
         passed = simulate(make(_ROUNDS * formula.depth, evaluation.objective)).latencies
         latency = float(passed[len(passed) // 2 :].max())
-    return SimulatedPipeline(formula, latency, float(alone.latencies[0]), alone.program.schedule, usual, step)
+    samples, order = problem.microbatch_samples, alone.program.schedule
+    return SimulatedPipeline(formula, latency, float(alone.latencies[0]), order, usual, samples, step)
 
 
 #: A plan as it runs; None if it cannot run at all.

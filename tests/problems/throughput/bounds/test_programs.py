@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from brute_force import best
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.solve import solve_program
+from partita.problems.importers import read_problem
 from partita.problems.throughput.bounds.forced_transfers import charged_at
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
@@ -24,6 +26,7 @@ from partita.problems.throughput.bounds.protocol import simple_bound
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import DeviceKind, Operator, ThroughputProblem
+from partita.run.monitor import Monitor
 from program_points import violation
 from strategies import examples, throughput_problems
 
@@ -209,3 +212,20 @@ def test_many_problems(problem: ThroughputProblem) -> None:
     one, value = found
     for member in (BottleneckBound(), GuessBound(), NodeProgramBound(), MergedBound(), ExactBound()):
         assert proven(member, one) <= value
+
+
+@pytest.mark.parametrize("name", ["bottleneck_guess_1160", "exact_mip_10279", "exact_mip_12791"])
+def test_times_that_differ_by_a_million(name: str, published_data: Path) -> None:
+    """A backend's presolve called programs infeasible, and a bound was half as much again as the optimum."""
+    path = published_data / "defects" / f"{name}.json"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    problem = read_problem(path)
+    assert isinstance(problem, ThroughputProblem)
+    least = best(problem, "acyclic")
+    assert least is not None
+    methods = (BottleneckBound(), GuessBound(), NodeProgramBound(), MergedBound(), ExactBound())
+    assert all(method.supports(problem) is None for method in methods)
+    for method in methods:
+        bound = method.bound(problem, Monitor(20.0)).value
+        assert 0.9 * least <= bound <= least, method.name

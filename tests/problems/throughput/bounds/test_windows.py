@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from metamorphic import in_other_time
+from partita.conductor.bound import bound
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.mincut import block_network
 from partita.kernels.throughput.windows import dividing_item, new_window_room, settle_windows
@@ -17,7 +18,9 @@ from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.bounds.windows import WindowBound, WindowSearch
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.row import Row
 from problems.throughput.bounds.block_problems import SLACK, block_problems
+from problems.throughput.every_row import best_of_all
 from strategies import examples
 
 
@@ -153,3 +156,25 @@ def test_the_unit_does_not_matter(problem: ThroughputProblem, scale: float) -> N
     for knowledge in found:
         WindowBound().improve(knowledge, None)
     assert found[1].bound == pytest.approx(found[0].bound * scale, rel=1e-6)
+
+
+def test_splits_without_a_known_plan_may_be_plans() -> None:
+    """Of a row the bounds know no plan for a split; they used to leave out the best ones and prove what was left."""
+    rng = np.random.default_rng(4)
+    proven = 0
+    for _ in range(40):
+        n = int(rng.integers(2, 6))
+        times = rng.choice([1.0, 1e3, 5e3, 1e6], n).tolist()
+        cut = sorted(rng.choice(np.arange(1, n), int(rng.integers(0, n)), replace=False).tolist())
+        problem = ThroughputProblem(
+            name="row",
+            kinds=(DeviceKind(name="gpu", count=2),),
+            operators=tuple(Operator(id=v, times=(time,)) for v, time in enumerate(times)),
+            row=Row(units=tuple(tuple(range(a, b)) for a, b in itertools.pairwise([0, *cut, n]))),
+        )
+        least = best_of_all(problem)
+        assert least is not None
+        found = bound(problem, time_limit_s=5.0).value
+        assert found <= least * (1 + 1e-9)
+        proven += found >= least * (1 - 1e-6)
+    assert proven >= 20

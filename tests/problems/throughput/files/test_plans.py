@@ -102,6 +102,7 @@ def test_every_field_of_a_plan(evaluated: Callable[..., Run]) -> None:
             "memory_bytes": {
                 "operators": 10.0,
                 "weights": 20.0,
+                "cache": 0.0,
                 "gradients": 8.0,
                 "optimizer": 16.0,
                 "activations": 10.0,
@@ -128,6 +129,7 @@ def test_every_field_of_a_plan(evaluated: Callable[..., Run]) -> None:
             "memory_bytes": {
                 "operators": 0.0,
                 "weights": 0.0,
+                "cache": 0.0,
                 "gradients": 0.0,
                 "optimizer": 0.0,
                 "activations": 0.0,

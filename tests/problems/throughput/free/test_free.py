@@ -11,7 +11,7 @@ from partita.conductor.solve import solve
 from partita.mip.solve import available
 from partita.problems.throughput.free.instance import free_instance, refusal
 from partita.problems.throughput.free.search import FreeIncumbent, search
-from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.run.result import Status
 from strategies import throughput_problems
 
@@ -116,3 +116,53 @@ def test_the_same_seed_searches_the_same_way() -> None:
         assert best.answer is not None
         labels.append(best.answer.tolist())
     assert labels[0] == labels[1]
+
+
+def brim(times: list[float], sizes: list[float], limit: float, tensors: tuple[Tensor, ...] = ()) -> ThroughputProblem:
+    """Two devices, and memory that binds."""
+    return ThroughputProblem(
+        name="brim",
+        kinds=(DeviceKind(name="gpu", count=2, memory_bytes=limit),),
+        operators=tuple(
+            Operator(id=v, times=(time,), memory_bytes=size)
+            for v, (time, size) in enumerate(zip(times, sizes, strict=True))
+        ),
+        tensors=tensors,
+    )
+
+
+@pytest.mark.parametrize("solver", ["highs", "cpsat", "scip", "free", "exact"])
+def test_plans_at_the_very_limit_are_plans(solver: str) -> None:
+    """What the evaluator lets through nobody calls impossible: sums that round, and 1 beside 10⁹ within 10⁹."""
+    if solver in ("highs", "cpsat", "scip") and not available(solver):
+        pytest.skip(f"{solver} is not installed")
+    problems = (
+        brim([1.0, 2.0, 4.0], [0.1, 0.2, 0.3], 0.3),
+        brim([1.0, 2.0, 4.0], [1e9, 1.0, 1e9], 1e9),
+        brim([3.0, 3.0, 3.0, 3.0], [0.1, 0.2, 0.2, 0.1], 0.3, (Tensor(producer=0, consumers=(1,), size=2.0),)),
+    )
+    for problem in problems:
+        least = brute_force.best_free(problem)
+        assert least is not None
+        contiguity = "acyclic" if solver == "exact" else "free"
+        if solver == "exact":
+            least = brute_force.best_acyclic(problem)
+        result = solve(problem, contiguity=contiguity, solver=solver, time_limit_s=LIMIT_S)
+        assert result.objective == pytest.approx(least)
+        assert result.status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("solver", ["highs", "cpsat", "scip", "free"])
+def test_work_of_sizes_a_million_apart(solver: str) -> None:
+    """Plans and proofs meet where sums are those of a large number and small ones."""
+    if solver != "free" and not available(solver):
+        pytest.skip(f"{solver} is not installed")
+    for unit in (1e-6, 1.0, 1e6):
+        times = [4e5 * unit, 0.3 * unit, 0.2 * unit, 2e5 * unit, 2e5 * unit, 0.1 * unit, 0.1 * unit]
+        problem = brim(times, [0.0] * 7, 1.0)
+        least = brute_force.best_free(problem)
+        assert least is not None
+        outcome = solve(problem, contiguity="free", solver=solver, time_limit_s=LIMIT_S)
+        assert outcome.bound is not None
+        assert outcome.bound.value <= least * (1 + 1e-15)
+        assert outcome.status is Status.OPTIMAL

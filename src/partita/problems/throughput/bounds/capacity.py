@@ -12,6 +12,7 @@ from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import BoundMethod
+from partita.rounding import rounded_down
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
@@ -33,6 +34,10 @@ class CapacityBound(BoundMethod):
 
     name = "capacity"
     summary = "total work over joint device speed, and the largest operator; ignores communication and memory"
+    argument = (
+        "loads weighted by kind add up to at least each operator's cheapest weighted time, and some device holds "
+        "each operator"
+    )
     scope = "free"
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
@@ -45,7 +50,9 @@ class CapacityBound(BoundMethod):
             late = np.where(np.isfinite(work), instance.work_backward[:, usable], np.inf)
             with np.errstate(invalid="ignore"):
                 early = np.where(np.isfinite(work), work - instance.work_backward[:, usable], np.inf)
-            value = max(value, _least(early, count, replicas) + _least(late, count, replicas))
+            both = _least(early, count, replicas) + _least(late, count, replicas)
+            # Forward work is a difference, of numbers that the sum is at least a device's share of.
+            value = max(value, rounded_down(both, both * float(count.sum()), len(instance.work)))
         return Bound(value, self.name, self.scope, monitor.elapsed_s)
 
 
@@ -68,5 +75,4 @@ def _least(work: Floats, count: Floats, replicas: Floats) -> float:
                 found = total(trial)
                 if found > best:
                     best, weights = found, trial
-    # Sums of many operators may round up: step back by more than they can have gained.
-    return max(value, best * (1 - 1e-12))
+    return max(value, rounded_down(best, best, len(work)))

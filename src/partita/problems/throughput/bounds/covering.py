@@ -244,6 +244,10 @@ class CoveringBound(HierarchyBound):
 
     name = "covering"
     summary = "no k blocks can carry all charge: covers of the items by convex blocks, with an exact search for blocks"
+    argument = (
+        "prices on operators add up to more than all devices can collect with blocks below the target, by a "
+        "search over convex blocks"
+    )
 
     def share(self, uniform: BlockProblem) -> float:
         """The search for blocks is short where they are small; elsewhere programs prove more."""

@@ -23,8 +23,8 @@ from partita.kernels.throughput.forced_cuts import Parts, force_nets, separate_p
 from partita.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.kernels.throughput.mincut import block_network
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.node import SLACK
 from partita.problems.throughput.bounds.protocol import HierarchyBound, simple_bound
+from partita.rounding import rounded_down
 
 #: Targets are raised by this much before anything is compared with them, against rounding.
 TOLERANCE = 1e-9
@@ -177,7 +177,7 @@ class Charges:
                 break
             if total * (total / before) ** left < self.uniform.devices or total < before * (1 + GAIN):
                 break
-        return total * (1 - SLACK)
+        return rounded_down(total, total, n)
 
     def _charge(self, state: Charged, limit: float) -> None:
         work = charge_nets(self.uniform, state.parts, limit)
@@ -190,7 +190,7 @@ class Charges:
         plain = state.work / limit
         if not self.pairs:
             state.share[:] = plain
-            return float(plain.sum()) * (1 - SLACK)
+            return rounded_down(float(plain.sum()), float(plain.sum()), len(plain))
         best = -1.0
         for least in (0.0, 0.25, 1 / 3, 0.5):
             share = plain.copy()
@@ -202,7 +202,7 @@ class Charges:
             if total > best:
                 best = total
                 state.share[:] = share
-        return best * (1 - SLACK)
+        return rounded_down(best, best, len(plain))
 
     def _tighten(self, state: Charged) -> int | None:
         """New pairs that are apart as they have no common block (moved windows without pairs); None if none is left."""
@@ -229,6 +229,9 @@ class ChargeBound(HierarchyBound):
 
     name = "charge"
     summary = "transfers that no split avoids, charged to operators: windows, pairs apart, cut tensors, packing"
+    argument = (
+        "transfers that every split pays are charged to operators, and the charged work does not fit onto the devices"
+    )
 
     def share(self, uniform: BlockProblem) -> float:
         """It needs little, and the others build on it."""

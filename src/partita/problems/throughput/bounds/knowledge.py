@@ -35,7 +35,10 @@ class Knowledge:
         The (n,) block of every item in an answer of the incumbent, None where that is not known.
     from_label
         The incumbent's answer for blocks of the items, with its value; None where it is none, because the relaxation
-        leaves out what forbids it or what it costs.
+        leaves out what forbids it.
+    complete
+        Whether ``from_label`` finds an answer wherever there is one. Otherwise a split that it has none for may still
+        be one, which costs what it costs in the relaxation or more.
 
     Attributes
     ----------
@@ -59,10 +62,11 @@ class Knowledge:
         incumbent: Incumbent[Any] | None = None,
         to_label: Callable[[Any], Ints | None] = lambda answer: answer,
         from_label: Callable[[Ints, float], tuple[float, Any] | None] = lambda label, value: (value, label.copy()),
+        complete: bool = True,
         on_note: Callable[[str], None] | None = None,
         threads: int = 2,
     ) -> None:
-        self.uniform, self.stop = uniform, stop
+        self.uniform, self.stop, self.complete = uniform, stop, complete
         self.incumbent = Incumbent(closeness=CLOSED) if incumbent is None else incumbent
         self.to_label, self.from_label = to_label, from_label
         self.on_note, self.threads = on_note, threads

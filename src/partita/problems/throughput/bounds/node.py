@@ -15,7 +15,7 @@ from partita.kernels.throughput.mincut import block_network, most_expensive_item
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound
 
-#: Every lower bound steps back by this much: flows are rounded.
+#: Every lower bound steps back by this much: each path of a flow adds to it, and there are some thousands at most.
 SLACK = 1e-12
 #: Cuts computed before the clock is read.
 BATCH = 32
@@ -26,6 +26,7 @@ class NodeBound(HierarchyBound):
 
     name = "node"
     summary = "cheapest block with one operator, for the operator where it is most: one minimum cut each"
+    argument = "a maximum flow out of one operator charges work and transfers of whatever convex set holds it"
 
     def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
         """Items by decreasing upper estimate, until no estimate exceeds the bound."""
@@ -47,4 +48,5 @@ class FreeNodeBound(NodeBound):
 
     name = "node-free"
     summary = "as node, for blocks that need not be convex"
+    argument = "a maximum flow out of one operator charges work and transfers of whatever set holds it"
     scope = "free"

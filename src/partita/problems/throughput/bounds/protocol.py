@@ -10,19 +10,20 @@ from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.rounding import rounded_down
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
 #: Programs of whole splits have few variables up to so many blocks; the search for blocks is short up to so many items.
 FEW_BLOCKS, SMALL_BLOCK = 5, 25
-#: Sums of many operators may round up: step back by more than they can have gained.
-ROUNDING = 1e-12
 
 
 def simple_bound(uniform: BlockProblem) -> float:
     """max(largest work, total work / devices)."""
     largest = float(uniform.work.max(initial=0.0))
-    return max(largest, math.fsum(uniform.work.tolist()) / uniform.devices) * (1 - ROUNDING)
+    mean = math.fsum(uniform.work.tolist()) / uniform.devices
+    # Work of an item is a sum of operators.
+    return rounded_down(max(largest, mean), max(largest, mean), len(uniform.group))
 
 
 def suits_programs(uniform: BlockProblem) -> bool:
@@ -33,12 +34,13 @@ def suits_programs(uniform: BlockProblem) -> bool:
 class HierarchyBound:
     """A bound on the uniform relaxation that reads and adds to what the others know.
 
-    It says its ``name``, ``summary`` and ``scope``, and how to ``refine`` the simple bound. All are refused or run
-    alone in the same way.
+    It says its ``name``, ``summary``, ``argument`` and ``scope``, and how to ``refine`` the simple bound. All are
+    refused or run alone in the same way.
     """
 
     name: str
     summary: str
+    argument: str
     scope: str = "acyclic"
 
     def supports(self, problem: ThroughputProblem) -> str | None:

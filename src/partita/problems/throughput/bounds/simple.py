@@ -13,4 +13,5 @@ class SimpleBound(HierarchyBound):
 
     name = "simple"
     summary = "largest operator, and total work over the number of devices; ignores communication"
+    argument = "a device holds the largest operator, and one device does at least the mean of the work"
     scope = "free"

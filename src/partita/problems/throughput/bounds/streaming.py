@@ -21,6 +21,7 @@ from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import Operator, Schedule, ThroughputProblem
 from partita.problems.throughput.working_memory import PeakTable
+from partita.rounding import rounded_down
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
@@ -71,6 +72,7 @@ class StreamingBound:
 
     name = "streaming"
     summary = "streaming: the hierarchy of bounds with what must be fetched counted as work"
+    argument = "bytes over the memory are counted as work, and the hierarchy of bounds holds for what that makes"
     scope = "acyclic"
 
     def supports(self, problem: ThroughputProblem) -> str | None:
@@ -88,9 +90,11 @@ class StreamingBound:
             # The split known costs at most this much there; its blocks do not matter.
             knowledge.incumbent.offer(max(0.0, value + extra), None)
         run_hierarchy(knowledge, HIERARCHY, None if monitor.time_limit_s is None else monitor.remaining_s)
-        # Differences of large numbers: step back by more than rounding.
-        slack = 1e-12 * (knowledge.bound + abs(extra)) if knowledge.uniform.runs else 0.0
-        return max(0.0, knowledge.bound - extra - slack)
+        if not knowledge.uniform.runs:
+            return knowledge.bound
+        # Work with reloading is a sum over operators, and so is the time returned.
+        summed = knowledge.bound + abs(extra)
+        return max(0.0, rounded_down(knowledge.bound - extra, summed, 2 * len(problem.operators)))
 
 
 #: The hierarchy for problems in which memory costs time.

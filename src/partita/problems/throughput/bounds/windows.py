@@ -22,9 +22,8 @@ from partita.kernels.throughput.mincut import block_network
 from partita.kernels.throughput.windows import dividing_item, new_window_room, settle_windows
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import FEW_BLOCKS, HierarchyBound
+from partita.rounding import rounded_down
 
-#: Every bound steps back by this much: sums and flows are rounded.
-SLACK = 1e-11
 #: Items and blocks up to which nodes are small and soon done.
 MOST_ITEMS, MOST_BLOCKS = 5_000, 64
 #: Blocks above which other bounds prove more in the same time.
@@ -54,6 +53,8 @@ class WindowSearch:
         bare = uniform._replace(work=np.zeros(n))
         self.room = new_window_room(bare, block_network(bare, np.zeros(uniform.nets, dtype=np.int8)))
         self.counter, self.divided = itertools.count(), 0
+        #: The least load of a split that may be an answer, although none is known for it.
+        self.unsettled = math.inf
         self.open: list[tuple[float, int, Bytes, Bytes]] = []
         first, last = np.zeros(n, dtype=np.int8), np.full(n, k - 1, dtype=np.int8)
         charged = knowledge.charged
@@ -81,25 +82,26 @@ class WindowSearch:
             if self.divided % DESCENTS == 0:
                 self._descend(*self.open[0][2:], stop, by)
             bound, _, first, last = heapq.heappop(self.open)
-            if bound >= knowledge.value:
+            if bound >= min(knowledge.value, self.unsettled):
                 self.open.clear()
                 break
             if bound > told * (1 + STEP):
-                knowledge.prove(bound * (1 - SLACK), by)
+                knowledge.prove(self._certain(bound), by)
                 told = bound
             boundary, item = dividing_item(self.uniform, first, last, self.room)
             if item < 0:
                 # One split is left. Where memory forbids it, it is no loss; otherwise it is the best there is.
-                self._offer(first, by)
+                load = self._offer(first, by)
+                if not knowledge.complete and load < knowledge.value:
+                    self.unsettled = min(self.unsettled, load)
                 continue
             before, after = last.copy(), first.copy()
             before[item], after[item] = boundary, boundary + 1
             self._keep(bound, first.copy(), before)
             self._keep(bound, after, last)
-        if self.open:
-            knowledge.prove(min(self.open[0][0], knowledge.value) * (1 - SLACK), by)
-        elif not math.isinf(knowledge.value):
-            knowledge.prove(knowledge.value * (1 - SLACK), by)
+        least = min([knowledge.value, self.unsettled, *(node[0] for node in self.open[:1])])
+        if not math.isinf(least):
+            knowledge.prove(self._certain(least), by)
 
     def _descend(self, first: Bytes, last: Bytes, stop: Callable[[], bool], by: str) -> None:
         """Take the part with the smaller bound until one split is left, or none that is better."""
@@ -121,9 +123,15 @@ class WindowSearch:
             if bound >= self.knowledge.value:
                 return
 
-    def _offer(self, label: Bytes, by: str) -> None:
+    def _certain(self, bound: float) -> float:
+        """Windows compare sums over some of the blocks with as many times the target."""
+        uniform = self.uniform
+        return rounded_down(bound, bound * uniform.devices, len(uniform.group) + uniform.nets)
+
+    def _offer(self, label: Bytes, by: str) -> float:
         load = max(self.uniform.load(label == b) for b in range(self.uniform.devices))
         self.knowledge.offer(label.astype(np.int32), load, by)
+        return load
 
 
 class WindowBound(HierarchyBound):
@@ -131,6 +139,7 @@ class WindowBound(HierarchyBound):
 
     name = "windows"
     summary = "branch and bound over the blocks that operators may be in, with minimum cuts between blocks"
+    argument = "branch and bound over the blocks that operators may be in covered every case"
 
     def share(self, uniform: BlockProblem) -> float:
         """Most where there are few blocks: then a few decisions place everything."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.sample_latency import pipeline_of
 from partita.problems.throughput.simulated import simulated_pipeline
+from partita.split import Split
 
 
 class _PlanDevice(msgspec.Struct):
@@ -25,11 +27,17 @@ class _PlanDevice(msgspec.Struct):
     kind: str = "accelerator"
     device_kind: str | None = None
     replica_devices: list[str] = []
+    replicas: int | None = None
+
+    @property
+    def devices(self) -> list[str]:
+        return [self.name, *(name for name in self.replica_devices if name != self.name)]
 
 
 class _PlanDocument(msgspec.Struct):
     devices: list[_PlanDevice]
     contiguity: Contiguity = "acyclic"
+    stages: list[_PlanDevice] | None = None
 
 
 def read_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
@@ -43,7 +51,7 @@ def read_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
         kind = kind_of.get(device.name)
         if kind is None:
             raise InputError(f"{path}: there is no device {device.name!r} in problem {problem.name!r}")
-        others = tuple(name for name in device.replica_devices if name != device.name)
+        others = tuple(device.devices[1:])
         stages.append(Stage(device=device.name, kind=kind, operators=tuple(device.operators), replicas=others))
     return Plan(stages=tuple(stages), contiguity=document.contiguity)
 
@@ -103,3 +111,37 @@ class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
         if "fpgas" in document_keys(data, path):
             return read_split(data, path, problem)
         return read_plan(path, problem)
+
+    def wrote(self, plan: dict[str, Any]) -> bool:
+        return "devices" in plan and "contiguity" in plan
+
+    def contradictions(self, data: bytes, split: Split | None, path: str | Path) -> Iterator[str]:
+        """The stages once more, and the split."""
+        plan = decode(data, _PlanDocument, f"{path}: plan")
+        for number, device in enumerate(plan.devices):
+            if device.replicas is not None and device.operators and device.replicas != len(device.devices):
+                yield f"plan.devices[{number}].replicas is {device.replicas}, and it names {len(device.devices)}"
+        if plan.stages is not None:
+            if len(plan.stages) != len(plan.devices):
+                yield f"plan.stages are {len(plan.stages)}, and plan.devices {len(plan.devices)}"
+            for number, (stage, device) in enumerate(zip(plan.stages, plan.devices, strict=False)):
+                for name in ("name", "kind", "device_kind", "operators", "devices"):
+                    if getattr(stage, name) != getattr(device, name):
+                        yield f"plan.stages[{number}] and plan.devices[{number}] differ in {name}"
+        if split is not None:
+            yield from _split_differences([device for device in plan.devices if device.operators], split)
+
+
+def _split_differences(devices: list[_PlanDevice], split: Split) -> Iterator[str]:
+    if len(devices) != len(split.stages):
+        yield f"split.stages are {len(split.stages)}, and plan.devices with operators {len(devices)}"
+        return
+    for number, (device, stage) in enumerate(zip(devices, split.stages, strict=True)):
+        if device.devices != list(stage.devices):
+            here, there = ", ".join(device.devices), ", ".join(stage.devices)
+            yield f"plan.devices[{number}] is on {here}, and split.stages[{number}] on {there}"
+        if not set(device.operators) <= set(stage.operators):
+            missing = min(set(device.operators) - set(stage.operators))
+            yield f"plan.devices[{number}] has operator {missing}, and split.stages[{number}] has not"
+        if (device.kind == "accelerator") != stage.accelerator:
+            yield f"plan.devices[{number}].kind is {device.kind}, and split.stages[{number}] says otherwise"

@@ -20,6 +20,7 @@ class Annealing(FreeSolver):
 
     name = "annealing"
     summary = "simulated annealing over all splits; proves nothing beyond the capacity bound"
+    argument = "a device holds the largest operator, and one device does at least the mean of the work"
 
     def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
         """Anneal on every thread; small problems, and all without a time limit, get a fixed number of rounds."""

@@ -98,13 +98,16 @@ class FreeCovering:
                 target = 0.5 * (bound + target)
                 continue
             vertex = dual
-            charge = dual if self.rounds == 0 else 0.5 * charge / self._weight(charge, target) + 0.5 * dual
+            known = self._weight(charge, target)
+            # Charges that no known set carries have no size to compare.
+            mixed = self.rounds > 0 and known > 1e-12 * float(charge.sum())
+            charge = 0.5 * charge / known + 0.5 * dual if mixed else dual
             self.rounds += 1
             # The sets known so far may be all that matter, or the search may miss better ones: the program tells.
             if float(charge.sum()) > self._weight(charge, target):
-                known = len(self.columns)
+                before = len(self.columns)
                 self._exact(charge, target)
-                if len(self.columns) == known and self.best.bound < target * (1 - 1e-6):
+                if len(self.columns) == before and self.best.bound < target * (1 - 1e-6):
                     # Too hard in the time it gets; nearer targets are easier.
                     target = self.best.bound + STEP * (target - self.best.bound)
 
@@ -243,6 +246,10 @@ class FreeCoveringBound:
 
     name = "covering-free"
     summary = "prices on operators that no device can collect enough of, by column generation (needs HiGHS)"
+    argument = (
+        "prices on operators add up to more than all devices can collect within the target, by programs over "
+        "single devices"
+    )
     scope = "free"
 
     def supports(self, problem: ThroughputProblem) -> str | None:

@@ -115,6 +115,7 @@ class FreeProgram(FreeSolver):
     def __init__(self, name: str, title: str) -> None:
         self.name = name
         self.summary = f"{title} on the assignment program of free splits, warm-started by annealing"
+        self.argument = f"{title} bounded the program of all assignments, lowered by its tolerances"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """As all solvers of free splits, where the backend is installed."""

@@ -11,6 +11,7 @@ from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.kernels.throughput.arrays import Floats, Ints
 from partita.mip.model import Model
 from partita.problems.throughput.contraction.csr import csr, transposed
+from partita.rounding import rounded_up
 
 #: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
 UNIT = 1000.0
@@ -83,7 +84,7 @@ class LoadProgram:
             for item, b in zip(items, arrays.workspace, strict=True):
                 if b > 0:
                     model.add_row([(space, 1.0), (item, -float(b) / largest)], lower=0.0)
-        model.add_row(memory, upper=limit * unit * (1 + 1e-9))
+        model.add_row(memory, upper=rounded_up(limit * unit, 1.0, len(memory)))
 
 
 class Assignment(LoadProgram):

@@ -62,10 +62,11 @@ def start(problem: ThroughputProblem, monitor: Monitor | None = None) -> FreeInc
 
 
 class FreeSolver(ABC):
-    """A solver of free splits: it says its ``name`` and ``summary``, and how to ``run``."""
+    """A solver of free splits: it says its ``name``, ``summary`` and ``argument``, and how to ``run``."""
 
     name: str
     summary: str
+    argument: str
 
     @abstractmethod
     def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:

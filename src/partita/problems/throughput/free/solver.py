@@ -37,6 +37,10 @@ class Free(FreeSolver):
 
     name = "free"
     summary = "annealing with polishing by MIP; proofs by charges and MIP side by side (the default for free splits)"
+    argument = (
+        "a program over all assignments was solved by a backend, or prices on operators are more than the devices "
+        "can collect"
+    )
 
     def __init__(self, contiguous: Solver) -> None:
         """A solver of acyclic splits, which are free ones, too, gives a first one."""

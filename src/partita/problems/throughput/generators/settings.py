@@ -20,9 +20,12 @@ class _Regal(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Annotated[int | None, setting("Operators; 50 to 200 at random if not given.", metavar="N", least=1)] = None
     devices: Annotated[int, setting("Identical devices.", metavar="N", least=1)] = 8
     noise: Annotated[Noise, setting("Random work as a fraction of all tensors, or of the operator's own.")] = "graph"
-    parameter_bytes: Annotated[float, setting("Mean parameter size; none if 0.", metavar="BYTES", least=0)] = 0.0
+    parameter_bytes: Annotated[
+        float, setting("Mean parameter size; none if 0.", metavar="BYTES", in_bytes=True, least=0)
+    ] = 0.0
     memory_bytes: Annotated[
-        float | None, setting("Bytes per device; more is streamed.", flag="--memory", metavar="BYTES", least=0)
+        float | None,
+        setting("Bytes per device; more is streamed.", flag="--memory", metavar="BYTES", in_bytes=True, least=0),
     ] = None
     hard: Annotated[
         float,
@@ -35,7 +38,9 @@ class _Regal(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Plain(msgspec.Struct, frozen=True, kw_only=True):
     devices: Annotated[int | None, setting("How many; those of the kind if not given.", metavar="N", least=1)] = None
-    memory: Annotated[float | None, setting("Bytes per device; more is streamed.", metavar="BYTES", least=0)] = None
+    memory: Annotated[
+        float | None, setting("Bytes per device; more is streamed.", metavar="BYTES", in_bytes=True, least=0)
+    ] = None
     kind: Annotated[
         str | None, setting("Device kind that all devices are like; the accelerator's if not given.", metavar="NAME")
     ] = None

@@ -22,10 +22,11 @@ CLOSE = 1e-9
 
 
 class OrderSolver(ABC):
-    """A search over blocks as a solver: it says its ``name`` and ``summary``, and how to ``search``."""
+    """A search over blocks as a solver: it says its ``name``, ``summary`` and ``argument``, and how to ``search``."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    argument: ClassVar[str]
 
     @abstractmethod
     def search(

@@ -195,6 +195,7 @@ class PartitionAnnealing(OrderSolver):
 
     name = "partition-annealing"
     summary = "annealing on acyclic partitions, for identical devices; its bound is the simple one"
+    argument = "a device holds the largest operator, and one device does at least the mean of the work"
 
     def search(
         self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool

@@ -23,6 +23,7 @@ class RandomOrders(OrderSolver):
 
     name = "random-orders"
     summary = f"best cuts of {ORDERS} random topological orders, for identical devices; its bound is the simple one"
+    argument = "a device holds the largest operator, and one device does at least the mean of the work"
 
     def search(
         self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool

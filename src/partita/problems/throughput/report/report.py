@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.problems.facets.report import Report, model_sentence
+from partita.problems.facets.report import Report, model_sentence, network_sentences, per_microbatch
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
@@ -34,7 +34,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
     doing = "splitting"
 
     def per(self, problem: ThroughputProblem) -> str:
-        return " per sample"
+        return per_microbatch(problem.microbatch_samples)
 
     def scope(self, scope: str) -> str:
         return f"{scope} split"
@@ -48,15 +48,15 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
         split = f"{'contiguous' if evaluation.acyclic else 'not contiguous'}, pipeline of {stages}, {found.depth} deep"
         if run is None:
             return [f"{split}; it cannot run"]
-        unit = problem.unit
+        unit, one = problem.unit, "sample" if problem.microbatch_samples == 1 else "microbatch"
         return [
-            f"{split}: a sample takes {format_time(run.latency, unit)} when it is full, "
+            f"{split}: a {one} takes {format_time(run.latency, unit)} when it is full, "
             f"{format_time(run.latency_alone, unit)} alone (simulated; in rounds {format_time(found.latency, unit)})",
             f"{run.microbatches} microbatches take {format_time(run.step.time, unit)} under schedule {run.schedule}; "
             f"devices wait for {run.step.bubble:.1%} of that",
         ]
 
-    def verdict(self, evaluation: Evaluation) -> dict[str, Any]:
+    def verdict(self, problem: ThroughputProblem, evaluation: Evaluation) -> dict[str, Any]:
         return {"acyclic": evaluation.acyclic}
 
     def tables(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[RenderableType]:
@@ -114,7 +114,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
     def answer_tables(self, answer: Answer[ThroughputProblem]) -> Sequence[RenderableType]:
         """The model, the stages, their memory, and what limits the plan."""
         problem, result = answer.problem, answer.result
-        shown: list[RenderableType] = [model_sentence(answer.graph)]
+        shown: list[RenderableType] = [model_sentence(answer.graph), *network_sentences(answer.cluster)]
         if result.plan is not None and result.evaluation is not None:
             shown += self.tables(problem, result.plan, result.evaluation)
             found = limits(problem, result.evaluation, answer.without_limit)

@@ -72,8 +72,6 @@ class ContiguousRun:
     def _slice(self, search: SlicingSearch) -> bool:
         """Slice orders; whether something is left to prove."""
         search.start()
-        value = self.incumbent.value
-        if value <= search.low.both * (1 + CLOSE):
-            self.incumbent.prove(value, "simple")
+        if self.incumbent.value <= search.low.both * (1 + CLOSE):
             return False
         return bool(self.stop[0] == 0)

@@ -34,6 +34,7 @@ class Dpl:
 
     name = "dpl"
     summary = "exact cuts of five fixed topological orders (DPL); ignores every split that follows none of them"
+    argument = "a device holds the largest operator, and one device does at least the mean of the work"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Every problem without variants, for acyclic splits."""

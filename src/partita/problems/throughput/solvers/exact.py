@@ -19,6 +19,7 @@ class Exact:
 
     name = "exact"
     summary = "acyclic splits with proof: slicing, then a search over ideals; ignores nothing of the problem"
+    argument = "every set closed under predecessors was searched, or a bound of the hierarchy met the best split"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Every problem, for acyclic splits; of groups at most two."""

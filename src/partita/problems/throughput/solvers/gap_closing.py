@@ -14,7 +14,7 @@ from partita.problems.throughput.solvers.race import Target, check, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
 
-#: A refuted target this close below a plan proves the plan: differences within it are rounding.
+#: A refuted target this close below a plan is as close as it gets: differences within it may be rounding.
 CLOSE = 2e-9
 #: Slicing attempts after a target was met.
 IMPROVE = 10
@@ -150,7 +150,8 @@ class GapCloser:
     def _proved(self) -> bool:
         value = self.incumbent.value
         if self.low >= value * (1 - 2 * CLOSE):
-            self.incumbent.prove(max(self.low, value), self.by)
+            # What is refuted, not what is next to it.
+            self.incumbent.prove(self.low, self.by)
             return True
         return False
 
@@ -163,8 +164,7 @@ class GapCloser:
             self._offer(target.near)
         if status == REFUTED:
             self.low = max(self.low, target.value)
-            if not self._proved():
-                self.incumbent.prove(self.low, self.by)
+            self.incumbent.prove(self.low, self.by)
         elif status == FOUND:
             self._accept(target)
             if self.incumbent.value > target.value * (1 + CLOSE):

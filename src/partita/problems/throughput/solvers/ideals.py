@@ -18,6 +18,7 @@ class IdealsBound:
 
     name = "ideals"
     summary = "search over ideals (sets closed under predecessors), with memory and variants; exact where they are few"
+    argument = "the sets closed under predecessors were searched, the cheapest first, as far as the bound says"
     scope = "acyclic"
 
     def supports(self, problem: ThroughputProblem) -> str | None:

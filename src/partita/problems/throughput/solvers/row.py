@@ -20,6 +20,7 @@ from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.solvers.exact import MOST_CODES
 from partita.problems.throughput.solvers.row_costs import RowCosts, Runs
 from partita.problems.throughput.variants import refuse_variants
+from partita.rounding import rounded_down
 from partita.run.monitor import Monitor
 from partita.units import up_to
 
@@ -29,6 +30,7 @@ class RowCuts(Solver):
 
     name = "row"
     summary = "rows of units with proof: the best runs by a dynamic program; for problems with a row only"
+    argument = "a dynamic program went through every way to cut the row"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         if problem.row is None:
@@ -57,7 +59,9 @@ class RowCuts(Solver):
                 monitor.report(objective=best[0])
         if best is None:
             return Outcome(plan=None, infeasible=True)
-        return Outcome(plan=best[1], bound=best[0])
+        # Loads are sums over operators and tensors; with gpipe, forward work is a difference of such.
+        terms = len(problem.operators) + len(problem.tensors)
+        return Outcome(plan=best[1], bound=rounded_down(best[0], 3 * best[0], terms))
 
 
 #: A stage: its first unit, the first one behind it, and its kind.

@@ -14,6 +14,7 @@ class Slicing:
 
     name = "slicing"
     summary = "acyclic splits fast: the best cuts of many topological orders; its bound is only the division of work"
+    argument = "a device holds the largest operator, and one device does at least the mean of the work"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         """Every problem, for acyclic splits; of groups at most two."""

@@ -104,6 +104,10 @@ class MergedBound(ProgramMember):
 
     name = "merged-mip"
     summary = "exact program of a few superblocks of several blocks each, with charged work (needs HiGHS)"
+    argument = (
+        "a program that every split satisfies with neighbouring blocks merged, bounded by HiGHS, lowered by its "
+        "tolerances"
+    )
 
     def share(self, uniform: BlockProblem) -> float:
         """Most where blocks are large, and there are more than its smallest program has."""
@@ -138,6 +142,7 @@ class ExactBound(ProgramMember):
 
     name = "exact-mip"
     summary = "exact program of acyclic splits, branching on which items are in a block or before (needs HiGHS)"
+    argument = "the program of all acyclic splits, bounded by HiGHS, lowered by its tolerances"
 
     def share(self, uniform: BlockProblem) -> float:
         """Most where blocks are large: there are few of them then."""

@@ -1,10 +1,9 @@
 """Programs with the largest load as their objective, run so that what they prove is safe to use.
 
 Loads are scaled so that the largest load of interest is ``UNIT``: tolerances of backends are absolute, and become
-relative ones here, of 1e-9 with HiGHS's feasibility tolerance of 1e-6. What a backend calls its dual bound is lowered
-by the share ``SLACK``, for what tolerances of reduced costs may have added; then, where all loads are multiples of one
-number, raised to the next multiple. A program that has no solution below a cutoff proves the cutoff itself: tolerances
-only let more solutions in.
+relative ones here. What they may have added to a bound is taken off where backends are (``partita.mip.cautious``), and
+a program without a solution below a cutoff proves the cutoff itself. Where all loads are multiples of one number, a
+bound is then raised to the next multiple.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -25,13 +25,12 @@ from partita.mip.solve import available, solve_program
 from partita.problems.throughput.bounds.forced_transfers import Charged, charged_at
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression
+from partita.rounding import rounded_down
 
 #: Largest load of interest inside of programs.
 UNIT = 1000.0
-#: Share of a backend's bound that is given up.
-SLACK = 1e-6
-#: Multiples of one number may add up to this many of it: a finer grain is less than what bounds are rounded by.
-MOST_GRAINS = 1e8
+#: Multiples of one number may add up to this many of it: cutoffs half a grain below a load are told from it.
+MOST_GRAINS = 1e7
 #: Share by which a number may differ from a multiple: a few roundings.
 ROUNDING = 4e-15
 #: Programs of at most this many items times boundaries are given to one backend.
@@ -39,7 +38,10 @@ SMALL = 60
 
 
 def granularity(uniform: BlockProblem) -> float:
-    """What all loads are multiples of, in whatever unit, up to rounding that is far below it; 0 for nothing known."""
+    """What all loads are multiples of, in whatever unit; 0 for nothing known.
+
+    Where they are up to rounding only, it is lowered by that, so that no load is less than its number of grains.
+    """
     values = np.unique(np.concatenate([uniform.work, uniform.cost]))
     values = values[values > 0]
     total = float(uniform.work.sum() + uniform.cost.sum())
@@ -55,13 +57,17 @@ def granularity(uniform: BlockProblem) -> float:
             return 0.0
     # The largest value is a multiple with the least rounding.
     grain = float(values[-1]) / round(float(values[-1]) / grain)
-    return grain if (abs(values - grain * np.rint(values / grain)) <= ROUNDING * values).all() else 0.0
+    if (abs(values - grain * np.rint(values / grain)) > ROUNDING * values).any():
+        return 0.0
+    exact = all(Fraction(value) % Fraction(grain) == 0 for value in values.tolist())
+    return grain if exact else grain * (1 - 2 * ROUNDING)
 
 
 def round_up(bound: float, grain: float) -> float:
     """The least load that is not below a bound of the optimum, which is a load."""
     if grain <= 0 or not math.isfinite(bound):
         return bound
+    # Quotients are at most ``MOST_GRAINS``, and wrong by a few ``ROUNDING`` of that.
     return grain * math.ceil(bound / grain - 1e-6)
 
 
@@ -151,7 +157,7 @@ class Program:
         """What a bound of the backend proves of the optimum; infinity proves that it is above the cutoff."""
         if math.isnan(bound) or bound < 0:
             return 0.0
-        safe = bound / self.scale * (1 - SLACK) if math.isfinite(bound) else math.inf
+        safe = rounded_down(bound / self.scale, bound / self.scale, 2) if math.isfinite(bound) else math.inf
         return round_up(min(safe, self.cutoff), self.run.grain)
 
     def solve(

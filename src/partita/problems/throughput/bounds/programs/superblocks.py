@@ -28,6 +28,7 @@ class BottleneckBound(ProgramMember):
 
     name = "bottleneck"
     summary = "cheapest convex block with at least the mean work: a program of three superblocks (needs HiGHS)"
+    argument = "a program that every split's heaviest block satisfies, bounded by HiGHS, lowered by its tolerances"
 
     def programs(self, run: ProgramRun) -> None:
         """One program; its bound counts as it rises."""
@@ -54,6 +55,10 @@ class GuessBound(ProgramMember):
 
     name = "bottleneck-guess"
     summary = "as bottleneck, for every position of the block, with the average cost of those before and after"
+    argument = (
+        "for each place of the heaviest block a program that every split satisfies, bounded by HiGHS, lowered by "
+        "its tolerances"
+    )
 
     def programs(self, run: ProgramRun) -> None:
         """One program for every position; nothing is proven before all have proven something."""
@@ -93,6 +98,9 @@ class NodeProgramBound(ProgramMember):
 
     name = "node-mip"
     summary = "cheapest convex block with one operator, for the operator where it is most: a program each (needs HiGHS)"
+    argument = (
+        "for one operator the program of all convex blocks that hold it, bounded by HiGHS, lowered by its tolerances"
+    )
 
     def programs(self, run: ProgramRun) -> None:
         """Every item that is proven counts; the bound of an unfinished program counts, too."""

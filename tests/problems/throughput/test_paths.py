@@ -1,0 +1,66 @@
+"""Whatever the node bound proves of identical devices is shown by paths, work alone, or both."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+import partita
+from partita.checker.certificate import as_in_file, check
+from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+
+
+def drawn(seed: int) -> ThroughputProblem:
+    """Some operators in an order, with tensors that several read; times and sizes of no round numbers."""
+    rng = random.Random(seed)
+    count = rng.randint(3, 14)
+    tensors = []
+    for v in range(count - 1):
+        readers = rng.sample(range(v + 1, count), min(count - v - 1, rng.choice((1, 1, 1, 2, 3))))
+        tensors.append(
+            Tensor(producer=v, consumers=tuple(sorted(readers)), size=rng.random() * rng.choice((0.1, 1, 3)))
+        )
+    tied = rng.random() < 0.3
+    return ThroughputProblem(
+        name=f"drawn {seed}",
+        kinds=(DeviceKind(name="gpu", count=rng.randint(2, 6)),),
+        operators=tuple(
+            Operator(id=v, times=(rng.random() * rng.choice((0.1, 1, 4)),), colocation=v // 2 if tied else None)
+            for v in range(count)
+        ),
+        tensors=tuple(tensors),
+    )
+
+
+@pytest.mark.parametrize("name", ["node", "node-free"])
+def test_every_node_bound_has_a_certificate(name: str) -> None:
+    """One operator's flow, taken apart; its amounts are what the bound says, exactly within work and transfers."""
+    kinds: Counter[str] = Counter()
+    for seed in range(60):
+        problem = drawn(seed)
+        bound = partita.bound(problem, name)
+        if bound.certificate is None:
+            # What an order merges has no order inside, so that a step there may need one that the checker has not.
+            assert any(op.colocation is not None for op in problem.operators), seed
+            continue
+        assert check(bound.certificate, as_in_file(problem)) >= bound.value * (1 - 1e-9)
+        assert bound.certificate.scope(as_in_file(problem)) in ("", "free", bound.scope)
+        kinds[str(bound.certificate.__struct_config__.tag)] += 1
+    assert kinds["transfer-paths"] >= 20, kinds
+    assert sum(kinds.values()) >= 45, kinds
+
+
+def test_a_row_of_operators() -> None:
+    """A flow along the order, where going back along it has no limit: the last one's work and those before it."""
+    problem = ThroughputProblem(
+        name="row",
+        kinds=(DeviceKind(name="gpu", count=4),),
+        operators=tuple(Operator(id=v, times=(t,)) for v, t in enumerate((1.0, 1.0, 0.1, 0.1, 8.0))),
+        tensors=tuple(Tensor(producer=v, consumers=(v + 1,), size=s) for v, s in enumerate((2.0, 2.0, 3.0, 3.0))),
+    )
+    bound = partita.bound(problem, "node")
+    assert bound.value == pytest.approx(8 + 0.1 + 0.1 + 2)
+    assert bound.certificate is not None
+    assert check(bound.certificate, as_in_file(problem)) == pytest.approx(10.2)
