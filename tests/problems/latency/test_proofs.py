@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import partita as pt
+from partita.problems.importers import read_problem
 from partita.problems.latency.bounds import DEFAULT_BOUNDS
 from partita.problems.latency.bounds.relaxation import chain_of, spine_of
 from partita.problems.latency.bounds.side_tensors import side_times
+from partita.problems.latency.enumeration import best_placement
 from partita.problems.latency.problem import LatencyOperator, LatencyProblem
 from partita.problems.latency.solvers import DEFAULT_SOLVERS
 from partita.problems.latency.view import View
@@ -130,6 +135,53 @@ def test_solvers_beside_brute_force(solver: Any) -> None:
         assert counts["proved"] == counts["solved"]
 
 
+def test_the_search_over_placements_alone() -> None:
+    """Without a plan or a bound to begin with it ends with the optimum; knowing it, it proves that."""
+    counts: Counter[str] = Counter()
+    for seed in range(3000, 3150):
+        training = seed % 3 == 0
+        problem = random_problem(seed, most=5 if training else 6, training=training)
+        if training and problem.pieces > 1 and problem.accelerators > 2:
+            continue
+        best, found = best_latency(problem), list[float]()
+        least = best_placement(View(problem), math.inf, lambda value, _, to=found: to.append(value), lambda: False)
+        assert least == pytest.approx(best)
+        assert least <= best
+        assert found[-1] == pytest.approx(best)
+        assert found == sorted(found, reverse=True)
+        again = best_placement(View(problem), found[-1], lambda value, plan: pytest.fail("nothing is better"), bool)
+        assert again == least
+        counts["training" if training else "inference", problem.pieces] += 1
+    assert min(counts.values()) >= 10
+    assert len(counts) == 4
+    assert best_placement(View(rows(0)), math.inf, lambda value, plan: None, lambda: True) is None
+
+
+def test_small_problems_are_proven() -> None:
+    """More placements than used to be tried, in numbers that round, with classes, two pieces, and memory that binds."""
+    solved = larger = 0
+    for seed in range(5000, 5120):
+        training = seed % 4 == 0
+        drawn = random_problem(seed, most=6, training=training, pieces=1 if training else 2)
+        problem = drawn.replace(
+            memory_bytes=None if drawn.memory_bytes is None else drawn.memory_bytes / 10,
+            operators=tuple(
+                msgspec.structs.replace(op, cpu_time=op.cpu_time / 3, memory_bytes=op.memory_bytes / 10)
+                for op in drawn.operators
+            ),
+        )
+        best = best_latency(problem)
+        result = pt.solve(problem, time_limit_s=30.0)
+        assert result.objective == pytest.approx(best)
+        assert result.status is Status.OPTIMAL
+        assert result.bound is not None
+        assert result.bound.value <= best * (1 + 1e-15)
+        solved += 1
+        larger += (View(problem).slots + 1) ** len(problem.operators) > 60_000
+    assert solved == 120
+    assert larger >= 5
+
+
 def test_more_pieces_are_never_worse() -> None:
     better = 0
     for seed in range(2000, 2060):
@@ -160,3 +212,31 @@ def test_the_same_problem_in_another_unit() -> None:
     first, second = pt.solve(problem, time_limit_s=30.0), pt.solve(scaled, time_limit_s=30.0)
     assert first.status is second.status is Status.OPTIMAL
     assert second.objective == pytest.approx(first.objective * 1e-9)
+
+
+def test_memory_of_what_fits_nowhere_leaves_no_rounding(published_data: Path) -> None:
+    """Beside 10⁹ a difference of sums is off by 10⁻⁷, and 0.1 + 0.2 did not fit into 0.3: 34.9 for 33.7."""
+    path = published_data / "defects" / "latency_chain_424.json"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    problem = read_problem(path)
+    assert isinstance(problem, LatencyProblem)
+    bounds = [bound.bound(problem, Monitor(10.0)).value for bound in DEFAULT_BOUNDS]
+    assert max(bounds) == pytest.approx(33.7)
+    result = pt.solve(problem, time_limit_s=10.0)
+    assert result.objective == pytest.approx(33.7)
+    assert result.status is Status.OPTIMAL
+
+
+def test_plans_at_the_very_limit_are_plans() -> None:
+    """What the evaluator lets through, searches find: here 10⁹ and 1 within 10⁹."""
+    operators = (
+        LatencyOperator(id=0, cpu_time=9.0, accelerator_time=1.0, transfer_time=5.0, memory_bytes=1e9),
+        LatencyOperator(id=1, cpu_time=9.0, accelerator_time=1.0, transfer_time=5.0, memory_bytes=1.0),
+    )
+    problem = LatencyProblem(name="brim", accelerators=1, memory_bytes=1e9, operators=operators, edges=((0, 1),))
+    assert best_latency(problem) == 2.0
+    for bound in DEFAULT_BOUNDS:
+        assert bound.bound(problem, Monitor(10.0)).value <= 2.0
+    result = pt.solve(problem, time_limit_s=10.0)
+    assert (result.objective, result.status) == (2.0, Status.OPTIMAL)

@@ -33,6 +33,7 @@ class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
     change = staticmethod(change)
     complete = staticmethod(complete)
     evaluate = lazy("partita.problems.latency.evaluate:evaluate")
+    certify = lazy("partita.problems.latency.certifying:certify")
 
     def unlimited(self, problem: LatencyProblem, evaluation: LatencyEvaluation) -> LatencyProblem | None:
         """Without memory limit, if some accelerator's memory is nearly full."""

@@ -1,4 +1,8 @@
-"""Every placement of a tiny problem: the plainest proof there is."""
+"""Every placement of a small problem: the plainest proof there is.
+
+Placements are made one operator after the other, in topological order, and left where what is placed takes too long
+already; see ``kernels.latency.branches``. Accelerators are alike: one is used only after all before it.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +12,66 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from partita.kernels.latency.arrays import Ints
+from partita.kernels.latency.branches import FOUND, OVER, branch, rests
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.view import View
+from partita.rounding import rounded_down
 
-#: Placements up to which a problem is tiny; symmetric ones count, too.
-MOST = 60_000
+#: Operators and slots up to which all placements are tried, and operators whose search ends by itself.
+MOST_OPERATORS, MOST_SLOTS, FEW = 24, 62, 12
+#: Placements of some operators that are looked at for more than a few, and between two looks at the stop button.
+MOST_STEPS, TURN = 3_000_000, 100_000
+#: Placements up to which there is nothing better to begin with.
+TINY = 60_000
 
 
 def tiny(view: View) -> bool:
-    """Whether all placements can be tried."""
-    passes = view.passes
+    """Whether trying all placements takes no time."""
     choices = view.slots // view.passes + 1
-    return view.count * math.log(choices) + math.log(passes) <= math.log(MOST)
+    return few(view) and view.count * math.log(choices) + math.log(view.passes) <= math.log(TINY)
+
+
+def few(view: View) -> bool:
+    """Whether all placements can be tried, most likely."""
+    return view.count <= MOST_OPERATORS and view.slots <= MOST_SLOTS
 
 
 def best_placement(
-    view: View, offer: Callable[[float, LatencyPlan], object], stopping: Callable[[], bool]
+    view: View,
+    known: float,
+    offer: Callable[[float, LatencyPlan], object],
+    stopping: Callable[[], bool],
 ) -> float | None:
-    """The optimum, every better plan offered on the way; None if it was stopped.
+    """What no plan takes less than: the optimum, or what is ``known`` if nothing is better. None if it was stopped.
 
-    Accelerators are alike: one is used only after all before it. Forward and backward pieces of an accelerator are
-    tried in every order.
+    Every plan that is better than what is known is offered on the way. Forward and backward pieces of an accelerator
+    are tried in every order.
     """
-    best = float("inf")
-    for slot in _placements(view):
-        if stopping():
+    a, n = view.arrays, view.count
+    limit = float(a.limit[0])
+    barred = np.zeros(n, np.int32)
+    for row in view.classes:
+        # A class is on one device: what one member cannot, none can.
+        barred[row] = any(a.acc[v] == np.inf for v in row) or math.fsum(a.mem[v] for v in row) > limit
+    rest = rests(a, barred)
+    slot, choice, at = np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(1, np.int64)
+    best, spent = known, 0
+    while True:
+        if stopping() or (n > FEW and spent >= MOST_STEPS):
             return None
-        for plan in _orders(view, view.plan(slot)):
-            worth = evaluate(view.problem, plan)
-            if worth.feasible and worth.objective < best:
-                best = worth.objective
-                offer(best, plan)
-    return best
+        status = branch(a, barred, rest, view.passes == 1, slot, choice, at, best, TURN)
+        spent += TURN
+        if status == OVER:
+            # The search adds up in another order than the evaluator.
+            return rounded_down(best, best, 4 * n)
+        if status == FOUND:
+            spent -= TURN
+            for plan in _orders(view, view.plan(slot)):
+                worth = evaluate(view.problem, plan)
+                if worth.feasible and worth.objective < best:
+                    best = worth.objective
+                    offer(best, plan)
 
 
 def _orders(view: View, plan: LatencyPlan) -> Iterator[LatencyPlan]:
@@ -51,35 +81,3 @@ def _orders(view: View, plan: LatencyPlan) -> Iterator[LatencyPlan]:
         return
     for rows in itertools.product(*(itertools.permutations(row) for row in plan.accelerators)):
         yield LatencyPlan(accelerators=rows)
-
-
-def _placements(view: View) -> Iterator[Ints]:
-    """Placements that keep memory and classes."""
-    a, n = view.arrays, view.count
-    each, pieces = view.passes * view.problem.pieces, view.problem.pieces
-    devices = view.problem.accelerators
-    slot = np.full(n, view.slots, np.int32)
-    held = [0.0] * devices
-    home: dict[int, int] = {}
-
-    def place(v: int, used: int) -> Iterator[Ints]:
-        if v == n:
-            yield slot
-            return
-        group = int(a.class_of[v])
-        first = group not in home
-        for device in range(-1, min(used + 1, devices)) if first else (home[group],):
-            home[group] = device
-            if device < 0:
-                slot[v] = view.slots
-                yield from place(v + 1, used)
-            elif a.acc[v] < np.inf and held[device] + a.mem[v] <= a.limit[0]:
-                held[device] += float(a.mem[v])
-                for j in range(pieces):
-                    slot[v] = device * each + int(a.part[v]) * pieces + j
-                    yield from place(v + 1, max(used, device + 1))
-                held[device] -= float(a.mem[v])
-        if first:
-            home.pop(group, None)
-
-    yield from place(0, 0)

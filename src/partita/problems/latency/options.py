@@ -22,7 +22,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         int | None, setting("Number of accelerators.", metavar="N", least=0, group="problem", stated=True)
     ] = None
     memory: Annotated[
-        float | None, setting("Bytes per accelerator, or inf.", metavar="BYTES", least=0, group="problem")
+        float | None,
+        setting("Bytes per accelerator, or inf.", metavar="BYTES", in_bytes=True, least=0, group="problem"),
     ] = None
     pieces: Annotated[int | None, setting("Most contiguous pieces of an accelerator.", metavar="Q", least=1)] = None
 

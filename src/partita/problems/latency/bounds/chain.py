@@ -11,7 +11,7 @@ in the open piece as the state, the least sum over all choices is a lower bound.
 left out and nothing is between in the best choice.
 
 Memory counts per piece, and all pieces of all accelerators are counted together, which relaxes both limits; colocation
-is left out. Summed numbers are rounded; a share of ``MARGIN`` is taken off.
+is left out.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from partita.problems.latency.bounds.side_tensors import side_times
 from partita.problems.latency.bounds.ways import Block, Ways, block_ways
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.view import View
+from partita.rounding import rounded_down
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
-#: Share taken off for rounding.
-MARGIN = 1e-12
 #: Operators of the spine that others may pass by, and ideals of a block, of the attempts, cheap ones first.
 ATTEMPTS = ((1, 1_000), (12, 1_000), (math.inf, 1_000), (12, 20_000), (math.inf, 20_000))
 
@@ -42,6 +41,7 @@ class ChainBound(BoundMethod[LatencyProblem]):
 
     name = "chain"
     summary = "best time through the blocks between separators, memory of every piece included; ignores colocation"
+    argument = "a dynamic program found the best way through a chain of blocks that every plan passes"
 
     def bound(self, problem: LatencyProblem, monitor: Monitor) -> Bound:
         value = chain_bound(View(problem), lambda: monitor.stopping)
@@ -62,7 +62,12 @@ def chain_bound(view: View, stopping: Callable[[], bool]) -> float:
         if found is not None:
             best = max(best, found[0])
             complete = found[1] and span == math.inf
-    return best * (1 - MARGIN)
+    return lowered(view, best)
+
+
+def lowered(view: View, value: float) -> float:
+    """A sum along a path, in which every operator and every tensor has part twice at most."""
+    return rounded_down(value, value, 4 * view.count)
 
 
 def _through(view: View, chain: Chain, most_ideals: int, stopping: Callable[[], bool]) -> tuple[float, bool] | None:

@@ -9,7 +9,7 @@ on accelerators is taken to be free. Operators that no accelerator runs, or that
 from __future__ import annotations
 
 from partita.problems.kind import BoundMethod
-from partita.problems.latency.bounds.chain import MARGIN
+from partita.problems.latency.bounds.chain import lowered
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.view import View
 from partita.run.monitor import Monitor
@@ -21,9 +21,13 @@ class CriticalPath(BoundMethod[LatencyProblem]):
 
     name = "critical-path"
     summary = "longest path with best times, and transfers between accelerators and what cannot be there"
+    argument = (
+        "along a path every operator takes its best time, and every change between CPU and accelerator its transfer"
+    )
 
     def bound(self, problem: LatencyProblem, monitor: Monitor) -> Bound:
-        return Bound(critical_path(View(problem)) * (1 - MARGIN), self.name, self.scope, monitor.elapsed_s)
+        view = View(problem)
+        return Bound(lowered(view, critical_path(view)), self.name, self.scope, monitor.elapsed_s)
 
 
 def critical_path(view: View) -> float:

@@ -86,13 +86,15 @@ def block_ways(
         if len(ideals) > most_ideals:
             return None
     cut = np.where((first & ~ideals) != 0, a.comm[source], 0.0)
-    work, rest, memory = np.zeros(len(ideals)), np.zeros(len(ideals)), np.zeros(len(ideals))
+    work, rest, memory, others = (np.zeros(len(ideals)) for _ in range(4))
     for i, v in enumerate(inside):
         has = (ideals >> i & 1) == 1
         cut += np.where(has & ((reads[i] & ~ideals) != 0), a.comm[v], 0.0)
         work += np.where(has, acc[v], 0.0)
         rest += np.where(has, 0.0, acc[v])
+        # Both are sums of what is there: a difference would keep the rounding of what is not, however large that is.
         memory += np.where(has, a.mem[v], 0.0)
+        others += np.where(has, 0.0, a.mem[v])
     full = int(np.argmax(ideals))
     joins, begins, never, always = _allowed(view, ends, inside, ideals)
     numbers = list(inside)
@@ -114,7 +116,7 @@ def block_ways(
             before,
             readers,
         )
-        return Ways(cost, pieces, memory[joins], memory[full] - memory[begins])
+        return Ways(cost, pieces, memory[joins], others[begins])
 
     return Block(
         ways(cut + joins, cut + begins),

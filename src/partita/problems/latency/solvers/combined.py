@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, Annealing
-from partita.problems.latency.bounds.chain import ChainBound, chain_bound
+from partita.problems.latency.bounds.chain import ChainBound, chain_bound, lowered
 from partita.problems.latency.bounds.critical_path import CriticalPath, critical_path
-from partita.problems.latency.enumeration import best_placement, tiny
+from partita.problems.latency.enumeration import best_placement, few, tiny
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
@@ -24,13 +24,17 @@ FIRST_ROUNDS = 3
 
 
 class Combined(Solver):
-    """A few rounds of annealing, then the bounds, then more rounds; tiny problems are settled by trying everything.
+    """A few rounds of annealing, then the bounds, then more rounds; small problems are settled by trying everything.
 
     What the annealing finds, and each bound, is the same from the same seed; when they end, the search ends.
     """
 
     name = "combined"
     summary = "annealing, the chain bound, and an exact search for what they leave open"
+    argument = (
+        "every placement was tried, the best way through a chain of blocks was found, or CP-SAT bounded the "
+        "program of all plans"
+    )
 
     def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
         incumbent: Incumbent[LatencyPlan] = Incumbent()
@@ -44,20 +48,19 @@ class Combined(Solver):
             search.begin()
             if done():
                 return
-            incumbent.prove(critical_path(view), CriticalPath.name)
-            if tiny(view) and not done():
-                least = best_placement(view, lambda value, plan: incumbent.offer(value, plan, "enumeration"), done)
-                if least is not None:
-                    incumbent.prove(least, "enumeration")
+            incumbent.prove(lowered(view, critical_path(view)), CriticalPath.name)
+            if tiny(view) and not done() and _all_tried(view, incumbent):
                 return
             search.rounds(FIRST_ROUNDS, done)
             incumbent.prove(chain_bound(view, done), ChainBound.name)
+            if few(view) and not done() and _all_tried(view, incumbent):
+                return
             if not done():
                 self._settle(view, search, options, incumbent, monitor)
 
         run_in_background(incumbent, monitor, work)
         monitor.statistics.counters["trials"] = search.trials
-        return Outcome(incumbent.answer, incumbent.bound)
+        return Outcome(incumbent.answer, incumbent.bound, proven_by=incumbent.proven_by)
 
     def _settle(
         self, view: View, search: Annealing, options: Options, incumbent: Incumbent[LatencyPlan], monitor: Monitor
@@ -85,6 +88,19 @@ class Combined(Solver):
                 incumbent.end()
         finally:
             incumbent.end()
+
+
+def _all_tried(view: View, incumbent: Incumbent[LatencyPlan]) -> bool:
+    """Try every placement; whether that came to an end."""
+    least = best_placement(
+        view,
+        incumbent.value,
+        lambda value, plan: incumbent.offer(value, plan, "enumeration"),
+        lambda: incumbent.done,
+    )
+    if least is not None:
+        incumbent.prove(least, "enumeration")
+    return least is not None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ class LatencyProgram(Solver):
 
     name = "latency-cpsat"
     summary = "integer program solved by CP-SAT, from the best cut of some orders; one piece per accelerator"
+    argument = "CP-SAT bounded the program of all plans, whose numbers are rounded in favour of the plans"
 
     def supports(self, problem: LatencyProblem, options: Options) -> str | None:
         return exact_refusal(problem)
@@ -33,4 +34,4 @@ class LatencyProgram(Solver):
                 prove_exactly(view, incumbent, search.slot, seed=options.seed, threads=options.threads, monitor=monitor)
 
         run_in_background(incumbent, monitor, work)
-        return Outcome(incumbent.answer, incumbent.bound)
+        return Outcome(incumbent.answer, incumbent.bound, proven_by=incumbent.proven_by)
