@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from partita.problems.kind import Kind, Solver, lazy
 from partita.problems.mapping.evaluate import MappingEvaluation, evaluate
 from partita.problems.mapping.options import Changes, Options, change
@@ -31,9 +33,14 @@ class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     samples = lazy("partita.problems.mapping.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = staticmethod(evaluate)
+    certify = lazy("partita.problems.mapping.certifying:certify")
 
     def explain_infeasible(
-        self, problem: MappingProblem, solver: Solver[MappingProblem, Placement, Options], options: Options
+        self,
+        problem: MappingProblem,
+        solver: Solver[MappingProblem, Placement, Options],
+        options: Options,
+        time_limit_s: float = math.inf,
     ) -> str:
         return problem.shortage() or "there are enough devices"
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from partita.kernels.mapping.arrays import Ints
 from partita.problems.mapping.bisection import placing_order
-from partita.problems.mapping.bounds.neighbours import MARGIN, best_loads
+from partita.problems.mapping.bounds.neighbours import best_loads, lowered
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.plan import Placement
 from partita.run.incumbent import Incumbent
@@ -56,7 +56,7 @@ def settle(instance: Instance, best: Incumbent[Placement], most: float = math.in
         if answer == FOUND:
             instance.offer(best, device, NAME)
         elif answer == NONE:
-            best.prove(target * (1 - MARGIN), NAME)
+            best.prove(lowered(instance, target), NAME)
         return int(answer)
 
     checks = _CHECKS

@@ -24,11 +24,9 @@ from partita.kernels.mapping.arrays import Floats
 from partita.problems.kind import BoundMethod
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.problem import MappingProblem
+from partita.rounding import rounded_down
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
-
-#: What rounding may add to a sum of a few terms, as a share.
-MARGIN = 1e-12
 
 
 class Neighbours(BoundMethod[MappingProblem]):
@@ -36,9 +34,23 @@ class Neighbours(BoundMethod[MappingProblem]):
 
     name = "neighbours"
     summary = "the fastest links of every device for its partners, and devices for all; ignores where partners are"
+    argument = (
+        "too few devices have links fast enough for the replicas of some stages, even if these had the fastest "
+        "links to themselves"
+    )
 
     def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
-        return Bound(assignment_bound(Instance(problem)) * (1 - MARGIN), self.name, self.scope, monitor.elapsed_s)
+        instance = Instance(problem)
+        value = lowered(instance, assignment_bound(instance))
+        return Bound(value, self.name, self.scope, monitor.elapsed_s)
+
+
+def lowered(instance: Instance, value: float) -> float:
+    """What a replica takes at least: its own time, and a product of three numbers for every partner and its ring."""
+    if math.isinf(value):
+        return value
+    most = int(np.diff(instance.arrays.ptr).max(initial=0)) + 2
+    return rounded_down(value, value, 3 * most)
 
 
 def assignment_bound(instance: Instance) -> float:

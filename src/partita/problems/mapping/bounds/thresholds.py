@@ -9,7 +9,7 @@ import numpy as np
 
 from partita.problems.kind import BoundMethod
 from partita.problems.mapping.bounds.domains import Domains
-from partita.problems.mapping.bounds.neighbours import MARGIN, assignment_bound
+from partita.problems.mapping.bounds.neighbours import assignment_bound, lowered
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.problem import MappingProblem
@@ -25,6 +25,7 @@ class Thresholds(BoundMethod[MappingProblem]):
 
     name = "thresholds"
     summary = "targets refuted by what links can carry: domains, growth of balls, whole groups in islands"
+    argument = "the target leaves some stage without devices, by links, growth of balls, patterns or islands"
 
     def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
         instance = Instance(problem)
@@ -34,7 +35,7 @@ class Thresholds(BoundMethod[MappingProblem]):
             first = instance.plan(np.arange(instance.count, dtype=np.int32))
             high = evaluate(problem, first).objective
             value = thresholds_bound(instance, value, high, lambda: monitor.stopping)
-        return Bound(value * (1 - MARGIN), self.name, self.scope, monitor.elapsed_s)
+        return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
 
 
 def thresholds_bound(
@@ -64,7 +65,7 @@ def thresholds_bound(
         target = (low + high) / 2
         if domains.refuted(target, stopping):
             low = target
-            report(low * (1 - MARGIN))
+            report(lowered(instance, low))
         else:
             high = target
     return low

@@ -58,7 +58,7 @@ class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
     def step(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> float | None:
         return simulated_step(problem, plan)
 
-    def verdict(self, evaluation: MappingEvaluation) -> dict[str, Any]:
+    def verdict(self, problem: MappingProblem, evaluation: MappingEvaluation) -> dict[str, Any]:
         s, r = evaluation.critical
         return {"critical": {"stage": s, "replica": r, **_parts(evaluation.loads[s][r])}}
 
@@ -66,7 +66,7 @@ class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
         if result.plan is None or result.evaluation is None:
             return {"critical": None}
         problem, plan, evaluation = result.problem, result.plan, result.evaluation
-        critical = self.verdict(evaluation)["critical"]
+        critical = self.verdict(problem, evaluation)["critical"]
         s, r = evaluation.critical
         return {
             "critical": {

@@ -17,6 +17,7 @@ class MappingAnnealing(Solver):
 
     name = "swap-annealing"
     summary = "annealing by swaps of devices, from constructions that see traffic and bandwidth; proves nothing"
+    argument = "there are fewer devices than replicas"
 
     def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
         best: Incumbent[Placement] = Incumbent()
@@ -32,4 +33,4 @@ class MappingAnnealing(Solver):
 
         run_in_background(best, monitor, work)
         monitor.statistics.counters["moves"] = search.moves
-        return Outcome(best.answer, infeasible=best.infeasible)
+        return Outcome(best.answer, infeasible=best.infeasible, proven_by=best.proven_by)

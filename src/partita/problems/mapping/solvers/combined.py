@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from partita.kernels.mapping.arrays import Ints
 from partita.problems.mapping.bisection import EASY_FORMS, bisection
-from partita.problems.mapping.bounds.neighbours import MARGIN, Neighbours, assignment_bound
+from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound, lowered
 from partita.problems.mapping.bounds.thresholds import Thresholds, thresholds_bound
 from partita.problems.mapping.exact import settle
 from partita.problems.mapping.instance import Instance
@@ -36,6 +36,10 @@ class Combined(Solver):
 
     name = "combined"
     summary = "annealing from constructions and the published search, bounds, and branch and bound for small problems"
+    argument = (
+        "the fastest links of the devices, targets refuted by what links can carry, or every assignment under a "
+        "target was tried"
+    )
 
     def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
         best: Incumbent[Placement] = Incumbent()
@@ -47,7 +51,7 @@ class Combined(Solver):
 
         def beside(high: float) -> list[Ints]:
             """The slower bound and the published search: they begin with the same whatever the annealing has found."""
-            low = assignment_bound(instance) * (1 - MARGIN)
+            low = lowered(instance, assignment_bound(instance))
             thresholds_bound(instance, low, high, done, lambda value: best.prove(value, Thresholds.name))
             return [bisection(instance, form, best.stop) for form in EASY_FORMS if not done()]
 
@@ -56,7 +60,7 @@ class Combined(Solver):
                 best.refute("counting devices")
                 return
             search.begin((consecutive(instance), chains(instance)))
-            best.prove(assignment_bound(instance) * (1 - MARGIN), Neighbours.name)
+            best.prove(lowered(instance, assignment_bound(instance)), Neighbours.name)
             if instance.count <= SMALL and instance.devices <= _DEVICES:
                 search.rounds(done, _FIRST)
                 if not done():
@@ -74,4 +78,5 @@ class Combined(Solver):
 
         run_in_background(best, monitor, work)
         monitor.statistics.counters["moves"] = search.moves
-        return Outcome(best.answer, None if best.infeasible else best.bound, infeasible=best.infeasible)
+        bound = None if best.infeasible else best.bound
+        return Outcome(best.answer, bound, infeasible=best.infeasible, proven_by=best.proven_by)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.problems.mapping.bounds.neighbours import MARGIN, Neighbours, assignment_bound
+from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound, lowered
 from partita.problems.mapping.exact import settle
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.orders import consecutive
@@ -19,6 +19,7 @@ class MappingExact(Solver):
 
     name = "branch-and-bound"
     summary = "depth-first assignment under targets, symmetric mappings once; exact, for some ten replicas"
+    argument = "every assignment under a target was tried, symmetric ones once"
 
     def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
         best: Incumbent[Placement] = Incumbent()
@@ -29,8 +30,9 @@ class MappingExact(Solver):
                 best.refute("counting devices")
                 return
             instance.offer(best, consecutive(instance), "construction")
-            best.prove(assignment_bound(instance) * (1 - MARGIN), Neighbours.name)
+            best.prove(lowered(instance, assignment_bound(instance)), Neighbours.name)
             settle(instance, best)
 
         run_in_background(best, monitor, work)
-        return Outcome(best.answer, None if best.infeasible else best.bound, infeasible=best.infeasible)
+        bound = None if best.infeasible else best.bound
+        return Outcome(best.answer, bound, infeasible=best.infeasible, proven_by=best.proven_by)

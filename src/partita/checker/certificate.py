@@ -1,0 +1,95 @@
+"""What a certificate is: a value in a result file, and what it proves about a problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import msgspec
+
+from partita.checker.numbers import FailedCheckError, at_most, close, down, exact
+
+#: A problem as it stands in a file.
+Problem = Mapping[str, Any]
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """A proof that no plan is below a value; a kind of certificate is a class with its own fields and ``proves``.
+
+    Attributes
+    ----------
+    value
+        What it proves, rounded down.
+    """
+
+    #: What it says, in one sentence.
+    says: ClassVar[str]
+
+    value: float
+
+    def proves(self, problem: Problem) -> Fraction:
+        """What no plan is below, from the problem and the certificate's own fields but ``value``.
+
+        Raises
+        ------
+        FailedCheckError
+            If a step of the proof does not hold.
+        """
+        raise NotImplementedError
+
+    def scope(self, problem: Problem) -> str:
+        """The plans it holds for, in the words of the problem; empty for all."""
+        return ""
+
+
+def check(certificate: Certificate, problem: Problem) -> Fraction:
+    """What a certificate proves, which must be what it states.
+
+    Raises
+    ------
+    FailedCheckError
+        If it does not hold, or proves another value than it states.
+    """
+    found = certificate.proves(problem)
+    if not close(found, exact(certificate.value)):
+        raise FailedCheckError(f"it states {certificate.value!r} and proves {float(found)!r}")
+    return found
+
+
+def stating(certificate: Certificate, problem: Problem) -> Certificate:
+    """The certificate with the value that it proves."""
+    return msgspec.structs.replace(certificate, value=down(certificate.proves(problem)))
+
+
+def as_in_file(value: Any) -> Any:
+    """A problem, or a document, as whoever reads the file gets it."""
+    # Numbers of an array library are not JSON by themselves.
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=lambda number: number.item()))
+
+
+def first_proving(
+    problem: Problem, bound: float, makers: Iterable[Callable[[Problem], Certificate | None]]
+) -> Certificate | None:
+    """Of the certificates that are made, the first that proves a bound; None if none does.
+
+    Parameters
+    ----------
+    problem
+        As it stands in its file.
+    bound
+        What is to be proven.
+    makers
+        Cheapest first; they need not be trusted, each certificate is checked here.
+    """
+    if not 0 <= bound < math.inf:
+        return None
+    for make in makers:
+        try:
+            found = make(problem)
+            if found is not None and at_most(exact(bound), check(found, problem)):
+                return found
+        except FailedCheckError:
+            continue
+    return None

@@ -1,0 +1,1 @@
+"""Schedules and certificates of makespan problems."""

@@ -1,0 +1,42 @@
+"""A certificate that shares work out to the devices."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from partita.checker.certificate import Certificate, Problem
+from partita.checker.makespan.places import allowed, classes
+from partita.checker.numbers import FailedCheckError, exact, total
+
+
+class WeightedWork(Certificate, frozen=True, kw_only=True, tag="weighted-work"):
+    """With a weight for every device, the weighted times of the devices add up to at least the weighted work.
+
+    Operators on one device run one after the other, so each device works for at most the makespan C, and the weighted
+    mean of what the devices do is at most C. Every class of operators is on some device, where its weighted time is at
+    least the least over those that it may be on.
+
+    Attributes
+    ----------
+    weights
+        One for each device; the largest is 1.
+    """
+
+    says = "the devices work one operator at a time, and each class of operators where it is cheapest by these weights"
+
+    weights: tuple[float, ...]
+
+    def proves(self, problem: Problem) -> Fraction:
+        """The weighted work over the sum of the weights."""
+        if not problem.get("serial_operators", True):
+            raise FailedCheckError("it holds where operators on one device exclude each other")
+        weights = [exact(weight) for weight in self.weights]
+        if len(weights) != len(problem["devices"]) or max(weights, default=0) != 1:
+            raise FailedCheckError("there is one weight for each device, and the largest is 1")
+        summed = Fraction(0)
+        for members in classes(problem):
+            own = [weights[d] * total(op["times"][d] for op in members) for d in allowed(problem, members)]
+            if not own:
+                raise FailedCheckError(f"operator {members[0]['id']} can run nowhere")
+            summed += min(own)
+        return summed / sum(weights)

@@ -1,0 +1,1 @@
+"""Placements and certificates of mapping problems."""

@@ -1,0 +1,54 @@
+"""Exact numbers from files, and what counts as equal: floats are fractions, and a part in 10⁹ is rounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+#: What sums of floating-point numbers in plans and limits may be off, as a share: that of the evaluators.
+TOLERANCE = Fraction(1, 10**9)
+
+
+class FailedCheckError(Exception):
+    """Something does not hold; the message says what."""
+
+
+def exact(value: Any) -> Fraction:
+    """A finite number of a file that is not negative, as it stands there.
+
+    Raises
+    ------
+    FailedCheckError
+        If it is anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise FailedCheckError(f"{value!r} is not a number from 0 on")
+    return Fraction(value)
+
+
+def total(values: Iterable[Any]) -> Fraction:
+    """The exact sum of numbers of a file."""
+    return sum((exact(value) for value in values), Fraction(0))
+
+
+def least(values: Iterable[Fraction | None]) -> Fraction | None:
+    """The smallest; None, which stands for infinity, if all are that."""
+    return min((value for value in values if value is not None), default=None)
+
+
+def at_most(left: Fraction, right: Fraction) -> bool:
+    """Whether ``left`` is not above ``right``, up to rounding."""
+    return left <= right or left - right <= TOLERANCE * max(abs(left), abs(right))
+
+
+def close(left: Fraction, right: Fraction) -> bool:
+    """Whether both are the same number, up to rounding."""
+    return at_most(left, right) and at_most(right, left)
+
+
+def down(value: Fraction) -> float:
+    """The largest floating-point number that is not above a fraction."""
+    found = float(value)
+    return found if Fraction(found) <= value else math.nextafter(found, -math.inf)

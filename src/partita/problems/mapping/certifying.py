@@ -1,0 +1,71 @@
+"""Certificates of bounds on mappings: which stages find too few devices that are fast enough for them."""
+
+from __future__ import annotations
+
+from partita.checker.certificate import Problem, as_in_file, first_proving
+from partita.checker.mapping.crowded import BestLoads, CrowdedDevices
+from partita.checker.numbers import down, least
+from partita.problems.mapping.bounds.neighbours import best_loads
+from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.problem import MappingProblem
+from partita.run.result import Bound
+
+#: Replicas times devices up to which one is made.
+_MOST = 50_000
+#: Share of a bound below which a device counts as fast enough.
+_BELOW = 1e-9
+
+
+def certify(problem: MappingProblem, bound: Bound) -> CrowdedDevices | None:
+    """A certificate that shows a bound; None where the fastest links alone do not."""
+    instance = Instance(problem)
+    if not instance.enough or instance.count * instance.devices > _MOST:
+        return None
+
+    def made(stated: Problem) -> CrowdedDevices | None:
+        return _crowded(instance, bound.value, BestLoads(stated))
+
+    found = first_proving(as_in_file(problem), bound.value, [made])
+    return found if isinstance(found, CrowdedDevices) else None
+
+
+def _crowded(instance: Instance, target: float, links: BestLoads) -> CrowdedDevices | None:
+    """Replicas that are more than the devices on which they may be below a target; None if all find theirs."""
+    loads = best_loads(instance)
+    fast = [[d for d in range(instance.devices) if loads[s, d] < target * (1 - _BELOW)] for s in range(instance.stages)]
+    at = [s for s in range(instance.stages) for _ in range(instance.replicas)]
+    holder = [-1] * instance.devices
+    for x in range(len(at)):
+        reached = _augment(x, at, fast, holder)
+        if reached is not None:
+            members = {x} | {holder[d] for d in reached}
+            names = list(instance.turns)
+            found = {replica: links.elsewhere(replica, reached) for replica in names}
+            value = least(found[names[y]] for y in members)
+            if value is None:
+                return None
+            slow = tuple(replica for replica, load in found.items() if load is None or load >= value)
+            return CrowdedDevices(value=down(value), replicas=slow, devices=tuple(sorted(reached)))
+    return None
+
+
+def _augment(x: int, at: list[int], fast: list[list[int]], holder: list[int]) -> set[int] | None:
+    """Find a device for one more replica, others moving on; the devices that were tried if there is none."""
+    came: dict[int, int] = {}
+    pending = [x]
+    while pending:
+        y = pending.pop(0)
+        for d in fast[at[y]]:
+            if d in came:
+                continue
+            came[d] = y
+            if holder[d] < 0:
+                while True:
+                    y = came[d]
+                    freed = next((e for e, owner in enumerate(holder) if owner == y), -1)
+                    holder[d] = y
+                    if y == x:
+                        return None
+                    d = freed
+            pending.append(holder[d])
+    return set(came)
