@@ -336,7 +336,7 @@ def test_memory_is_what_is_held_and_comes_back() -> None:
         for use, curve in zip(simulation.uses, simulation.timeline.memory, strict=True):
             place = program.places[use.place]
             assert curve.times[0] == 0.0
-            assert (np.diff(curve.times) > 0).all()
+            assert (np.diff(curve.times) >= 0).all()
             assert all((levels >= 0).all() for levels in curve.parts.values())
             assert curve.total[-1] == sum(place.memory.values())
             assert use.peak_memory_bytes == curve.total.max()
@@ -358,7 +358,7 @@ def test_memory_is_what_is_held_and_comes_back() -> None:
             # Who is said to be held at the peak is as many as the bytes say.
             at = int(curve.total.argmax())
             flying = simulation.held(use.place, use.instance, float(curve.times[at]))
-            if saving and "activations" in curve.parts:
+            if saving and "activations" in curve.parts and curve.times[at] not in curve.times[at + 1 :]:
                 assert curve.parts["activations"][at] == program.steps[saving[0]].saves * len(flying)
             curves += 1
     assert curves >= 300

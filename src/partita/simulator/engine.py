@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.errors import InputError, StuckError
-from partita.kernels.compiled import is_compiled
 from partita.kernels.simulator.events import Tasks, nothing_run, run_tasks
 from partita.kernels.simulator.sharing import nothing_moved
 from partita.simulator.tasks import Floats, Ints, TaskGraph, Times
@@ -190,8 +189,3 @@ def _check_sums(tasks: TaskGraph) -> None:
             longest += tasks.amount.sum() / (tasks.capacity.min() / tasks.count)
     if not longest < _LATEST:
         raise InputError(f"task graph: it could take {longest}, which is beyond {_LATEST}; choose larger units")
-
-
-def is_ready() -> bool:
-    """Whether the engine's machine code is there, so that ``run`` need not wait for it to be compiled."""
-    return is_compiled(run_tasks)

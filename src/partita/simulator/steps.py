@@ -17,7 +17,7 @@ from partita.simulator.timeline import SYNC, UPDATE
 _WHOLE = 60_000
 
 #: A turn lasts as long as the one before if no time differs by more than this share of it.
-_SAME = 1e-9
+SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _repeats(simulation: Simulation, turn: int, depth: int) -> bool:
         return False
     shifts = [table[:, first:last] - table[:, first - turn : last - turn] for table in simulation.passed]
     period = float(shifts[1].max())
-    return period > 0 and all(bool(np.all(np.abs(shift - period) <= _SAME * period)) for shift in shifts)
+    return period > 0 and all(bool(np.all(np.abs(shift - period) <= SAME * period)) for shift in shifts)
 
 
 def _extended(short: StepSummary, longer: StepSummary, turns: int) -> StepSummary:

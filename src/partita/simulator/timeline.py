@@ -77,7 +77,8 @@ class MemoryCurve:
     Attributes
     ----------
     times
-        (k,) Ascending instants at which something changes, the first 0; from each on the values hold.
+        (k,) Ascending instants at which something changes, the first 0; from each on the values hold. One at which
+        something takes no time may come twice, first with the most that is held within it.
     parts
         By what it is for (``weights``, ``activations``, …), (k,) bytes.
     limit
