@@ -9,10 +9,38 @@ from typing import Literal
 
 import msgspec
 
+from partita.catalogue.formats import Formats
+from partita.cluster import Cluster
 from partita.errors import InputError
 from partita.graph import Source
 
 Part = Literal["input", "block", "output"]
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A device of the cluster, which counts them as it was stated: machine after machine.
+
+    Attributes
+    ----------
+    kind
+        Its name in the catalogue.
+    machine
+        Number of its machine.
+    accelerator
+        Whether it is an accelerator.
+    """
+
+    kind: str
+    machine: int = 0
+    accelerator: bool = True
+
+
+def cards_of(cluster: Cluster) -> tuple[Card, ...]:
+    """The devices of a cluster, in its order."""
+    return tuple(
+        Card(kind=name, machine=machine, accelerator=cluster.devices[name].accelerator)
+        for name, machine in zip(cluster.device_names(), cluster.machine_of(), strict=True)
+    )
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,12 +56,17 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Outermost modules all of whose forward operators are in it, without those that make constants only.
     stages
         The stages that run a part of it, ascending: one, unless the layer is cut.
+    recompute
+        What of it runs again in the backward part: ``none``, ``full``, ``attention`` (what lies between attention's two
+        products), ``operators`` (all but the results of attention and of every other product), ``stage`` (all that its
+        stage has, as one piece), or the name of a configuration that a user stated.
     """
 
     name: str
     part: Part
     modules: tuple[str, ...] = ()
     stages: tuple[int, ...] = ()
+    recompute: str = "none"
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,11 +83,21 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     accelerator
         Whether they are accelerators.
     replicas, tensor
-        Data-parallel replicas, and devices of each.
+        Data-parallel replicas, and devices of each tensor-parallel group.
     operators
         Indices of its operators in the traced graph, ascending, with those of the backward part.
     modules
         Outermost modules all of whose forward operators are on the stage, in execution order.
+    context
+        Tensor-parallel groups of each replica, which share out its sequence.
+    expert
+        Of all groups so many, one behind the other, share out experts.
+    places
+        Numbers of its devices among the cards of the split, in the order of ``devices``; empty if not known.
+    planned
+        Ids of the plan's layers that it has, where these are not the operators themselves.
+    offload
+        What is kept in the host's memory: ``activations``, ``weights``, or nothing.
     """
 
     rank: int
@@ -65,6 +108,11 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tensor: int = 1
     operators: tuple[int, ...] = ()
     modules: tuple[str, ...] = ()
+    context: int = 1
+    expert: int = 1
+    places: tuple[int, ...] = ()
+    planned: tuple[int, ...] = ()
+    offload: str = ""
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,12 +145,15 @@ class Weight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Ascending; empty if nothing reads it.
     buffer
         Whether it is a buffer; those are copied wherever they are read.
+    trained
+        Whether training changes it.
     """
 
     name: str
     aliases: tuple[str, ...] = ()
     stages: tuple[int, ...] = ()
     buffer: bool = False
+    trained: bool = True
 
 
 class SharedModule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -157,11 +208,23 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         What replicas share out (ZeRO's stage).
     sequential
         Whether one sample runs alone, stage after stage, instead of a pipeline of several.
+    samples, sequence
+        Samples of a microbatch, and tokens of each; 0 if not known.
+    dtype
+        Number format of most of the weights; empty if not known.
+    sequence_parallel
+        Whether tensor-parallel groups share out tokens where they share out no features.
+    overlap
+        Whether replicas exchange gradients behind the backward part.
+    optimizer, formats
+        Of training; None if not known.
+    cards
+        All devices of the cluster, in its order; empty if not known.
 
     Raises
     ------
     InputError
-        If there is no stage, or a stage is named that does not exist.
+        If there is no stage, or a stage or card is named that does not exist.
     """
 
     model: str
@@ -178,6 +241,14 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     chunks: int = 1
     zero: int = 0
     sequential: bool = False
+    samples: int = 0
+    sequence: int = 0
+    dtype: str = ""
+    sequence_parallel: bool = True
+    overlap: bool = True
+    optimizer: str | None = None
+    formats: Formats | None = None
+    cards: tuple[Card, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.stages:
@@ -188,6 +259,17 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         wrong = next((number for number in named if not 0 <= number < len(self.stages)), None)
         if wrong is not None:
             raise InputError(f"the split of {self.model!r} names stage {wrong} and has {len(self.stages)} stages")
+        for number, stage in enumerate(self.stages):
+            if stage.places and len(stage.places) != len(stage.devices):
+                raise InputError(
+                    f"stage {number} of the split of {self.model!r} has {len(stage.devices)} devices on "
+                    f"{len(stage.places)} cards"
+                )
+            wrong = next((place for place in stage.places if not 0 <= place < len(self.cards)), None)
+            if wrong is not None:
+                raise InputError(f"the split of {self.model!r} names card {wrong} and has {len(self.cards)} cards")
+            if any(self.cards[place].accelerator != stage.accelerator for place in stage.places):
+                raise InputError(f"stage {number} of the split of {self.model!r} is on accelerators and CPUs at once")
 
     @property
     def ranks(self) -> int:
@@ -198,6 +280,16 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def microbatches_of_replica(self) -> int:
         """Microbatches of a batch that a replica of the first stage runs."""
         return -(-self.microbatches // self.stages[0].replicas)
+
+    @property
+    def groups(self) -> int:
+        """Groups of the first stage that hold the same weights, but for experts."""
+        return self.stages[0].replicas * self.stages[0].context
+
+    @property
+    def zero_of_groups(self) -> int:
+        """ZeRO's stage; 0 where nobody is there to share anything out with."""
+        return self.zero if any(stage.replicas * stage.context > 1 for stage in self.stages) else 0
 
     @property
     def blocks(self) -> tuple[Layer, ...]:
@@ -211,6 +303,11 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def blocks_of(self, stage: int) -> int:
         """Number of blocks that are wholly on a stage."""
         return sum(layer.part == "block" for layer in self.layers_of(stage))
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What blocks run again: one way, or several where they differ."""
+        return tuple(sorted({layer.recompute for layer in self.blocks}))
 
     @property
     def tied(self) -> tuple[Weight, ...]:

@@ -123,7 +123,7 @@ def test_nodes_name_device_and_stage(tmp_path: Path, model_file: str) -> None:
     model = onnx.load(path)
     onnx.checker.check_model(model, full_check=True)
     (configuration,) = model.configuration
-    assert (configuration.num_devices, list(configuration.device)) == (2, ["L4:0", "L4:1"])
+    assert (configuration.num_devices, list(configuration.device)) == (2, ["cuda:0 (L4)", "cuda:1 (L4)"])
     stage_of = {}
     for node in model.graph.node:
         (entry,) = node.device_configurations

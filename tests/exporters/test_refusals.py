@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from exporters.splits import by_layers, changed, cut, graph_of, usual
+from partita.catalogue.meshes import MeshLimits
 from partita.catalogue.runtimes import Limits
 from partita.errors import UnsupportedError
 from partita.exporters import EXPORTERS, find_exporter
@@ -77,7 +78,11 @@ CASES: list[tuple[Limits, Make, str]] = [
         "a plan of inference; plan with --training",
     ),
     (Limits(schedules=("gpipe",)), trained, "has no schedule 1f1b, only gpipe"),
-    (Limits(zero=1), lambda: trained(zero=3, devices={0: TWO, 1: TWO}), "ZeRO-1 at most, and this is ZeRO-3"),
+    (
+        Limits(meshes=MeshLimits(zero=(0, 1))),
+        lambda: trained(zero=3, devices={0: TWO, 1: TWO}),
+        "2 groups of the same weights beside pipelines with ZeRO-0 or ZeRO-1, and this is ZeRO-3; plan with --zero 0,1",
+    ),
     (Limits(), lambda: trained(devices={0: TWO}), r"uneven degrees \(replicas × devices of each: 1 × 1, 2 × 1\)"),
     (Limits(data=False), lambda: trained(devices={0: TWO, 1: TWO}), "no data-parallel replicas, and a stage has 2"),
     (Limits(tensor=False), lambda: trained(devices={n: {"tensor": 2} for n in (0, 1)}), "a stage has degree 2"),

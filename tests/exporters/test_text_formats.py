@@ -13,12 +13,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporters.models import Decoder, decoder
+from exporters.readers.llama_cpp import devices_of
+from exporters.readers.megatron import arguments, read_layout
 from exporters.splits import by_layers, changed
 from partita.exporters import find_exporter
 from partita.exporters.megatron import layout
@@ -34,25 +35,7 @@ def exported(name: str, split: Split, folder: Path) -> str:
     return Path(path).read_text()
 
 
-def flags(text: str) -> dict[str, str]:
-    """Arguments of a command line, by name."""
-    words = text.split()
-    starts = [place for place, word in enumerate(words) if word.startswith("--")]
-    return {words[a]: " ".join(words[a + 1 : b]) for a, b in zip(starts, [*starts[1:], len(words)], strict=True)}
-
-
 # -- Megatron -------------------------------------------------------------------------------------------------------
-
-
-def read_layout(text: str) -> list[str]:
-    """Layers of every stage: products are written out, inner parentheses first, commas mean nothing."""
-    text = text.replace(",", "")
-    while match := re.search(r"\(([^()]*)\)\*(\d+)", text):
-        text = text[: match.start()] + match[1] * int(match[2]) + text[match.end() :]
-    while match := re.search(r"([A-Za-z|])\*(\d+)", text):
-        text = text[: match.start()] + match[1] * int(match[2]) + text[match.end() :]
-    assert re.fullmatch(r"[EtmL|]*", text), text
-    return text.split("|")
 
 
 def test_the_reader_knows_the_documented_example() -> None:
@@ -77,7 +60,7 @@ def test_megatron_gets_layout_and_sizes(tmp_path: Path) -> None:
     split = by_layers(
         "decoder", (2, 2, 2), training=True, microbatches=12, zero=1, devices=dict.fromkeys(range(3), TWO)
     )
-    found = flags(exported("megatron", split, tmp_path))
+    found = arguments(exported("megatron", split, tmp_path))
     assert [stage.count("t") for stage in read_layout(found["--pipeline-model-parallel-layout"])] == [1, 2, 1]
     assert found["--pipeline-model-parallel-size"] == "3"
     assert found["--tensor-model-parallel-size"] == "2"
@@ -86,8 +69,8 @@ def test_megatron_gets_layout_and_sizes(tmp_path: Path) -> None:
     assert "--use-distributed-optimizer" in found
     assert "--untie-embeddings-and-output-weights" in found
     tied = by_layers("tied", (3, 3), training=True)
-    assert "--untie-embeddings-and-output-weights" not in flags(exported("megatron", tied, tmp_path))
-    alone = flags(exported("megatron", by_layers("tied", (6,), training=True), tmp_path))
+    assert "--untie-embeddings-and-output-weights" not in arguments(exported("megatron", tied, tmp_path))
+    alone = arguments(exported("megatron", by_layers("tied", (6,), training=True), tmp_path))
     assert "--pipeline-model-parallel-layout" not in alone
     assert "--untie-embeddings-and-output-weights" not in alone
 
@@ -108,26 +91,15 @@ def test_vllm_gets_layers_and_sizes(tmp_path: Path) -> None:
     assert lines[0] == "#!/bin/sh"
     (value,) = re.findall(r"^export VLLM_PP_LAYER_PARTITION=(\S+)$", text, re.M)
     assert read_partition(value, layers=4, ranks=2) == [range(1), range(1, 4)]
-    assert flags(lines[-1]) == {
+    assert arguments(lines[-1]) == {
         "--pipeline-parallel-size": "2",
         "--tensor-parallel-size": "2",
         "--data-parallel-size": "2",
+        "--dtype": "float32",
     }
 
 
 # -- llama.cpp ------------------------------------------------------------------------------------------------------
-
-
-def devices_of(arguments: dict[str, str], layers: int) -> list[int | None]:
-    """The device of every layer and of the output, None for the CPU, in single precision as llama.cpp computes it."""
-    given = int(arguments["--n-gpu-layers"])
-    shares = np.array([float(part) for part in arguments["--tensor-split"].split(",")], dtype=np.float32)
-    ends = np.cumsum(shares, dtype=np.float32) / shares.sum(dtype=np.float32)
-    first, active = max(layers + 1 - given, 0), min(given, layers + 1)
-    return [
-        None if row < first else int(np.searchsorted(ends, np.float32(row - first) / np.float32(active), side="right"))
-        for row in range(layers + 1)
-    ]
 
 
 @examples(100)
@@ -144,7 +116,7 @@ def test_llama_cpp_puts_layers_where_the_plan_has_them(counts: list[int]) -> Non
 def test_llama_cpp_gets_shares(tmp_path: Path, first: str) -> None:
     """A first stage on the CPU has the layers that no accelerator gets."""
     split = changed(by_layers("decoder", (3, 3)), 0, accelerator=first == "L4")
-    found = flags(exported("llama.cpp", split, tmp_path))
+    found = arguments(exported("llama.cpp", split, tmp_path).splitlines()[-1])
     assert found["--split-mode"] == "layer"
     start = [0, 0] if first == "L4" else [None, None]
     rest = 1 if first == "L4" else 0
@@ -155,14 +127,14 @@ def test_llama_cpp_gets_shares(tmp_path: Path, first: str) -> None:
 
 
 def test_torchtitan_gets_modules_and_degrees(tmp_path: Path) -> None:
-    split = by_layers("decoder", (3, 3), training=True, zero=3, devices=dict.fromkeys((0, 1), TWO))
+    split = by_layers("decoder", (3, 3), training=True, zero=1, devices=dict.fromkeys((0, 1), TWO))
     found = tomllib.loads(exported("torchtitan", split, tmp_path))["parallelism"]
     names = found["module_fqns_per_model_part"]
     assert names == [["tok_embeddings", "layers.0", "layers.1"], ["layers.2", "layers.3", "norm", "output"]]
     degrees = (found["pipeline_parallel_degree"], found["tensor_parallel_degree"], found["data_parallel_shard_degree"])
     assert degrees == (2, 2, 2)
     assert found["data_parallel_replicate_degree"] == 1
-    assert found["fsdp_reshard_after_forward"] == "always"
+    assert found["fsdp_reshard_after_forward"] == "never"
     from torch.distributed.pipelining.schedules import get_schedule_class
 
     assert get_schedule_class(found["pipeline_parallel_schedule"]).__name__ == "Schedule1F1B"
@@ -216,13 +188,28 @@ def planned(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
 def test_deepspeed_gets_boundaries(planned: Callable[..., dict[str, Any]]) -> None:
     """As data, without DeepSpeed: parsed, and with a base class of no behaviour."""
-    split = by_layers("tied", (3, 3), training=True, zero=1, devices=dict.fromkeys((0, 1), TWO), microbatches=8)
+    split = by_layers(
+        "tied",
+        (3, 3),
+        training=True,
+        zero=1,
+        devices=dict.fromkeys((0, 1), TWO),
+        microbatches=8,
+        sequence_parallel=False,
+    )
     found = planned(split, object)
     blocks = [f"layers.{n}" for n in range(4)]
     assert found["LAYERS"] == ["tok_embeddings", *blocks, "norm", "output"]
     assert found["PARTS"] == [0, 3, 7]
     assert found["TIED"] == {"tok_embeddings.weight": ["output", "tok_embeddings"]}
-    assert found["CONFIG"] == {"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 1}}
+    assert found["CONFIG"] == {
+        "train_batch_size": 16,
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 4,
+        "optimizer": {"type": "Adam"},
+        "zero_optimization": {"stage": 1},
+    }
+    assert found["TOPOLOGY"] == {"num_pp": 2, "num_mp": 2, "num_dp": 2}
 
 
 def test_deepspeed_partitions_as_planned(planned: Callable[..., dict[str, Any]]) -> None:

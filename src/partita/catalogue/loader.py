@@ -15,6 +15,7 @@ import msgspec
 from partita.catalogue.files import check_keys, converted
 from partita.catalogue.specs import DeviceSpec, LinkSpec
 from partita.errors import FormatError, InputError
+from partita.units import parse_bytes
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _merge(
     check_keys(where, table, ["base", *fields])
     base = look_up(_found(look_up, str(table["base"]), where)) if "base" in table else known.get(name)
     values: dict[str, Any] = {} if base is None else {f: getattr(base, f) for f in fields}
-    values.update((key, value) for key, value in table.items() if key != "base")
+    values.update((key, _bytes(f"{where}: {key}", key, value)) for key, value in table.items() if key != "base")
     if base is not None and "peak_flops" in table and isinstance(table["peak_flops"], Mapping):
         values["peak_flops"] = {**base.peak_flops, **table["peak_flops"]}
     if base is not None and "source" not in table:
@@ -104,6 +105,16 @@ def _merge(
     if missing:
         raise InputError(f"{where}: {', '.join(missing)} missing; state them, or name a catalogue entry as base")
     return converted(where, {**values, "name": name}, spec, strict=False)
+
+
+def _bytes(where: str, key: str, value: Any) -> Any:
+    """The value of a key, of which texts such as ``80GiB`` are read where it is a number of bytes."""
+    if not (isinstance(value, str) and key in ("memory_bytes", "reserved_bytes")):
+        return value
+    try:
+        return int(parse_bytes(value))
+    except (ValueError, OverflowError):
+        raise FormatError(f"{where} {value!r} is no number of bytes; write for example 80GB, 80GiB or 80e9") from None
 
 
 def _normal(name: str) -> str:

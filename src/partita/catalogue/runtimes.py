@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from partita.catalogue.formats import Mixtures
+from partita.catalogue.meshes import MeshLimits
 from partita.errors import InputError
 
 #: Where stages may begin: between any operators, between modules of a layer, or between layers.
@@ -15,6 +17,9 @@ Cuts = Literal["operator", "module", "layer"]
 #: which is right as long as weights do not change; it has a copy in each and adds up their gradients; it does so
 #: between the first and the last stage only.
 Tied = Literal["refused", "copied", "summed", "ends"]
+
+#: Whether tensor-parallel groups share out tokens where they share out no features.
+Tokens = Literal["any", "always", "never"]
 
 #: Where stages on a CPU may be: anywhere, only first, or only if all are.
 Host = Literal["any", "first", "alone"]
@@ -52,8 +57,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Stages may have replicas; replicas may have several devices; ranks may have several stages.
     rounds
         With several stages on a rank, each replica takes as many microbatches as there are ranks, or a multiple.
-    zero
-        The last stage of ZeRO that its pipelines go with.
+    context, expert
+        Replicas may share out their sequences; groups may share out experts.
+    tokens
+        Whether tensor-parallel groups share out tokens.
+    experts_by_token
+        Experts go with tensor parallelism only where its groups share out tokens.
+    meshes
+        Which degrees, schedules and stages of ZeRO go together.
+    recompute
+        What blocks may run again, in the words of ``partita.split.Layer``; empty for anything.
+    alike
+        All blocks run the same again, and the model's ends nothing.
+    offload
+        Activations or weights may be kept in the host's memory.
+    frozen
+        Training may leave weights as they are.
+    optimizers, formats
+        What optimizers it has, empty for any; which number formats.
     training, inference
         What the runtime is for.
     pipeline
@@ -78,7 +99,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tensor: bool = True
     chunks: bool = True
     rounds: bool = False
-    zero: int = 3
+    context: bool = True
+    expert: bool = True
+    tokens: Tokens = "any"
+    experts_by_token: bool = False
+    meshes: MeshLimits = MeshLimits()
+    recompute: tuple[str, ...] = ()
+    alike: bool = False
+    offload: bool = False
+    frozen: bool = True
+    optimizers: tuple[str, ...] = ()
+    formats: Mixtures = "any"
     training: bool = True
     inference: bool = True
     pipeline: bool = True
@@ -87,6 +118,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def ties(self, training: bool) -> bool:
         """Whether all that reads a weight has to be on one stage; with ``ends`` only what else reads it than these."""
         return self.tied == "refused" or (self.tied == "copied" and training)
+
+    def meshes_of(self, *, sequence_parallel: bool, sharded: bool) -> MeshLimits:
+        """Which meshes it runs.
+
+        Parameters
+        ----------
+        sequence_parallel
+            Whether tensor-parallel groups share out tokens.
+        sharded
+            Whether the number formats come with sharing out weights (``formats.needs_shares``).
+        """
+        apart = self.meshes.experts_apart or (self.experts_by_token and not sequence_parallel)
+        return msgspec.structs.replace(self.meshes, experts_apart=apart, sharded=sharded)
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,28 +175,79 @@ RUNTIMES: tuple[Runtime, ...] = (
     Runtime(
         name="torch",
         summary="torch.distributed.pipelining: a script for torchrun with cuts after any node, and a schedule in CSV",
-        limits=Limits(contiguous=True, tied="copied", tensor=False, rounds=True, zero=0, schedules=_TORCH_SCHEDULES),
+        limits=Limits(
+            contiguous=True,
+            tied="copied",
+            tensor=False,
+            rounds=True,
+            context=False,
+            expert=False,
+            meshes=MeshLimits(zero=(0,), zero_alone=(0,)),
+            recompute=("none",),
+            schedules=_TORCH_SCHEDULES,
+        ),
         source="https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
     ),
     Runtime(
         name="torchtitan",
         summary="torchtitan: module_fqns_per_model_part, a list of modules for every stage",
-        limits=msgspec.structs.replace(_ROW, tied="refused", rounds=True, inference=False, schedules=_TORCH_CLASSES),
-        source="https://github.com/pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py",
+        # Beside pipelines torch's stages reduce gradients once a step, whole until then: FSDP shares out states alone.
+        # Without a pipeline it reduces them for every microbatch.
+        limits=msgspec.structs.replace(
+            _ROW,
+            tied="refused",
+            rounds=True,
+            tokens="always",
+            meshes=MeshLimits(zero=(1,), zero_alone=(2, 3), experts_apart=True, experts_around=True, filled=True),
+            recompute=("none", "operators", "full"),
+            alike=True,
+            frozen=False,
+            optimizers=("adam", "adamw"),
+            formats="sharded",
+            inference=False,
+            schedules=_TORCH_CLASSES,
+        ),
+        source="https://github.com/pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py, "
+        "torchtitan/distributed/parallel_dims.py, torchtitan/config/job_config.py; torch, "
+        "torch/distributed/pipelining/stage.py: backward_maybe_with_nosync",
     ),
     Runtime(
         name="megatron",
         summary="Megatron-LM: --pipeline-model-parallel-layout with the parallel sizes",
         limits=msgspec.structs.replace(
-            _ROW, tied="ends", rounds=True, zero=1, inference=False, schedules=("1f1b", "interleaved")
+            _ROW,
+            tied="ends",
+            rounds=True,
+            experts_by_token=True,
+            meshes=MeshLimits(zero=(0, 1), zero_alone=(0, 1)),
+            recompute=("none", "attention", "full"),
+            alike=True,
+            frozen=False,
+            optimizers=("adam", "adamw", "sgd"),
+            formats="mixed",
+            inference=False,
+            schedules=("1f1b", "interleaved"),
         ),
-        source="https://github.com/NVIDIA/Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py",
+        source="https://github.com/NVIDIA/Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py, "
+        "megatron/training/arguments.py",
     ),
     Runtime(
         name="deepspeed",
         summary="DeepSpeed: boundaries of a PipelineModule's layers",
         limits=msgspec.structs.replace(
-            _ROW, one_list=False, zero=1, chunks=False, inference=False, schedules=("1f1b",)
+            _ROW,
+            one_list=False,
+            chunks=False,
+            context=False,
+            expert=False,
+            tokens="never",
+            meshes=MeshLimits(zero=(0, 1), zero_alone=(0, 1)),
+            recompute=("none", "full"),
+            alike=True,
+            optimizers=("adam", "adamw", "sgd"),
+            formats="mixed",
+            inference=False,
+            schedules=("1f1b",),
         ),
         source="https://deepspeed.readthedocs.io/en/latest/pipeline.html",
     ),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from partita.documents.document import write_json
-from partita.exporters.exporter import Exporter
-from partita.split import Split, Stage
+import msgspec
+
+from partita.documents.document import json_bytes
+from partita.exporters.cards import cards_of_split, order_notes
+from partita.exporters.exporter import FileExporter
+from partita.exporters.facts import Facts
+from partita.split import Split
 
 
-class Accelerate(Exporter):
-    """Modules to devices: number i is the plan's i-th device in pipeline order, as the process sees its accelerators.
+class Accelerate(FileExporter):
+    """Modules to devices: number i is the cluster's i-th card, as a process sees them that may use all.
 
     Modules run where the map puts them, and their inputs are moved there; what a container of modules computes by
     itself runs where its inputs are. Source: accelerate, ``accelerate/big_modeling.py: dispatch_model``,
@@ -31,26 +34,35 @@ class Accelerate(Exporter):
             if weight.stages and not covered and (owner or weight.stages != (0,)):
                 yield f"{owner or 'the model'}, which has the weight {weight.name} itself, is on several devices"
 
-    def write(self, split: Split, path: str | Path, model: Any) -> list[str]:
+    def notes(self, split: Split) -> Iterator[str]:
+        return order_notes(split, "the map", "the model is dispatched")
+
+    def content(self, split: Split, model: Any) -> bytes:
         found = _map(split)
         for weight in split.weights:
             # What nothing reads, or reads by this name, has to be somewhere as well.
             if not _covered(weight.name, set(found)):
-                found[weight.name] = _device(split.stages[min(weight.stages, default=0)])
-        write_json(path, found)
-        return [str(path)]
+                found[weight.name] = _devices(split)[min(weight.stages, default=0)]
+        return json_bytes(found)
+
+    def said(self, content: bytes) -> Facts:
+        found = msgspec.json.decode(content, type=dict[str, int | str])
+        # Modules are listed stage after stage.
+        order = dict.fromkeys(device for device in found.values() if device != "cpu")
+        return {"cards_by_stage": tuple(order)} if order else {}
 
 
 def _map(split: Split) -> dict[str, int | str]:
     found: dict[str, int | str] = {}
-    for stage in split.stages:
+    for stage, device in zip(split.stages, _devices(split), strict=True):
         for name in stage.modules:
-            found[name] = _device(stage)
+            found[name] = device
     return found
 
 
-def _device(stage: Stage) -> int | str:
-    return stage.rank if stage.accelerator else "cpu"
+def _devices(split: Split) -> list[int | str]:
+    """By stage the number of its card, as the process sees them all in the cluster's order."""
+    return [numbers[0] if numbers else "cpu" for numbers in cards_of_split(split).stages]
 
 
 def _covered(name: str, keys: Sequence[str] | set[str]) -> bool:

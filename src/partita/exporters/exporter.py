@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partita.catalogue.runtimes import Limits, Runtime, find_runtime
+from partita.documents.document import write_atomic
 from partita.errors import UnsupportedError
+from partita.exporters.cards import card_refusals
+from partita.exporters.facts import Facts, differences
 from partita.exporters.refusals import refusals
+from partita.exporters.writing import Content, write_folder
 from partita.split import Split
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from os import PathLike
 
 
 class Exporter(ABC):
-    """One runtime.
+    """One runtime, which takes one file (``FileExporter``) or a folder of several (``FolderExporter``).
 
     Attributes
     ----------
@@ -46,13 +51,17 @@ class Exporter(ABC):
 
     def supports(self, split: Split) -> list[str]:
         """Why the runtime cannot run a split, a sentence for each reason; empty if it can."""
-        return [*refusals(split, self.name, self.limits), *self.reasons(split)]
+        return [*refusals(split, self.name, self.limits), *card_refusals(split), *self.reasons(split)]
 
     def reasons(self, split: Split) -> Iterable[str]:
         """What the runtime refuses beyond its limits."""
         return ()
 
-    def export(self, split: Split, path: str | Path, model: Any = None) -> list[str]:
+    def notes(self, split: Split) -> Iterable[str]:
+        """What a user has to see to that the file cannot say, a sentence each."""
+        return ()
+
+    def export(self, split: Split, path: str | PathLike[str], model: Any = None) -> list[str]:
         """Write a split for the runtime; the paths that were written.
 
         Parameters
@@ -71,11 +80,68 @@ class Exporter(ABC):
         InputError
             If the model cannot be built, or the path not be written.
         """
+        self.check(split)
+        return self.write(split, Path(path), model)
+
+    def check(self, split: Split) -> None:
+        """Refuse a split that the runtime cannot run, with all reasons in one ``UnsupportedError``."""
         reasons = self.supports(split)
         if reasons:
             raise UnsupportedError(f"{self.name} cannot run this plan: {'; '.join(reasons)}")
-        return self.write(split, path, model)
 
     @abstractmethod
-    def write(self, split: Split, path: str | Path, model: Any) -> list[str]:
+    def write(self, split: Split, path: Path, model: Any) -> list[str]:
         """``export`` for a split that the runtime can run."""
+
+
+class FileExporter(Exporter):
+    """A runtime that takes one file."""
+
+    @abstractmethod
+    def content(self, split: Split, model: Any) -> bytes:
+        """The file of a split that the runtime can run."""
+
+    def said(self, content: bytes) -> Facts:
+        """What a file says, by the names of ``facts``; what is not looked at again is missing."""
+        return {}
+
+    def checked(self, split: Split, model: Any = None) -> bytes:
+        """The file, if the runtime can run the split and the file says what the split does.
+
+        Raises
+        ------
+        UnsupportedError
+            If not.
+        InputError
+            If the model cannot be built.
+        """
+        self.check(split)
+        found = self.content(split, model)
+        wrong = differences(split, self.said(found))
+        if wrong:
+            raise UnsupportedError(
+                f"an export that does not read back as the plan is refused: in {self.name}'s form {'; '.join(wrong)}"
+            )
+        return found
+
+    def write(self, split: Split, path: Path, model: Any) -> list[str]:
+        """The file, read back before it is put in its place."""
+        write_atomic(path, self.checked(split, model))
+        return [str(path)]
+
+
+class FolderExporter(Exporter):
+    """A runtime that takes several files."""
+
+    @abstractmethod
+    def contents(self, split: Split, model: Any) -> Mapping[str, Content]:
+        """By name the files of a split that the runtime can run."""
+
+    def write(self, split: Split, path: Path, model: Any) -> list[str]:
+        """The files in a folder of their own."""
+        return write_folder(path, self.contents(split, model))
+
+
+def lines(*texts: str) -> bytes:
+    """A text file."""
+    return "".join(f"{text}\n" for text in texts).encode()

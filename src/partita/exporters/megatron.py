@@ -1,43 +1,100 @@
-"""Megatron-LM: the layout of the pipeline as a string, with the parallel sizes."""
+"""Megatron-LM: the layout of the pipeline as a string, with the parallel sizes, the batch and the memory options."""
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from partita.exporters.exporter import Exporter
+from partita.exporters.arguments import read_arguments
+from partita.exporters.cards import cards_of_split
+from partita.exporters.exporter import FileExporter, lines
+from partita.exporters.facts import Facts
+from partita.exporters.rank_cards import rank_cards, rank_lines
 from partita.exporters.rows import ends_tied, layer_counts
-from partita.exporters.writing import write_lines
 from partita.split import Split
 
+#: Flags of number formats.
+_FORMATS = {"bfloat16": "--bf16", "float16": "--fp16"}
 
-class Megatron(Exporter):
-    """Arguments of ``pretrain_gpt.py``, one on a line.
+
+class Megatron(FileExporter):
+    """Arguments of ``pretrain_gpt.py``, one on a line; lines that begin with ``#`` say on which cards ranks have to be.
 
     In the layout ``E`` is the embedding, ``t`` a layer, ``L`` head and loss, ``|`` ends a stage, and ``*`` repeats;
-    virtual stages come in pipeline order. Source: Megatron-LM,
-    ``docs/user-guide/features/pipeline_parallel_layout.md``.
+    virtual stages come in pipeline order. Experts keep the tensor-parallel degree of the other layers. Source:
+    Megatron-LM, ``docs/user-guide/features/pipeline_parallel_layout.md``, ``megatron/training/arguments.py``.
     """
 
     name = "megatron"
 
-    def write(self, split: Split, path: str | Path, model: Any) -> list[str]:
-        counts, first = layer_counts(split), split.stages[0]
-        lines = [
+    def content(self, split: Split, model: Any) -> bytes:
+        counts, first, formats = layer_counts(split), split.stages[0], split.formats
+        assert formats is not None
+        found = [
             f"--num-layers {sum(counts)}",
             f"--tensor-model-parallel-size {first.tensor}",
             f"--pipeline-model-parallel-size {split.ranks}",
         ]
         if len(counts) > 1:
-            lines.append(f"--pipeline-model-parallel-layout {layout(counts)}")
-        samples = 1 if split.source is None else split.source.settings.get("batch_size") or 1
-        lines += [f"--micro-batch-size {samples}", f"--global-batch-size {samples * split.microbatches}"]
+            found.append(f"--pipeline-model-parallel-layout {layout(counts)}")
+        if first.context > 1:
+            found.append(f"--context-parallel-size {first.context}")
+        if first.expert > 1:
+            found += [
+                f"--expert-model-parallel-size {first.expert}",
+                f"--expert-tensor-parallel-size {first.tensor}",
+            ]
+        if first.tensor > 1 and split.sequence_parallel:
+            found.append("--sequence-parallel")
+        samples = max(1, split.samples)
+        found += [f"--micro-batch-size {samples}", f"--global-batch-size {samples * split.microbatches}"]
+        if split.sequence:
+            found.append(f"--seq-length {split.sequence}")
         if not ends_tied(split):
-            lines.append("--untie-embeddings-and-output-weights")
-        if split.zero:
-            lines.append("--use-distributed-optimizer")
-        return write_lines(path, lines)
+            found.append("--untie-embeddings-and-output-weights")
+        if split.groups > 1:
+            found += ["--use-distributed-optimizer"] if split.zero else []
+            found += ["--overlap-grad-reduce"] if split.overlap else []
+            found += ["--overlap-param-gather"] if split.zero and split.overlap else []
+        way = split.ways[0] if split.ways else "none"
+        if way == "full":
+            found += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
+        elif way == "attention":
+            found += ["--recompute-granularity selective", "--recompute-modules core_attn"]
+        if formats.weights in _FORMATS:
+            found.append(_FORMATS[formats.weights])
+            if formats.gradients == "float32":
+                found.append("--accumulate-allreduce-grads-in-fp32")
+            elif formats.gradients == "bfloat16":
+                found.append("--grad-reduce-in-bf16")
+        found += ["--optimizer sgd", "--sgd-momentum 0.0"] if split.optimizer == "sgd" else ["--optimizer adam"]
+        cards = cards_of_split(split)
+        return lines(*(f"# {text}" for text in rank_lines(cards, cards.by_stage(split))), *found)
+
+    def said(self, content: bytes) -> Facts:
+        text = content.decode()
+        known = read_arguments(text)
+        tensor, ranks = int(known["--tensor-model-parallel-size"]), int(known["--pipeline-model-parallel-size"])
+        context, samples = int(known.get("--context-parallel-size", 1)), int(known["--micro-batch-size"])
+        blocks = read_layout(known.get("--pipeline-model-parallel-layout", "t" * int(known["--num-layers"])))
+        cards = rank_cards(text)
+        found: dict[str, Any] = {
+            "blocks": blocks,
+            "ranks": ranks,
+            "chunks": len(blocks) // ranks,
+            "tensor": tensor,
+            "context": context,
+            "expert": int(known.get("--expert-model-parallel-size", 1)),
+            "samples": samples,
+            "sequence": int(known["--seq-length"]) if "--seq-length" in known else None,
+            "sequence_parallel": "--sequence-parallel" in known if tensor > 1 else None,
+            "recompute": {"full": "full", "selective": "attention"}.get(
+                known.get("--recompute-granularity", ""), "none"
+            ),
+            "weights": next((name for name, flag in _FORMATS.items() if flag in known), "float32"),
+        }
+        return found if cards is None else {**found, "cards_by_stage": cards}
 
 
 def layout(counts: list[int]) -> str:
@@ -58,3 +115,10 @@ def layout(counts: list[int]) -> str:
         # A multiplication has no other one inside.
         parts.append(f"{text}|" * times if times == 1 or "*" in text or not text else f"({text}|)*{times}")
     return "".join(parts) + stage(last)
+
+
+def read_layout(text: str) -> tuple[int, ...]:
+    """Layers of every stage of a layout."""
+    for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
+        text = re.sub(pattern, lambda found: found[1] * int(found[2]), text)
+    return tuple(stage.count("t") for stage in text.split("|"))

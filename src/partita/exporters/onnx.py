@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from partita.exporters.exporter import Exporter
+from partita.errors import InputError
+from partita.exporters.cards import ORDER, cards_of_split, order_notes
+from partita.exporters.exporter import FolderExporter
 from partita.exporters.onnx_model import StagedModel, encoded, staged_model
-from partita.exporters.writing import write_folder
+from partita.exporters.writing import Content
 from partita.split import Split
 
 
-class OnnxStages(Exporter):
-    """A folder of ``stage0.onnx``, … and ``stages.json``, which says devices, inputs and outputs of each.
+class OnnxStages(FolderExporter):
+    """A folder of ``stage0.onnx``, … and ``stages.json``, which says cards, inputs and outputs of each.
 
     A stage's inputs are inputs of the model and outputs of stages before it; running the stages in order with what
     they need from these gives the model's outputs. Nodes that make constants run on every stage that reads them.
@@ -23,29 +25,36 @@ class OnnxStages(Exporter):
     name = "onnx"
     needs_model = True
 
-    def write(self, split: Split, path: str | Path, model: Any) -> list[str]:
+    def notes(self, split: Split) -> Iterator[str]:
+        return order_notes(split, "stages.json", "sessions are made")
+
+    def contents(self, split: Split, model: Any) -> Mapping[str, Content]:
         staged = staged_model(split, model, contiguous=True)
         parts = stage_models(staged, len(split.stages))
+        cards = cards_of_split(split)
         listed = [
             {
                 "model": f"stage{number}.onnx",
                 "rank": stage.rank,
                 "devices": list(stage.devices),
+                "kind": stage.kind,
+                "cards": list(numbers),
                 "replicas": stage.replicas,
                 "inputs": [entry.name for entry in part.graph.input],
                 "outputs": [entry.name for entry in part.graph.output],
             }
-            for number, (stage, part) in enumerate(zip(split.stages, parts, strict=True))
+            for number, (stage, numbers, part) in enumerate(zip(split.stages, cards.stages, parts, strict=True))
         ]
         graph = staged.model.graph
         document = {
             "model": split.model,
             "inputs": [entry.name for entry in graph.input],
             "outputs": [entry.name for entry in graph.output],
+            "cards": {"order": ORDER, "kinds": list(cards.kinds)},
             "stages": listed,
         }
         files = {f"stage{number}.onnx": encoded(part, f"stage {number}") for number, part in enumerate(parts)}
-        return write_folder(path, {"stages.json": msgspec.json.format(msgspec.json.encode(document)), **files})
+        return {"stages.json": msgspec.json.format(msgspec.json.encode(document)), **files}
 
 
 def stage_models(staged: StagedModel, count: int) -> list[Any]:
@@ -58,7 +67,7 @@ def stage_models(staged: StagedModel, count: int) -> list[Any]:
     maker = {text: place for place, node in enumerate(graph.node) for text in node.output if text}
     stored = {entry.name: entry for entry in graph.initializer}
     inputs = {entry.name: entry for entry in graph.input if entry.name not in stored}
-    known = {entry.name: entry for entry in (*graph.value_info, *graph.output, *graph.input)}
+    known = {entry.name: entry for entry in (*_inferred(staged.model), *graph.value_info, *graph.output, *graph.input)}
     members = [_members(staged, maker, number) for number in range(count)]
     wanted = [{text for place in own for text in reads(graph.node[place])} for own in members]
     made = [{text for place in own for text in graph.node[place].output if text} for own in members]
@@ -102,8 +111,23 @@ def _members(staged: StagedModel, maker: dict[str, int], number: int) -> list[in
     return sorted(own)
 
 
-def _described(name: str, known: dict[str, Any]) -> Any:
-    """Type and shape of a tensor, as far as the model states them."""
+def _inferred(model: Any) -> list[Any]:
+    """Types and shapes that follow from those stated: older exporters and quantisers write none between nodes."""
     import onnx
 
-    return known[name] if name in known else onnx.helper.make_empty_tensor_value_info(name)
+    try:
+        return list(onnx.shape_inference.infer_shapes(model).graph.value_info)
+    except Exception:
+        # A model whose shapes contradict each other, or that is too large to be copied, may state all that is needed.
+        return []
+
+
+def _described(name: str, known: dict[str, Any]) -> Any:
+    """Type and shape of a tensor, as far as the model states them or they follow."""
+    found = known.get(name)
+    if found is None or not found.type.WhichOneof("value"):
+        raise InputError(
+            f"the type of {name!r}, which goes from one stage to another, is neither stated in the model nor follows "
+            "from its operators; write it into the file (graph.value_info), and plan that"
+        )
+    return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-from partita.documents.document import write_atomic
-from partita.exporters.exporter import Exporter
+from partita.exporters.cards import cards_of_split, order_notes
+from partita.exporters.exporter import FileExporter
 from partita.exporters.onnx_model import encoded, staged_model
 from partita.split import Split
 
@@ -15,8 +15,10 @@ _IR_VERSION = 11
 _CONFIGURATION = "partita"
 
 
-class OnnxAnnotated(Exporter):
+class OnnxAnnotated(FileExporter):
     """The multi-device configuration of ONNX: every node names its stage, and its outputs the device that holds them.
+
+    Devices are called by the number of their card in the cluster's order, and its kind.
 
     Source: ONNX, ``docs/proposals/ONNXMultiDeviceProposal.md``, ``onnx/onnx.proto: NodeDeviceConfigurationProto``.
     """
@@ -24,16 +26,21 @@ class OnnxAnnotated(Exporter):
     name = "onnx-stages"
     needs_model = True
 
-    def write(self, split: Split, path: str | Path, model: Any) -> list[str]:
+    def notes(self, split: Split) -> Iterator[str]:
+        return order_notes(split, "the file", "sessions are made")
+
+    def content(self, split: Split, model: Any) -> bytes:
         staged = staged_model(split, model, contiguous=True)
         found = staged.model
         found.ir_version = max(found.ir_version, _IR_VERSION)
-        names = [stage.devices[0] for stage in split.stages]
+        names = [
+            f"cuda:{numbers[0]} ({stage.kind})" if numbers else f"cpu ({stage.kind})"
+            for stage, numbers in zip(split.stages, cards_of_split(split).stages, strict=True)
+        ]
         found.configuration.add(name=_CONFIGURATION, num_devices=len(names), device=names)
         for node, stage in zip(found.graph.node, staged.stages, strict=True):
             entry = node.device_configurations.add(configuration_id=_CONFIGURATION, pipeline_stage=stage)
             for text in node.output:
                 if text:
                     entry.sharding_spec.add(tensor_name=text, device=[stage])
-        write_atomic(path, encoded(found, split.model))
-        return [str(path)]
+        return encoded(found, split.model)

@@ -94,10 +94,12 @@ def _staged(split: Split, model: Any, name: str, contiguous: bool) -> StagedMode
 
     nodes = list(model.graph.node)
     properties = [{entry.key: entry.value for entry in node.metadata_props} for node in nodes]
-    if not any(_SCOPES in known for known in properties):
+    # A plan of an ONNX file names its nodes as they were read, whatever wrote them.
+    paths = _paths_as_read(nodes) if _is_of_file(split) else None
+    if paths is None and not any(_SCOPES in known for known in properties):
         raise InputError(
             f"the nodes of {name} do not say which modules they come from; export it with torch.onnx.export(…, "
-            "dynamo=True), or leave --model out"
+            f"dynamo=True), plan {name} itself, or leave --model out"
         )
     weights = {alias for weight in split.weights if not weight.buffer for alias in (weight.name, *weight.aliases)}
     floating = {entry.name for entry in model.graph.input if entry.type.tensor_type.elem_type in _floating_types()}
@@ -108,12 +110,17 @@ def _staged(split: Split, model: Any, name: str, contiguous: bool) -> StagedMode
     for place, (node, known) in enumerate(zip(nodes, properties, strict=True)):
         scopes = [part.strip("'\" ") for part in known.get(_SCOPES, "").strip("[]").split(",")]
         # The nodes that one call of the trace was written as are one call here, too.
-        key = scopes[-1] if _SCOPES in known else f"#{place}"
+        key = scopes[-1] if _SCOPES in known and paths is None else f"#{place}"
         inputs = {makers[text] for text in reads(node) if text in makers}
         state = any(text.removeprefix(PREFIX) in weights or text in floating for text in reads(node))
         number = number_of.get(key)
         if number is None or any(v > number for v in inputs):
             number = number_of[key] = len(calls)
+            if paths is not None:
+                calls.append(Call(paths[place], f"onnx.{node.op_type}", tuple(sorted(inputs)), state))
+                call_of.append(number)
+                makers |= {text: number for text in node.output if text}
+                continue
             path = scopes[-2].removeprefix(PREFIX) if len(scopes) > 1 else ""
             found = _TARGET.search(known.get(_TRACED, ""))
             target = found[1] if found else f"onnx.{node.op_type}"
@@ -130,6 +137,19 @@ def _staged(split: Split, model: Any, name: str, contiguous: bool) -> StagedMode
     if missing:
         raise InputError(f"{name} has nothing that stage {min(missing)} of the plan runs; is it the model planned?")
     return StagedModel(model, [stages[v] for v in call_of], [not carries[v] for v in call_of])
+
+
+def _is_of_file(split: Split) -> bool:
+    """Whether a plan was made of an ONNX file."""
+    return split.source is not None and str(split.source.model).endswith(".onnx")
+
+
+def _paths_as_read(nodes: list[Any]) -> list[str]:
+    """The module of every node, as plans of ONNX files name them."""
+    from partita.frontends.onnx.modules import Modules
+
+    modules = Modules("")
+    return [modules.of(node) for node in nodes]
 
 
 def reads(node: Any) -> list[str]:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from partita.exporters.exporter import Exporter
+from partita.exporters.cards import cards_of_split, order_notes
+from partita.exporters.exporter import FolderExporter
 from partita.exporters.onnx_model import encoded, staged_model
-from partita.exporters.writing import write_folder
+from partita.exporters.writing import Content
 from partita.split import Split
 
 #: Where the annotation of a node is, and the session option that assigns annotations to devices.
 _ANNOTATION, _OPTION = "layer_ann", "session.layer_assignment_settings"
 
 
-class OnnxRuntime(Exporter):
-    """A folder of ``model.onnx``, whose nodes are annotated with their stage, and ``session.json``, the session option.
+class OnnxRuntime(FolderExporter):
+    """A folder of ``model.onnx`` with the stage of every node, ``session.json`` and ``providers.json`` with the card.
 
     A session has one execution provider of each type, so that one accelerator and the CPU are all that can be told
     apart. Source: ONNX Runtime, ``docs/annotated_partitioning/Annotation and Memory based partitioning.md``.
@@ -26,7 +27,10 @@ class OnnxRuntime(Exporter):
     name = "onnxruntime"
     needs_model = True
 
-    def write(self, split: Split, path: str | Path, model: Any) -> list[str]:
+    def notes(self, split: Split) -> Iterator[str]:
+        return order_notes(split, "providers.json", "the session is made")
+
+    def contents(self, split: Split, model: Any) -> Mapping[str, Content]:
         staged = staged_model(split, model, contiguous=False)
         for node, stage in zip(staged.model.graph.node, staged.stages, strict=True):
             kept = [entry for entry in node.metadata_props if entry.key != _ANNOTATION]
@@ -38,5 +42,11 @@ class OnnxRuntime(Exporter):
             # An annotation is the start of what it matches unless it is to be equal.
             rules.setdefault("gpu" if part.accelerator else "cpu", []).append(f"=stage{number}")
         text = "; ".join(f"{device}({', '.join(found)})" for device, found in rules.items())
-        options = msgspec.json.format(msgspec.json.encode({_OPTION: text}))
-        return write_folder(path, {"model.onnx": encoded(staged.model, split.model), "session.json": options})
+        # The card is an option of the provider; it counts as CUDA does.
+        used = cards_of_split(split).used
+        providers: list[Any] = [["CUDAExecutionProvider", {"device_id": str(number)}] for number in used]
+        return {
+            "model.onnx": encoded(staged.model, split.model),
+            "session.json": msgspec.json.format(msgspec.json.encode({_OPTION: text})),
+            "providers.json": msgspec.json.format(msgspec.json.encode([*providers, ["CPUExecutionProvider", {}]])),
+        }

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from partita.exporters.exporter import Exporter
+from partita.exporters.cards import cards_of_split, check_source
+from partita.exporters.exporter import FolderExporter
 from partita.exporters.onnx_model import encoded, staged_model
-from partita.exporters.writing import write_folder
+from partita.exporters.writing import Content
 from partita.split import Split
 
 _SCRIPT = '''"""Compile {model} for OpenVINO with the nodes on the devices that partita planned.
@@ -25,10 +26,16 @@ from pathlib import Path
 
 import openvino
 
-#: Device of every stage.
+#: Device of every stage, by the number of its card in the cluster's order.
 DEVICES = {devices}
 
+#: By number the kind of card that has to be there, on a host whose cards differ.
+CARDS = {cards}
+
 FOLDER = Path(__file__).parent
+
+
+{source}
 
 
 def annotated(core, devices=None):
@@ -61,12 +68,16 @@ def annotated(core, devices=None):
 def compile_model(devices=None, core=None):
     """The compiled model."""
     core = openvino.Core() if core is None else core
+    if devices is None and CARDS:
+        known = [name for name in core.available_devices if name.startswith("GPU")]
+        names = {{int(name.partition(".")[2] or 0): core.get_property(name, "FULL_DEVICE_NAME") for name in known}}
+        check_cards(CARDS, names)
     model, devices = annotated(core, devices)
     return core.compile_model(model, "HETERO:" + ",".join(dict.fromkeys(devices)))
 '''
 
 
-class OpenVino(Exporter):
+class OpenVino(FolderExporter):
     """A folder of ``model.onnx``, ``stages.json``, the stage of every node, and ``compile.py``, which sets affinities.
 
     Source: OpenVINO, "Heterogeneous execution", manual affinities in the runtime information of nodes.
@@ -75,24 +86,22 @@ class OpenVino(Exporter):
     name = "openvino"
     needs_model = True
 
-    def write(self, split: Split, path: str | Path, model: Any) -> list[str]:
+    def contents(self, split: Split, model: Any) -> Mapping[str, Content]:
         staged = staged_model(split, model, contiguous=False)
         graph = staged.model.graph
         stages = {}
         for place, (node, stage) in enumerate(zip(graph.node, staged.stages, strict=True)):
             node.name = node.name or f"node{place}"
             stages[node.name] = stage
-        names: list[str] = []
-        accelerators = 0
-        for part in split.stages:
-            names.append(f"GPU.{accelerators}" if part.accelerator else "CPU")
-            accelerators += part.accelerator
-        script = _SCRIPT.format(model=" ".join(split.model.split()), devices=names)
-        return write_folder(
-            path,
-            {
-                "model.onnx": encoded(staged.model, split.model),
-                "stages.json": msgspec.json.format(msgspec.json.encode(stages)),
-                "compile.py": script.encode(),
-            },
+        cards = cards_of_split(split)
+        script = _SCRIPT.format(
+            model=" ".join(split.model.split()),
+            devices=[f"GPU.{numbers[0]}" if numbers else "CPU" for numbers in cards.stages],
+            cards={place: cards.kinds[place] for place in cards.wanted(range(len(cards.kinds))) if place in cards.used},
+            source=check_source(),
         )
+        return {
+            "model.onnx": encoded(staged.model, split.model),
+            "stages.json": msgspec.json.format(msgspec.json.encode(stages)),
+            "compile.py": script.encode(),
+        }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from partita.catalogue.formats import format_refusals, needs_shares
+from partita.catalogue.meshes import Mesh
 from partita.catalogue.runtimes import Limits
 from partita.exporters.rows import list_of
 from partita.split import Split
@@ -11,7 +13,7 @@ from partita.split import Split
 
 def refusals(split: Split, name: str, limits: Limits) -> list[str]:
     """A sentence for every limit that a split does not keep."""
-    parts = (_uses, _devices, _cuts, _ties, _order)
+    parts = (_uses, _devices, _training, _cuts, _ties, _order)
     return [reason for part in parts for reason in part(split, name, limits)]
 
 
@@ -23,11 +25,6 @@ def _uses(split: Split, name: str, limits: Limits) -> Iterator[str]:
         yield f"{name} trains models, and this is a plan of inference; plan with --training"
     if split.training and limits.schedules and split.schedule not in limits.schedules:
         yield f"{name} has no schedule {split.schedule}, only {', '.join(limits.schedules)}"
-    if split.zero > limits.zero and any(stage.replicas > 1 for stage in split.stages):
-        yield (
-            f"{name} runs pipelines with ZeRO-{limits.zero} at most, and this is ZeRO-{split.zero}; plan with "
-            f"--zero {limits.zero}"
-        )
     looped = len(split.stages) > split.ranks
     if not limits.chunks and looped:
         yield f"{name} has one stage on a rank, and there are {len(split.stages)} stages on {split.ranks} ranks"
@@ -42,24 +39,98 @@ def _uses(split: Split, name: str, limits: Limits) -> Iterator[str]:
 
 def _devices(split: Split, name: str, limits: Limits) -> Iterator[str]:
     """What the stages run on."""
-    degrees = {(stage.replicas, stage.tensor) for stage in split.stages}
+    degrees = {(stage.replicas, stage.context * stage.tensor) for stage in split.stages}
     if limits.uniform and len(degrees) > 1:
-        shown = ", ".join(f"{replicas} × {tensor}" for replicas, tensor in sorted(degrees))
+        shown = ", ".join(f"{replicas} × {devices}" for replicas, devices in sorted(degrees))
         yield f"{name} has one mesh for all stages, and these have uneven degrees (replicas × devices of each: {shown})"
+    elif limits.uniform and len({(stage.tensor, stage.context, stage.expert) for stage in split.stages}) > 1:
+        yield f"{name} has one mesh for all stages, and these differ in tensor, context or expert degrees"
     most = max(stage.replicas for stage in split.stages)
     if not limits.data and most > 1:
         yield f"{name} has no data-parallel replicas, and a stage has {most}"
     most = max(stage.tensor for stage in split.stages)
     if not limits.tensor and most > 1:
         yield f"{name} has no tensor parallelism with such splits, and a stage has degree {most}"
+    most = max(stage.context for stage in split.stages)
+    if not limits.context and most > 1:
+        yield f"{name} has no context parallelism with such splits, and a stage has degree {most}"
+    most = max(stage.expert for stage in split.stages)
+    if not limits.expert and most > 1:
+        yield f"{name} has no expert parallelism with such splits, and a stage has degree {most}"
     hosts = [number for number, stage in enumerate(split.stages) if not stage.accelerator]
     if limits.host == "alone" and 0 < len(hosts) < len(split.stages):
         yield f"stage {hosts[0]} is on a CPU beside accelerators, and {name} runs no stage there; plan without the CPU"
     if limits.host == "first" and any(hosts) and len(hosts) < len(split.stages):
         yield f"stage {hosts[-1]} is on a CPU, and {name} has only the first layers there, if any"
-    used = sum(stage.replicas * stage.tensor for stage in split.stages if stage.accelerator)
+    used = sum(len(stage.devices) for stage in split.stages if stage.accelerator)
     if limits.accelerators is not None and used > limits.accelerators:
         yield f"{name} uses {limits.accelerators} accelerator in a session, and the plan has {used}"
+
+
+def _training(split: Split, name: str, limits: Limits) -> Iterator[str]:
+    """How it trains, and what it keeps where."""
+    kept = next(((n, stage.offload) for n, stage in enumerate(split.stages) if stage.offload), None)
+    if kept is not None and not limits.offload:
+        yield f"stage {kept[0]} keeps {kept[1]} in the host's memory, which {name} is not told with such splits"
+    if not split.training:
+        return
+    if split.formats is None or split.optimizer is None:
+        yield (
+            "the file does not say what is recomputed, context degrees and number formats, for an earlier version "
+            "wrote it; plan again"
+        )
+        return
+    first = split.stages[0]
+    sequence = split.sequence_parallel
+    if first.tensor > 1 and limits.tokens == ("never" if sequence else "always"):
+        yield (
+            f"tensor-parallel groups of {name} share out {'no tokens' if sequence else 'tokens'}, and in the plan they "
+            f"do{'' if sequence else ' not'}; plan with --{'no-' if sequence else ''}sequence-parallel"
+        )
+    yield from _numbers(split, name, limits)
+    wrong = [layer for layer in split.layers if limits.recompute and layer.recompute not in limits.recompute]
+    if wrong:
+        yield (
+            f"{wrong[0].name} recomputes {wrong[0].recompute!r}, and {name} has only {', '.join(limits.recompute)} "
+            "with such splits; plan with --recompute-options"
+        )
+    elif limits.alike:
+        if len(split.ways) > 1:
+            yield f"{name} has all layers recompute alike, and these recompute {', '.join(split.ways)}"
+        end = next((layer for layer in split.layers if layer.part != "block" and layer.recompute != "none"), None)
+        if end is not None:
+            yield (
+                f"{name} recomputes layers of its list only, and what {_BESIDE[end.part]} recomputes {end.recompute!r}"
+            )
+    frozen = next((weight.name for weight in split.weights if not weight.trained and not weight.buffer), None)
+    if frozen is not None and not limits.frozen:
+        yield f"{name} trains all weights of a model, and the plan leaves {frozen} as it is"
+
+
+#: Where the ends of a model are.
+_BESIDE = {"input": "comes before the first block", "output": "comes behind the last block"}
+
+
+def _numbers(split: Split, name: str, limits: Limits) -> Iterator[str]:
+    """Meshes, number formats and the optimizer."""
+    first, sharded = split.stages[0], False
+    if limits.formats != "any" and split.formats is not None and split.optimizer is not None:
+        yield from format_refusals(limits.formats, split.formats, split.optimizer, name)
+        sharded = needs_shares(limits.formats, split.formats)
+        if limits.optimizers and split.optimizer not in limits.optimizers:
+            yield f"{name} has no optimizer {split.optimizer}, only {', '.join(limits.optimizers)}"
+    meshes = limits.meshes_of(sequence_parallel=split.sequence_parallel, sharded=sharded)
+    mesh = Mesh(
+        stages=split.ranks,
+        data=first.replicas,
+        tensor=first.tensor,
+        context=first.context,
+        expert=first.expert,
+        zero=split.zero,
+        schedule=split.schedule,
+        microbatches=split.microbatches_of_replica,
+    )
+    yield from meshes.refusals(mesh, name)
 
 
 def _cuts(split: Split, name: str, limits: Limits) -> Iterator[str]:
@@ -126,10 +197,10 @@ def _order(split: Split, name: str, limits: Limits) -> Iterator[str]:
         for layer in split.layers:
             place = {"input": 0, "output": last}.get(layer.part)
             if place is not None and layer.stages != (place,):
-                what = "comes before the first block" if layer.part == "input" else "comes behind the last block"
                 where = "first" if layer.part == "input" else "last"
                 yield (
-                    f"what {what} is on stage {_listed(layer.stages)}, and {name} has it on the {where} stage, {place}"
+                    f"what {_BESIDE[layer.part]} is on stage {_listed(layer.stages)}, and {name} has it on the {where} "
+                    f"stage, {place}"
                 )
 
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from partita.errors import InputError
-from partita.exporters.exporter import Exporter
-from partita.exporters.writing import write_folder
+from partita.exporters.exporter import FolderExporter
+from partita.exporters.writing import Content
 from partita.simulator.schedules import find_schedule
 from partita.simulator.schedules.csv import write_schedule
 from partita.split import Split
 
 
-class TorchPipelining(Exporter):
+class TorchPipelining(FolderExporter):
     """A folder of ``run.py``, ``plan.json`` and ``schedule.csv``.
 
     The script builds the model again, cuts the graph of ``torch.export`` where the plan's stages begin, and runs it
-    with the schedule of the CSV file. What skips stages is handed on through those between.
+    with the schedule of the CSV file. What skips stages is handed on through those between. Each process takes the card
+    that the plan has for its stage and replica, after looking what the driver calls it where cards differ.
     """
 
     name = "torch"
@@ -48,17 +48,14 @@ class TorchPipelining(Exporter):
         elif schedule.rank_of(split.ranks, chunks) != [stage.rank for stage in split.stages]:
             yield f"schedule {split.schedule} has the stages in another order on the ranks than the plan"
 
-    def write(self, split: Split, path: str | Path, model: Any) -> list[str]:
+    def contents(self, split: Split, model: Any) -> Mapping[str, Content]:
         chunks = len(split.stages) // split.ranks
         orders = find_schedule(split.schedule).orders(split.ranks, chunks, _microbatches(split))
-        return write_folder(
-            path,
-            {
-                "run.py": files(__package__).joinpath("torch_script.py").read_bytes(),
-                "plan.json": msgspec.json.format(msgspec.json.encode(split)),
-                "schedule.csv": lambda file: write_schedule(file, orders),
-            },
-        )
+        return {
+            "run.py": files(__package__).joinpath("torch_script.py").read_bytes(),
+            "plan.json": msgspec.json.format(msgspec.json.encode(split)),
+            "schedule.csv": lambda file: write_schedule(file, orders),
+        }
 
 
 def _microbatches(split: Split) -> int:

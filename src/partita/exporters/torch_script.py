@@ -25,11 +25,15 @@ from torch.distributed.pipelining import pipeline
 from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime, _ScheduleForwardOnly
 
+from partita.exporters.card_names import check_cards
+from partita.exporters.cards import Cards, cards_of_split
 from partita.exporters.module_inputs import more_data, wrapped_model
 from partita.exporters.pipelining import split_policy
 from partita.split import Split
 
 FOLDER = Path(__file__).parent
+#: Cards are counted in the cluster's order; CUDA counts the fastest first otherwise.
+os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -56,14 +60,16 @@ def main() -> int:
     order = (FOLDER / "schedule.csv").read_text().splitlines()
     count = 1 + max(int(cell.rpartition("F")[2]) for row in order for cell in row.split(",") if "F" in cell)
     replicas = split.stages[0].replicas
+    cards = cards_of_split(split)
+    ranked = cards.by_replica(split)
     if int(os.environ.get("WORLD_SIZE", "1")) != split.ranks * replicas:
         sys.exit(
             f"the plan has {split.ranks} ranks and {replicas} replicas; run torchrun --nproc-per-node "
             f"{split.ranks * replicas} {Path(__file__).name}"
         )
 
-    kind = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device("cpu")
+    kind = "cuda" if ranked and torch.cuda.is_available() else "cpu"
+    device = torch.device(kind, own_card(cards, ranked)) if kind == "cuda" else torch.device("cpu")
     if kind == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if kind == "cuda" else "gloo")
@@ -144,6 +150,23 @@ def main() -> int:
         print(json.dumps(found), flush=True)
     dist.destroy_process_group()
     return 0 if verified else 1
+
+
+def own_card(cards: Cards, order: tuple[int, ...]) -> int:
+    """The card of this process on its host: ranks are replica after replica, stage after stage."""
+    rank = int(os.environ["RANK"])
+    host = [number for number, machine in enumerate(cards.machines) if machine == cards.machines[order[rank]]]
+    if os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]:
+        # One host has all cards, whatever the cluster calls a machine.
+        host = list(range(len(cards.machines)))
+    number = host.index(order[rank])
+    names = {n: torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())}
+    kind = cards.wanted(order).get(rank)
+    if kind is not None:
+        check_cards({number: kind}, names)
+    elif number not in names:
+        sys.exit(f"the plan has rank {rank} on card {number} of its host, which has {len(names)}")
+    return number
 
 
 def difference(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

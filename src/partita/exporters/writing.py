@@ -6,20 +6,16 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from partita.documents.document import write_atomic
 from partita.errors import InputError
 
-
-def write_lines(path: str | Path, lines: Iterable[str]) -> list[str]:
-    """Write a text file; its path in a list."""
-    write_atomic(path, "".join(f"{line}\n" for line in lines).encode())
-    return [str(path)]
+#: What a file holds, or what writes it.
+Content = bytes | Callable[[Path], None]
 
 
-def write_folder(path: str | Path, files: Mapping[str, bytes | Callable[[Path], None]]) -> list[str]:
+def write_folder(path: str | Path, files: Mapping[str, Content]) -> list[str]:
     """Write a folder of files, by name either their content or what writes them; the paths that were written.
 
     A crash leaves no folder of that name, or the whole one.
