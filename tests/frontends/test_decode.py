@@ -21,13 +21,21 @@ def step() -> pt.Graph:
 
 
 def test_a_cache_is_buffers_of_attention(step: pt.Graph) -> None:
-    cached = [p for p in step.parameters if p.name.endswith(("cached_keys", "cached_values"))]
+    cached = [p for p in step.parameters if p.cache]
+    assert all(p.buffer and p.name.endswith(("cached_keys", "cached_values")) for p in cached)
     assert [p.name for p in cached] == [
         f"transformer.h.{layer}.attn.cached_{what}" for layer in range(2) for what in ("keys", "values")
     ]
     # Batch, heads, the tokens before with the new one, size of a head.
     assert {p.shape for p in cached} == {(3, 4, 101, 16)}
     assert all(p.buffer and not p.trainable and p.bytes == 3 * 4 * 101 * 16 * 2 for p in cached)
+
+
+def test_a_plan_says_the_cache_apart_from_the_weights(step: pt.Graph) -> None:
+    problem = price(step, pt.Cluster.from_spec("1xL4"))
+    memory = pt.evaluate(problem, pt.solve(problem).plan).stages[0].memory
+    assert memory.cache == sum(p.bytes for p in step.parameters if p.cache)
+    assert memory.weights == sum(p.bytes for p in step.parameters if not p.cache and p.users)
 
 
 def test_attention_reads_all_of_it_and_writes_one_row(step: pt.Graph) -> None:

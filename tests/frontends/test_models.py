@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,6 +209,18 @@ def test_experts_are_grouped_and_noted() -> None:
     assert [op.flops for op in products] == [196608, 98304] * 2
 
 
+@pytest.mark.parametrize(("samples", "share"), [(1, 2 / 8), (3, 1 - (6 / 8) ** 3), (64, 1.0)])
+def test_a_decoded_token_reads_the_experts_that_it_chooses(samples: int, share: float) -> None:
+    fields = {**SMALL["mixtral"], "num_local_experts": 8, "num_experts_per_tok": 2}
+    graph = load_model("hf:mixtral", decode=8, batch_size=samples, set_fields=text(fields))
+    products = [v for v, op in enumerate(graph.operators) if "grouped_mm" in op.target]
+    assert len(products) == 4
+    for v in products:
+        weight = sum(p.bytes for p in graph.parameters if v in p.users)
+        rows = sum(t.bytes for t in graph.tensors if v in t.consumers)
+        assert graph.operators[v].bytes_read == pytest.approx(weight * share + rows, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
@@ -300,3 +314,19 @@ def test_seventy_billion_parameters_without_weights() -> None:
     graph = trace(model, (), {"input_ids": ids, "labels": ids}, training=True)
     check_parameters(graph, model)
     check_training(graph)
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [({"quant_method": "fp8"}, "(fp8)"), ({"quant_method": "gptq", "bits": 4}, "(gptq, 4 bits)")],
+)
+def test_a_format_of_stored_weights_that_is_not_applied_is_said(
+    tmp_path: Path, stored: dict[str, Any], shown: str
+) -> None:
+    config = {"model_type": "llama", **SMALL["llama"], "quantization_config": stored}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    plain = load_model("hf:llama", sequence_length=8, set_fields=text(SMALL["llama"]))
+    graph = load_model(f"hf:{tmp_path / 'config.json'}", sequence_length=8)
+    assert [note for note in graph.notes if f"quantization_config {shown} is not applied" in note]
+    assert not any("quantization_config" in note for note in plain.notes)
+    assert graph.parameter_bytes == plain.parameter_bytes

@@ -18,6 +18,7 @@ runtime = pytest.importorskip("onnxruntime", reason="it optimises and quantises 
 
 from frontends.test_onnx import entering, traffic  # noqa: E402
 from onnx_menu import PLAIN, _hub  # noqa: E402
+from partita.costs.roofline import Roofline  # noqa: E402
 
 MENU = {**PLAIN, "vit": _hub("vit", image_size=32, patch_size=8, hidden_size=64, num_hidden_layers=2,
                              num_attention_heads=4, intermediate_size=128)}  # fmt: skip
@@ -109,6 +110,27 @@ def test_what_the_runtime_makes_of_a_file(tmp_path: Path, name: str, change: Any
     else:
         # Bytes in place of floats; LSTMs and transposed convolutions may stay.
         assert 0.24 < share < (1 if name == "lstm" else 0.5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["mlp", "convolutions", "residual", "attention", "vit"])
+def test_a_quantised_file_is_never_slower(tmp_path: Path, name: str) -> None:
+    """Quantise and dequantise steps run inside the operators beside them, in either of the two forms of such files."""
+    export(name, tmp_path / "model.onnx", 17)
+    device = pt.Cluster.from_spec("1xA100-40GB").groups()[0].spec
+    found = {}
+    for change in (None, calibrated, of_bytes):
+        path = tmp_path / "model.onnx"
+        if change is not None:
+            change(path, path := tmp_path / f"{change.__name__}.onnx")
+        graph = pt.load_model(str(path))
+        found[change] = (sum(Roofline().operator_times(graph, device)), traffic(graph))
+        integers = sum(op.flops for op in graph.operators if op.dtype == "int8")
+        assert (integers > 0.5 * graph.flops) == (change is not None)
+    # What enters is quantised, and what leaves dequantised, by an operator of its own.
+    assert found[calibrated][0] <= found[None][0] + 2 * device.launch_overhead_s
+    assert found[calibrated][1] < 0.7 * found[None][1]
+    assert found[calibrated][1] == pytest.approx(found[of_bytes][1], rel=0.5)
 
 
 def test_a_layout_of_one_processor_is_named(tmp_path: Path) -> None:

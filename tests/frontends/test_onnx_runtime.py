@@ -385,3 +385,20 @@ def test_what_contradicts_is_refused(tmp_path: Path, case: str, change: Any, exp
     path.write_bytes(model.SerializeToString())
     with pytest.raises(InputError, match=expected):
         pt.load_model(str(path))
+
+
+def test_a_mixture_reads_the_experts_that_its_tokens_choose(tmp_path: Path) -> None:
+    """One token of two experts of sixteen reads an eighth of their weights."""
+    path = tmp_path / "made.onnx"
+    weights = {"up": of(16, 32, 8), "up_bias": of(16, 32), "down": of(16, 8, 32), "down_bias": of(16, 8)}
+    graph = helper.make_graph(
+        [helper.make_node("MoE", ["x", "router", *weights], ["y"], domain=DOMAIN, k=2, activation_type="relu")],
+        "made",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 8]), ("router", [1, 16]))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    versions = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
+    path.write_bytes(helper.make_model(graph, opset_imports=versions, ir_version=8).SerializeToString())
+    (op,) = pt.load_model(str(path)).operators
+    assert op.bytes_read == sum(array.nbytes for array in weights.values()) // 8 + 4 * (8 + 16)

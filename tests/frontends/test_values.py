@@ -136,4 +136,4 @@ def test_grouped_products_say_how_many_tokens_each_expert_is_expected_to_get() -
     fields |= {"num_attention_heads": "2", "num_key_value_heads": "2"}
     graph = pt.load_model("hf:mixtral", set_fields=fields, batch_size=2, sequence_length=64)
     # 128 tokens of two experts each, over eight.
-    assert [note for note in graph.notes if "spread evenly: 32 of each of 8 experts." in note]
+    assert [note for note in graph.notes if "spread evenly: 32 of each of 8 of 8 experts." in note]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
+from partita.catalogue.formats import Formats
 from partita.errors import InputError
-from partita.graph import Parameter
+from partita.graph import Graph, Parameter
 
 Optimizer = Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
 
@@ -58,9 +59,20 @@ def optimizer_bytes(
     width = parameter.bytes / count if count else 0.0
     item = width if dtype == "parameter" else float(dtype_bytes(dtype))
     elements = _factored(parameter.shape) if optimizer == "adafactor" else _MOMENTS[optimizer] * count
-    if master_weights or (master_weights is None and width < item):
+    if keeps_master(parameter, optimizer, dtype, master_weights):
         elements += count
     return round(elements * item)
+
+
+def keeps_master(parameter: Parameter, optimizer: str, dtype: str, master_weights: bool | None) -> bool:
+    """Whether the optimizer keeps a copy of a trained weight; arguments are those of ``optimizer_bytes``."""
+    count = math.prod(parameter.shape)
+    if optimizer == "none" or not count:
+        return False
+    width = parameter.bytes / count
+    return bool(master_weights) or (
+        master_weights is None and width < (width if dtype == "parameter" else dtype_bytes(dtype))
+    )
 
 
 def _factored(shape: tuple[int, ...]) -> int:
@@ -68,3 +80,21 @@ def _factored(shape: tuple[int, ...]) -> int:
     if len(shape) < 2 or not count:
         return count
     return count // (shape[-1] * shape[-2]) * (shape[-1] + shape[-2])
+
+
+def formats_of(
+    graph: Graph, optimizer: str, dtype: str, master_weights: bool | None, gradient_dtype: str = "parameter"
+) -> Formats:
+    """The number formats of training a graph.
+
+    ``gradient_dtype`` is that of gradients, ``parameter`` for that of weights; the others are as for
+    ``optimizer_bytes``.
+    """
+    trained = [parameter for parameter in graph.parameters if parameter.trainable and not parameter.buffer]
+    weights = ",".join(sorted({parameter.dtype for parameter in trained}))
+    return Formats(
+        weights=weights,
+        gradients=weights if gradient_dtype == "parameter" else gradient_dtype,
+        optimizer=weights if dtype == "parameter" else dtype,
+        master=any(keeps_master(one, optimizer, dtype, master_weights) for one in trained),
+    )

@@ -203,6 +203,7 @@ class _Builder:
             product=step.product,
             consecutive=step.consecutive,
             causal=step.causal,
+            free=step.free,
             launches=step.launches,
             **common,
         )

@@ -19,8 +19,8 @@ import torch
 from torch._C import _current_autograd_node
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from partita.frontends.contents import tensors_in
 from partita.frontends.flops import (
     FRESH,
     GATHERS,
@@ -45,7 +45,7 @@ _CONSTANT = "partita.constant.default"
 
 def event_of(target: str, arguments: Any) -> Event:
     """What is written down of every dispatched operator."""
-    return Event(target, tuple((tuple(t.shape), dtype_name(t.dtype)) for t in _tensors(arguments)))
+    return Event(target, tuple((tuple(t.shape), dtype_name(t.dtype)) for t in tensors_in(arguments)))
 
 
 def dtype_name(dtype: Any) -> str:
@@ -77,7 +77,7 @@ class _Target:
 
     def written(self, args: Any, kwargs: Any) -> list[Any]:
         """The tensors among a call's arguments that it writes in place."""
-        return _tensors([args[i] if i < len(args) else kwargs.get(name) for i, name in self.mutated])
+        return tensors_in([args[i] if i < len(args) else kwargs.get(name) for i, name in self.mutated])
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -167,7 +167,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 kwargs = {**kwargs, "device": _CPU}
         try:
             out = func(*args, **kwargs)
-            tensors = _tensors(out)
+            tensors = tensors_in(out)
             _check_layout(target.name, tensors)
         except Exception:
             if self.backward:
@@ -196,7 +196,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 self._mark_node(self._latest[outputs[0].untyped_storage()._cdata])
             return
         mutated = target.written(args, kwargs)
-        inputs = _tensors((args, kwargs))
+        inputs = tensors_in((args, kwargs))
         reads: list[Read] = []
         traffic = 0
         if not target.fresh:
@@ -269,8 +269,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 continue
             with torch._C._DisableTorchDispatch(), torch.no_grad():
                 if target.packet == "aten.rand" and tensor.dim() == 0:
-                    # Layer drop compares such a draw with a small probability: keep every layer.
-                    tensor.constant = torch.full(tensor.shape, 1 - 2**-8, dtype=tensor.dtype)
+                    tensor.constant = torch.full(tensor.shape, KEEPS_LAYERS, dtype=tensor.dtype)
                 elif target.packet in FACTORIES:
                     kwargs = {**kwargs, "device": "cpu"}
                     tensor.constant = func(*args, **kwargs)
@@ -308,14 +307,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return call
 
 
+#: What a draw of a single number is: layer drop compares it with a small probability, and every layer is kept.
+KEEPS_LAYERS = 1 - 2**-8
+
 _FUSED: Any = SimpleNamespace(overwrites=False, scatters=False, gathers=False)
 FACTORIES = {f"aten.{name}" for name in ("arange", "full", "linspace", "logspace", "ones", "scalar_tensor", "zeros")}
-
-
-def _tensors(tree: Any) -> list[Any]:
-    if isinstance(tree, torch.Tensor):
-        return [tree]
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _check_layout(name: str, tensors: list[Any]) -> None:

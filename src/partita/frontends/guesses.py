@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import tree_leaves
 
-from partita.frontends.contents import compute, known, mark, supposed, tell
+from partita.frontends.contents import compute, known, mark, supposed, tell, tensors_in
 
 SPREAD = "numbers that code limits to a range, such as corners of boxes, spread evenly over it"
 
@@ -23,7 +22,7 @@ def guess(func: Any, packet: str, args: Any, kwargs: Any, outputs: list[Any]) ->
     if packet == "aten.clamp" and supposed(args[0]) is None:
         found = _spread(args, kwargs, outputs[0])
     elif packet in _CARRIES and any(
-        isinstance(leaf, FakeTensor) and supposed(leaf) is not None for leaf in tree_leaves((args, kwargs))
+        isinstance(leaf, FakeTensor) and supposed(leaf) is not None for leaf in tensors_in((args, kwargs))
     ):
         found = _carried(func, packet, args, kwargs)
     else:
@@ -64,7 +63,7 @@ def _carried(func: Any, packet: str, args: Any, kwargs: Any) -> list[Any]:
             values = compute(func, args, kwargs, content)
     except Exception:
         return []
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+    return tensors_in(values)
 
 
 _HANDS_ON = (

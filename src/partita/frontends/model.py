@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from partita.errors import TraceError
-from partita.frontends.experts import experts_notes
 from partita.frontends.fill import unread, what_ran
-from partita.frontends.options import Asked
+from partita.frontends.options import CACHED, Asked
 from partita.frontends.torch import trace
 from partita.graph import Graph
 
@@ -57,9 +58,20 @@ class Model:
             if str(error).startswith("cannot trace"):
                 error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
             raise
+        if self.asked.decode is not None:
+            graph = _with_caches(graph)
         unused = unread(self.asked.inputs, self.module, self.args, graph)
-        return replace(self, graph=graph.replace(notes=(*graph.notes, *experts_notes(graph), *unused)))
+        return replace(self, graph=graph.replace(notes=(*graph.notes, *unused)))
 
     def noted(self, note: str) -> Model:
         """This model with another note."""
         return replace(self, notes=(*self.notes, note))
+
+
+def _with_caches(graph: Graph) -> Graph:
+    """The graph of a step of decoding, its layers' caches marked as such."""
+    marked = tuple(
+        msgspec.structs.replace(p, cache=True) if p.buffer and p.name.rpartition(".")[2] in CACHED else p
+        for p in graph.parameters
+    )
+    return graph.replace(parameters=marked)

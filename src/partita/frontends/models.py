@@ -13,6 +13,10 @@ from partita.frontends.model import Model
 from partita.frontends.options import Asked, asked_of
 from partita.graph import Graph, Source
 
+#: Samples of a microbatch and tokens of a sample that are taken for a slip of the keyboard beyond: sizes of parts of
+#: the inputs, such as those of images, are values and take memory.
+MOST_SAMPLES, MOST_TOKENS = 2**20, 2**24
+
 
 def load_model(
     spec: str,
@@ -147,8 +151,13 @@ def _saying_inputs() -> Iterator[None]:
 
 def _checked(spec: str, asked: Asked) -> bool:
     """Whether a spec is of transformers; what is not right about it or what is asked for is an error."""
-    check_at_least("batch size", 1 if asked.batch_size is None else asked.batch_size)
-    check_at_least("sequence length", 1 if asked.sequence_length is None else asked.sequence_length)
+    for what, count, most in (
+        ("batch size", asked.batch_size, MOST_SAMPLES),
+        ("sequence length", asked.sequence_length, MOST_TOKENS),
+    ):
+        check_at_least(what, 1 if count is None else count)
+        if count is not None and count > most:
+            raise InputError(f"{what} {count:,} is out of range; models are traced with at most {most:,}")
     forms = "'hf:TYPE_OR_FILE', 'path/to/file.py:callable' or 'path/to/model.onnx'"
     of_hub = spec.startswith("hf:")
     of_onnx = spec.endswith(".onnx") and not of_hub

@@ -49,6 +49,9 @@ class Asked:
         return Source(model=spec, settings={**given, "set": dict(self.fields)}, training=self.training)
 
 
+#: Buffers of a layer that hold the keys and values of earlier tokens while it decodes.
+CACHED = ("cached_keys", "cached_values")
+
 _RECORDED = ("batch_size", "sequence_length", "dtype", "task", "decode")
 
 

@@ -105,6 +105,8 @@ class Call:
     """Whether it is attention that skips what comes later."""
     launches: int = 1
     """Kernels that are issued for it."""
+    free: bool = False
+    """Whether it runs inside its neighbours, who count what it reads and writes."""
     event: int | None = None
     """Place among the capture's events; None where nothing was dispatched for it."""
 

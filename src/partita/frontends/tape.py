@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from partita.errors import TraceError
@@ -156,7 +157,9 @@ class Tape:
         if value is None:
             raise TraceError(f"a tensor of shape {list(tensor.shape)} was made outside the run and has no data")
         slot = self._new(tensor)
-        self.origins[slot] = Origin("constant", "", value.detach().clone())
+        # The modes of a trace would make a copy without data.
+        with _disable_current_modes():
+            self.origins[slot] = Origin("constant", "", value.detach().clone())
         return slot
 
     def note(

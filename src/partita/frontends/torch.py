@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.errors import InputError, PartitaError, TraceError, require
+from partita.frontends.experts import with_expected_experts
 from partita.graph import Graph
 
 if TYPE_CHECKING:
@@ -105,4 +106,5 @@ def trace_calls(
         raise
     except Exception as error:
         raise TraceError(f"cannot trace the root module ({type(module).__name__}): {one_line(error)}") from error
+    graph = with_expected_experts(graph)
     return (graph.replace(compiled=True) if compiled else graph), capture, calls

@@ -7,14 +7,15 @@ as long as all that they come from is known and they are small.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
-from partita.frontends.contents import compute, known, mark, sources_of, supposed, tell
+from partita.frontends.contents import compute, known, mark, sources_of, supposed, tell, tensors_in
 from partita.frontends.guesses import SPREAD, guess
 
 #: Elements of what is worth following: masks of sequence × sequence for a thousand tokens, no more.
@@ -46,8 +47,8 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        packet = str(func._overloadpacket)
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        packet = _packet(func)
+        tensors = tensors_in((args, kwargs))
         if packet in _FILLS and known(args[0]) is None and isinstance(args[0], FakeTensor):
             self._begin(args[0], _MOST_DRAWN if packet in _DRAWS else MAX_ELEMENTS)
         values = [known(tensor) for tensor in tensors]
@@ -85,7 +86,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         elif packet in _KEEPS:
             for said in _SAID:
                 if hasattr(tensors[0], said):
-                    for made in tree_leaves(out):
+                    for made in tensors_in(out):
                         setattr(made, said, getattr(tensors[0], said))
         elif packet in _CHOOSES and not complete:
             dim = _CHOOSES[packet](args, kwargs)
@@ -148,7 +149,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         with self:
             made = torch.empty(shape, dtype=dtype, device="cpu")
         self.recorder.paused = False
-        inputs = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+        inputs = tensors_in(args)
         self.recorder.emit(str(func), inputs, [made], 0, causal=False)
         return made
 
@@ -185,7 +186,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
     def _follow(
         self, func: Any, packet: str, args: Any, kwargs: Any, out: Any, tensors: list[Any], complete: bool
     ) -> None:
-        outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, FakeTensor)]
+        outputs = [leaf for leaf in tensors_in(out) if isinstance(leaf, FakeTensor)]
         changes = func._schema.is_mutable
         small = all(tensor.numel() * tensor.element_size() <= _MAX_BYTES for tensor in outputs)
         drawn = torch.Tag.nondeterministic_seeded in func.tags
@@ -200,7 +201,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                 values = compute(func, args, kwargs, _blank if shaped else known, self.draws)
             except Exception:
                 values = None
-            found = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+            found = tensors_in(values)
             if len(found) == len(outputs) and all(a.shape == b.shape for a, b in zip(found, outputs, strict=True)):
                 sources = frozenset[str]() if shaped else sources_of(tensors)
                 for tensor, value in zip(outputs, found, strict=True):
@@ -216,6 +217,12 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                 value = getattr(tensor, "partita_value", None)
                 if value is not None:
                     mark(tensor, value, "lost")
+
+
+@functools.cache
+def _packet(func: Any) -> str:
+    """The name of a call without its overload."""
+    return str(func._overloadpacket)
 
 
 def _blank(tensor: Any) -> Any:

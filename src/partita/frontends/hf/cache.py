@@ -15,6 +15,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from partita.errors import InputError
+from partita.frontends.options import CACHED
 from partita.frontends.run import run_module
 
 
@@ -35,7 +36,7 @@ def resident_cache(model: Any, kwargs: Mapping[str, Any], context: int) -> Any:
             raise InputError(f"layer {index} of {type(model).__name__} keeps no key-value cache, unlike others")
         module, keys, values, window = probe.seen[index]
         rows = context + 1 if window is None else min(context + 1, window)
-        for name, like in (("cached_keys", keys), ("cached_values", values)):
+        for name, like in zip(CACHED, (keys, values), strict=True):
             shape = (*like.shape[:2], rows, like.shape[3])
             module.register_buffer(name, torch.empty(shape, dtype=like.dtype, device="meta"))
         layers.append(_Resident(module, context, rows, window is not None))

@@ -52,6 +52,8 @@ def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tu
     for field, text in fields.items():
         _set(given, cls, default, kind, field, parse_value(text))
     notes = usual_note(kind, taken, given)
+    if isinstance(stored := given.get("quantization_config"), Mapping):
+        notes = (*notes, _quantised_note(stored))
     if stand_in != kind:
         notes = (*notes, f"transformers builds {kind!r} as {stand_in!r}.")
         given.pop("model_type", None)
@@ -61,6 +63,17 @@ def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tu
         return _made(cls, merged(taken, given)), notes
     except Exception as error:
         raise InputError(f"the configuration of {name!r} is not valid: {one_line(error)}") from error
+
+
+def _quantised_note(stored: Mapping[str, Any]) -> str:
+    """What a plan presumes where a configuration says in which format its weights are stored."""
+    method = stored.get("quant_method", "an unnamed method")
+    bits = stored.get("bits") or stored.get("w_bit") or next((n for n in (4, 8) if stored.get(f"load_in_{n}bit")), None)
+    shown = f"{method}, {bits} bits" if bits else str(method)
+    return (
+        f"The configuration's quantization_config ({shown}) is not applied: weights are stored and multiplied in the "
+        "number format of the plan (--dtype), so memory and times are those of the model that is not quantised."
+    )
 
 
 def _made(cls: Any, fields: Mapping[str, Any]) -> Any:

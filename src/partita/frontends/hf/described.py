@@ -57,10 +57,10 @@ def make_described(model: Any, example: Example, name: str) -> Any:
     if shape is None or any(word in kind for word in ("~", "dict", "tuple", "Cache")):
         return None
     if "Bool" in kind + annotation:
-        return torch.ones(shape, dtype=torch.bool)
+        return example.ones(shape, torch.bool)
     whole = any(word in kind + annotation for word in ("Long", "Int")) or name.endswith(_WHOLE)
     if whole or "mask" in name:
-        made = torch.ones(shape, dtype=torch.long)
+        made = example.ones(shape, torch.long)
     else:
         made = torch.empty(shape, dtype=example.dtype, device="meta")
     return [made] if kind.lstrip("`").startswith("list") else made

@@ -111,6 +111,10 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
 def _with_weights(model: Model, cls: Any, config: Any, task: str, number_format: Any) -> Model:
     """The chosen model again, initialised."""
     module, _ = build(cls, config, number_format, model.name, nullcontext)
+    for name, value in vars(model.module.config).items():
+        # What the inputs of the trace needed of its configuration, which is a copy, those of the run need, too.
+        if value is not None and getattr(module.config, name, None) is None:
+            setattr(module.config, name, value)
     kwargs = model.kwargs
     if model.asked.decode is not None:
         # Its cache is in buffers of the module.

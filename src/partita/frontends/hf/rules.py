@@ -6,7 +6,8 @@ real values, on the CPU, as long as they are few: sizes of images, token types a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,14 @@ class Example:
 
         return torch.empty((self.samples, *shape), dtype=self.dtype, device="meta")
 
+    def ones(self, shape: Sequence[int], dtype: Any) -> Any:
+        """Ones, without data where there are many."""
+        import torch
+
+        if math.prod(shape) > _VALUED:
+            return torch.empty(shape, dtype=dtype, device="meta")
+        return torch.ones(shape, dtype=dtype)
+
     def integers(self, *shape: int, below: int = 2) -> Any:
         """Whole numbers from 1 to ``below`` − 1, a row a sample."""
         import torch
@@ -101,6 +110,8 @@ class Example:
         """Places of the tokens."""
         import torch
 
+        if self.samples * self.length > _VALUED:
+            return torch.empty((self.samples, self.length), dtype=torch.long, device="meta")
         return torch.arange(self.length).expand(self.samples, -1).contiguous()
 
     @property

@@ -9,12 +9,14 @@ from typing import Any
 from onnx import helper
 
 from partita.errors import InputError
+from partita.frontends.experts import reached
 from partita.frontends.onnx.arrays import Array, arithmetic_dtype, array_bytes, constant_array, new_array
 from partita.frontends.onnx.dims import declared_shape
 from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.flops import Cost, cost_of
 from partita.frontends.onnx.modules import Modules
 from partita.frontends.onnx.presumed import presume
+from partita.frontends.onnx.quantised import NOTE, fold, runs_in_integers
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
 from partita.frontends.onnx.sequences import Item, Items, Row, joined_shape, sequence_outputs
 from partita.frontends.onnx.shapes import infer, is_random, known_outputs
@@ -94,13 +96,16 @@ class Walk:
 
     def capture(self, outputs: Sequence[Item]) -> Capture:
         """What was written down, with the model's results."""
+        found = [array.read() for array in arrays_of(outputs)]
+        if fold(self.calls, [read.value for read in found]):
+            self.notes[NOTE] = None
         if self.presumed:
             self.notes[_DATA_NOTE.format(names=", ".join(self.presumed))] = None
         return Capture(
             calls=self.calls,
             stored=self.store.stored,
             modules=self.modules.classes,
-            outputs=[array.read() for array in arrays_of(outputs)],
+            outputs=found,
             notes=list(self.notes),
         )
 
@@ -199,8 +204,10 @@ class Walk:
         )
         outputs = [new_array(shape, number, call=call) for shape, number in zip(shapes, types, strict=True)]
         call.dtype = arithmetic_dtype(present, outputs)
+        if cost.flops and runs_in_integers(node.op_type, present[0].dtype):
+            call.dtype = "int8"
         call.bytes_written = sum(value.layout.bytes for value in call.writes) + _gates(node.op_type, present)
-        call.bytes_read = traffic
+        call.bytes_read = traffic - _unreached(node.op_type, attributes, inputs)
         self.calls.append(call)
         return outputs
 
@@ -237,6 +244,19 @@ def _gates(op: str, arrays: Sequence[Array]) -> int:
         return 0
     x, weights = arrays[:2]
     return array_bytes((*x.shape[:2], *weights.shape[:2]), x.type)
+
+
+def _unreached(op: str, attributes: Mapping[str, Any], inputs: Sequence[Array | None]) -> int:
+    """Bytes of the experts that no token of a mixture is expected to be sent to."""
+    if op not in ("MoE", "QMoE"):
+        return 0
+    x, _, weights = inputs[:3]
+    assert x is not None
+    assert weights is not None
+    experts = weights.shape[0]
+    share = reached(experts, math.prod(x.shape[:-1]), attributes.get("k", 1)) / experts
+    stored = (array for array in inputs[2:] if array is not None and array.shape[:1] == (experts,))
+    return round(sum(array.read().bytes for array in stored) * (1.0 - share))
 
 
 def _reads(op: str, inputs: Sequence[Array | None], made: int) -> tuple[list[Read], int]:
