@@ -164,7 +164,10 @@ USAGE = [
     (("solve", "{chain}", "--time-limit", "0"), "out of range"),
     (("solve", "{chain}", "--time-limit", "soon"), "not a number"),
     (("solve", "{chain}", "--devices", "-1"), "-1"),
-    (("solve", "{chain}", "--memory", "much"), "not a number"),
+    (("solve", "{chain}", "--memory", "much"), "not a number of bytes, such as 40GB, 40GiB, 80e9 or inf"),
+    (("solve", "{chain}", "--memory", "40XB"), "not a number of bytes"),
+    (("solve", "{chain}", "--seed", "-1"), "'--seed': -1 is not in the range"),
+    (("solve", "{chain}", "--seed", "2147483648"), "'--seed': 2147483648 is not in the range"),
     (("solve", "{chain}", "--solver", "oracle"), "no solver 'oracle'"),
     (("solve", "{chain}", "--contiguity", "loose"), "loose"),
     (("solve", "{chain}", "--format", "piper"), "missing key"),
@@ -175,12 +178,19 @@ USAGE = [
     (("evaluate", "{chain}", "{chain}"), "partita.result"),
     (("plan", "hf:gpt2"), "--cluster"),
     (("plan", "hf:gpt2", "--cluster", "3xZ9000"), "Z9000"),
+    (("plan", "hf:gpt2", "--cluster", ""), 'the cluster is empty; write for example "4xA100-80GB"'),
+    (("plan", "hf:gpt2", "--cluster", ":1"), "a device is missing"),
     (("plan", "model.onnx", "--cluster", "2xL4"), "there is no file 'model.onnx'"),
     (("plan", "{missing}", "--cluster", "2xL4"), "missing"),
     (("plan", "hf:gpt2", "--cluster", "8x8xL4"), "8x(8xL4)"),
     (("plan", "hf:openai/gpt2", "--cluster", "2xL4"), "download it first"),
     (("plan", "hf:gpt2", "--cluster", "2xL4", "--set", "n_layer=-1"), "'n_layer' of the configuration of 'gpt2' is -1"),
     (("plan", "hf:gpt2", "--cluster", "2xL4", "--optimizer", "sgd"), "add --training"),
+    (
+        ("plan", "hf:gpt2", "--cluster", "2xL4", "--batch-size", "1000000000"),
+        "batch size 1,000,000,000 is out of range",
+    ),
+    (("plan", "hf:gpt2", "--cluster", "2xL4", "--sequence-length", "1000000000"), "sequence length 1,000,000,000 is"),
     (("compare", "hf:gpt2"), "--cluster"),
     (("invent",), "invent"),
 ]
@@ -275,6 +285,26 @@ def test_the_whole_traceback_of_an_error(tmp_path: Path, partita: Callable[..., 
 def test_options_of_training_need_training(partita: Callable[..., Run]) -> None:
     asked = ("plan", "hf:gpt2", "--cluster", "2xL4", "--optimizer", "adam")
     _is_one_message(partita(*asked), "--optimizer is about training; add --training")
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--layout", "tp=8"), "layout 'tp=8': 'tp=8' is not one of tensor=…"),
+        (("--layout", "tensor=8,tensor=4"), "gives tensor twice"),
+        (("--zero", "7"), "--zero 7 is no stage of ZeRO"),
+        (("--minimise", "steady", "--layout", "tensor=8"), "--layout is for steps"),
+    ],
+)
+def test_settings_are_looked_at_before_the_model(
+    partita: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], expected: str
+) -> None:
+    def traced(*_: object, **__: object) -> None:
+        raise AssertionError("the model was traced first")
+
+    monkeypatch.setattr("partita.frontends.models.load_model", traced)
+    asked = ("plan", "hf:gpt2", "--training", "--cluster", "8xL4", *flags)
+    _is_one_message(partita(*asked), expected)
 
 
 @pytest.mark.parametrize("value", ["-1", "-12"])

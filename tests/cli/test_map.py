@@ -15,8 +15,8 @@ from partita.conductor.place import placing_of, staged_plan
 from partita.documents.document import write_json
 from partita.documents.result_file import with_problem
 from partita.documents.stated import write_problem
-from partita.problems.importers import plan_with_problem
 from partita.problems.makespan.samples import DIAMOND
+from partita.problems.planned import read_planned
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import (
@@ -204,7 +204,8 @@ def test_a_plan_of_stages_is_placed(partita: Callable[..., Run], tmp_path: Path)
     """Eight microbatches on two replicas: four each; forward and backward tensors; gradients once."""
     path = split(tmp_path)
     where = "two-level:2x2:inside=10GB/s:between=1GB/s"
-    problem = placing_of(staged_plan(*plan_with_problem(path)[:2]), topology(where)).problem
+    planned = read_planned(path)
+    problem = placing_of(staged_plan(planned.problem, planned.plan), topology(where)).problem
     assert problem.replicas == 2
     assert [stage.time_s for stage in problem.stages] == pytest.approx([4 * 0.03, 4 * 0.09])
     assert [stage.parameter_bytes for stage in problem.stages] == [4e6, 8e6]

@@ -394,11 +394,11 @@ def test_the_microbatch_is_chosen_with_the_global_batch(partita: Callable[..., A
     assert "no multiple" in wrong.err
 
 
-@pytest.mark.parametrize(("signature", "sizes"), [("", {8}), ("batch_size=4", {8, 4, 2, 1})])
-def test_callables_that_take_no_batch_size_have_one(
+@pytest.mark.parametrize(("signature", "sizes"), [("", {2}), ("batch_size=4", {8, 4, 2, 1})])
+def test_callables_that_take_no_batch_size_have_that_of_their_inputs(
     partita: Callable[..., Any], tmp_path: Path, signature: str, sizes: set[int]
 ) -> None:
-    """What they take by default is one sample; with a parameter the sizes are powers of two, as for any model."""
+    """Four rows are four samples; with a parameter the sizes are powers of two, as for any model."""
     size = "batch_size" if signature else "4"
     (tmp_path / "net.py").write_text(
         "import torch\n"
@@ -411,6 +411,22 @@ def test_callables_that_take_no_batch_size_have_one(
     )
     assert run.code == 0, run.err
     assert {row["microbatches"] for row in run.document["batches"]} == sizes
+
+
+@pytest.mark.parametrize("objective", ["hybrid", "throughput"])
+def test_times_of_a_sample_are_of_one_sample(partita: Callable[..., Any], objective: str) -> None:
+    model = ("plan", "hf:gpt2", "--training", "--cluster", "2xL4", "--sequence-length", "16", "--batch-size", "32")
+    fields = [word for name, value in {**FIELDS, "n_layer": "2"}.items() for word in ("--set", f"{name}={value}")]
+    run = (*model, *fields, "--objective", objective, "--microbatches", "4")
+    found = partita(*run, "--json").document
+    step = found["step"]
+    assert step["time_per_microbatch"] == pytest.approx(step["time"] / 4, rel=1e-9)
+    assert step["time_per_sample"] == pytest.approx(step["time"] / (4 * 32), rel=1e-9)
+    for stage in found["plan"]["stages"] if objective == "hybrid" else ():
+        assert stage["time_per_sample"] == pytest.approx(stage["time_per_microbatch"] / 32, rel=1e-9)
+    text = partita(*run).out
+    assert "per sample" not in text
+    assert "per microbatch" in text
 
 
 def test_recipes_are_listed_with_the_baselines(partita: Callable[..., Any]) -> None:

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 import partita as pt
-from partita.documents.split_file import read_split
 from partita.exporters import find_exporter
+from partita.problems.planned import read_split
 from runtime_models import random_model
 
 
@@ -89,7 +89,7 @@ def test_what_the_limits_cost_is_said(partita: Callable[..., Any], saved: Callab
         (False, ("--runtime", "vllm", "--search-replicas"), "leave it out, or --runtime"),
         (True, ("--runtime", "megatron", "--mesh", "free"), "leave --mesh free out"),
         (True, ("--runtime", "megatron", "--schedule", "zero-bubble"), "no schedule zero-bubble"),
-        (True, ("--runtime", "deepspeed", "--zero", "3"), "ZeRO-1 at most"),
+        (True, ("--runtime", "deepspeed", "--zero", "3"), "pipelines with ZeRO-0 and 1"),
         (True, ("--runtime", "torch", "--tensor-parallel-degrees", "2"), "no tensor parallelism"),
     ],
 )

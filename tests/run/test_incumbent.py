@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from partita.errors import DisagreementError
 from partita.run.incumbent import Incumbent, agreed
-from partita.run.result import OPTIMALITY_GAP
+from partita.units import TOLERANCE
 
 
 def test_better_answers_replace_worse_ones() -> None:
@@ -58,7 +58,7 @@ def test_a_value_below_the_best_bound_raises() -> None:
 def test_rounding_is_no_contradiction() -> None:
     incumbent: Incumbent[str] = Incumbent()
     incumbent.offer(2.0, "two")
-    incumbent.prove(2.0 * (1 + OPTIMALITY_GAP / 2))
+    incumbent.prove(2.0 * (1 + TOLERANCE / 2))
     assert incumbent.bound == 2.0
     assert incumbent.closed
 

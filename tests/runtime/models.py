@@ -97,6 +97,61 @@ def recurrent(batch_size: int = 2):
     return Recurrent(), (torch.randn(batch_size, 5, 6),)
 
 
+class Noisy(nn.Module):
+    """Every function that draws random numbers, beside attention that draws none; a layer that may be dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(19))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        layer, on = iter(self.layers), self.training
+        heads = next(layer)(x)[:, None]
+        x = functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)[:, 0]
+        x = functional.dropout(next(layer)(x), 0.3, on)
+        x = functional.dropout(next(layer)(x), 0.3, on, inplace=True)
+        x = functional.alpha_dropout(next(layer)(x), 0.3, on)
+        x = functional.feature_alpha_dropout(next(layer)(x), 0.3, on)
+        x = functional.dropout1d(next(layer)(x), 0.3, on)
+        x = functional.dropout2d(next(layer)(x)[:, :, None], 0.3, on)[:, :, 0]
+        x = functional.dropout3d(next(layer)(x)[None, None], 0.2, on)[0, 0]
+        x = functional.rrelu(next(layer)(x), training=on)
+        x = functional.gumbel_softmax(next(layer)(x))
+        x = next(layer)(x) * torch.bernoulli(torch.full_like(x, 0.5))
+        x = next(layer)(x) + torch.randn_like(x) + torch.rand(x.shape) + torch.randint(0, 3, x.shape)
+        x = next(layer)(x) + torch.empty_like(x).normal_() + torch.normal(x, 0.1)
+        x = torch.dropout(next(layer)(x), 0.2, on) + torch.feature_dropout(next(layer)(x), 0.2, on)
+        heads = next(layer)(x)[:, None]
+        x = functional.scaled_dot_product_attention(heads, heads, heads, dropout_p=0.2 if on else 0.0)[:, 0]
+        x = next(layer)(x)[:, torch.randperm(4)]
+        if torch.rand(()) < 0.5:
+            return x
+        return next(layer)(x) * torch.rand(()) + torch.multinomial(x.detach().softmax(-1)[0], 8)
+
+
+def noisy(batch_size: int = 2):
+    return Noisy(), (torch.randn(batch_size, 4, 8),)
+
+
+class Shifted(nn.Module):
+    """Writes a literal into what it is given, as models that shift their labels do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 8)
+        self.head = nn.Linear(8, 8)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        shifted = ids.new_zeros(ids.shape)
+        shifted[:, 1:] = ids[:, :-1].clone()
+        shifted[:, 0] = torch.tensor(5)
+        return self.head(self.embed(shifted))
+
+
+def shifted(batch_size: int = 2):
+    return Shifted(), (torch.randint(7, (batch_size, 5)),)
+
+
 def beyond(batch_size: int = 2):
     """Looks up a row that is not there, which nobody sees before it runs."""
     return Tied(), (torch.full((batch_size, 5), 31),)

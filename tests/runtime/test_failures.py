@@ -17,6 +17,7 @@ from partita.errors import InputError, RankError
 from partita.runtime.job import Job
 from partita.runtime.launch import Host
 from runtime.plans import source, split
+from soon import SOON_S
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find processes")
 
@@ -86,8 +87,82 @@ def test_a_hanging_rank_is_named_and_the_others_end(host):
     os.kill(ranks[0], signal.SIGSTOP)
     thread.join()
     assert isinstance(error[0], RankError)
-    assert "rank 0 (stage 0) hangs" in str(error[0])
+    assert "rank 0 (stage 0) hangs: it is stopped by a signal" in str(error[0])
     assert gone(ranks)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_stopped_at_once_is_named(host, rank):
+    """Before it has shown any life, and while the other waits for it."""
+    error = []
+
+    def work():
+        try:
+            host.run(endless(timeout_s=2.0))
+        except Exception as found:
+            error.append(found)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not error and (host.process is None or len(children(host.process.pid)) <= rank):
+        time.sleep(0.001)
+    ranks = children(host.process.pid)
+    os.kill(ranks[rank], signal.SIGSTOP)
+    thread.join(SOON_S)
+    assert isinstance(error[0], RankError)
+    assert f"rank {rank} (stage {rank}) hangs: it is stopped by a signal" in str(error[0])
+    assert gone(ranks)
+
+
+def test_a_stopped_rank_that_goes_on_is_no_failure(host):
+    error = []
+    thread, ranks = started(endless(timeout_s=60.0), host, error)
+    os.kill(ranks[0], signal.SIGSTOP)
+    time.sleep(0.5)
+    os.kill(ranks[0], signal.SIGCONT)
+    time.sleep(0.5)
+    assert not error
+    os.kill(ranks[1], signal.SIGKILL)
+    thread.join(SOON_S)
+    assert "rank 1 (stage 1) was killed" in str(error[0])
+
+
+def test_the_model_that_is_not_split_is_watched_too(host):
+    """It runs once the ranks have ended, alone."""
+    made = source("tied")
+    error, split_ranks = [], set()
+
+    def work():
+        try:
+            host.run(Job(split=split(made, 2), source=made, microbatches=2, repeats=300, timeout_s=2.0))
+        except Exception as found:
+            error.append(found)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not error:
+        now = children(host.process.pid) if host.process is not None else []
+        if len(now) == 2:
+            split_ranks |= set(now)
+        if len(now) == 1 and split_ranks and now[0] not in split_ranks:
+            os.kill(now[0], signal.SIGSTOP)
+            break
+        time.sleep(0.01)
+    thread.join(SOON_S)
+    assert isinstance(error[0], RankError)
+    assert "the model that is not split hangs: it is stopped by a signal" in str(error[0])
+    assert gone(now)
+
+
+def test_the_process_that_ranks_come_from_is_watched_too():
+    error = []
+    with Host() as host:
+        thread, ranks = started(endless(timeout_s=2.0), host, error)
+        first = host.process.pid
+        os.kill(first, signal.SIGSTOP)
+        thread.join(SOON_S)
+    assert "the process that all ranks come from hangs: it is stopped by a signal" in str(error[0])
+    assert gone([first, *ranks])
 
 
 def test_a_rank_that_raises_is_named_with_its_error(host):

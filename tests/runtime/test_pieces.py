@@ -19,7 +19,7 @@ from partita.runtime.places import place_calls
 from partita.runtime.program import compile_piece
 from runtime.plans import in_a_row, run_pieces, source
 
-NAMES = ("tied", "tricky", "unet", "recurrent")
+NAMES = ("tied", "tricky", "unet", "recurrent", "shifted")
 
 
 def check(found, *, gradients):
@@ -29,7 +29,7 @@ def check(found, *, gradients):
         assert max(errors.values(), default=0.0) < 1e-5
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "noisy"])
 @pytest.mark.parametrize("training", [False, True])
 def test_a_row_of_stages_computes_the_same(name, training):
     check(run_pieces(source(name, training=training), 3, lambda graph: in_a_row(graph, 3)), gradients=training)

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="the runner needs torch")
 
 from partita.errors import InputError, UnsupportedError
+from partita.graph import Source
 from partita.runtime.job import Job
 from partita.runtime.orders import make_orders
 from partita.runtime.report import measured_timeline, run_document, verified
@@ -75,6 +76,33 @@ def test_inference_computes_the_same_and_says_what_it_took(host):
     ]
 
 
+_SIZES = {"vocab_size": "100", "max_position_embeddings": "64"}
+TRANSFORMERS = {
+    # Dropout by functions beside attention without any.
+    "opt": _SIZES
+    | {"hidden_size": "32", "num_hidden_layers": "2", "num_attention_heads": "2", "ffn_dim": "64"}
+    | {"word_embed_proj_dim": "32", "activation_function": "relu"},
+    # Likewise; labels are shifted behind a literal.
+    "bart": _SIZES
+    | {"d_model": "32", "encoder_layers": "2", "decoder_layers": "2", "encoder_ffn_dim": "64", "decoder_ffn_dim": "64"}
+    | {"encoder_attention_heads": "2", "decoder_attention_heads": "2", "decoder_layerdrop": "0.3"},
+    # Its default configuration does not say what labels are shifted behind.
+    "t5": {"vocab_size": "100", "d_model": "32", "num_layers": "2", "d_kv": "16", "d_ff": "64", "num_heads": "2"},
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_training_transformers_computes_the_same(host, name):
+    pytest.importorskip("transformers")
+    asked = {"batch_size": 2, "sequence_length": 16, "set": TRANSFORMERS[name]}
+    made = Source(model=f"hf:{name}", settings=asked, training=True)
+    answer = host.run(Job(split=split(made, 2), source=made, microbatches=2, **QUICK))
+    assert answer.gradients
+    assert len(answer.losses) == 2
+    for table in (answer.outputs, answer.losses, answer.gradients, answer.parameters):
+        assert largest(table) < 1e-4
+
+
 def test_a_difference_is_no_verification(host):
     made = source("tied")
     job = Job(split=split(made, 2), source=made, microbatches=2, **QUICK)
@@ -119,6 +147,9 @@ def test_what_the_runner_does_not_do_is_refused():
     tensor = msgspec.structs.replace(row, stages=(msgspec.structs.replace(row.stages[0], tensor=2), row.stages[1]))
     with pytest.raises(UnsupportedError, match="tensor-parallel degree 2"):
         make_orders(tensor, 1, 4, None)
+    shared = msgspec.structs.replace(row, stages=(msgspec.structs.replace(row.stages[0], context=2), row.stages[1]))
+    with pytest.raises(UnsupportedError, match="context-parallel degree 2"):
+        make_orders(shared, 1, 4, None)
     with pytest.raises(UnsupportedError, match="pipedream"):
         make_orders(row, 1, 4, "pipedream")
     with pytest.raises(InputError, match="forward is not for training"):

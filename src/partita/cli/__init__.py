@@ -13,10 +13,14 @@ from typing import Any
 import click
 
 from partita import __version__
+from partita.cli.streams import ReaderGoneError, prepare_streams
 from partita.errors import DisagreementError, PartitaError, RankError
+from partita.run import compiling
 
 EXIT_USAGE = 2
 EXIT_RANK = 3
+EXIT_NOT_SHOWN = 4
+EXIT_NOTHING = 5
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
 
@@ -26,6 +30,7 @@ COMMANDS = {
     "solve": "solve:command",
     "map": "map:command",
     "evaluate": "evaluate:command",
+    "check": "check:command",
     "bound": "bound:command",
     "compare": "compare:command",
     "sweep": "sweep:command",
@@ -49,6 +54,12 @@ COMMANDS = {
 
 class _Commands(click.Group):
     """The subcommands, made when they are asked for."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderGoneError from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -94,9 +105,17 @@ def _give_up_stdout() -> None:
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line and exit: 0 done, 1 infeasible, 2 bad input, 3 a rank failed, 130 interrupted."""
+    """Run the command line and exit.
+
+    0 done, 1 infeasible, 2 bad input, 3 a rank failed, 4 nothing to verify a bound by, 5 nothing found and nothing
+    proven, 130 interrupted.
+    """
+    if arguments is None:
+        prepare_streams()
+    compiling.tell = lambda note: print(f"partita: {note}", file=sys.stderr)
     try:
         code = cli.main(args=arguments, prog_name="partita", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)
         code = EXIT_USAGE
@@ -112,8 +131,9 @@ def main(arguments: list[str] | None = None) -> Any:
         code = _fail(str(error), EXIT_RANK if isinstance(error, RankError) else EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted before there was a plan", EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except (ReaderGoneError, BrokenPipeError):
+        # Who reads no further has what was wanted.
+        _give_up_stdout()
         code = 0
     except OSError as error:
         if not _of_stdout(error):

@@ -49,6 +49,8 @@ def command() -> click.Command:
                     "unit": problem.unit,
                     "method": found.method,
                     "valid_for": found.scope,
+                    "argument": found.argument,
+                    "certificate": found.certificate,
                     "runtime_s": found.runtime_s,
                     "methods": [
                         {"method": b.method, "bound": b.value, "valid_for": b.scope, "runtime_s": b.runtime_s}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,8 +13,8 @@ from typing import Any, TextIO
 
 import click
 
-from partita.cli import EXIT_INTERRUPTED
-from partita.cli.flags import json_option, option, path_option, time_limit_option, together
+from partita.cli import EXIT_INTERRUPTED, EXIT_NOTHING
+from partita.cli.flags import json_option, option, path_option, seed_type, time_limit_option, together
 from partita.errors import InputError
 from partita.run.result import Event, Progress, Result, Status, StopReason, relative_gap
 from partita.units import format_time
@@ -28,7 +29,7 @@ WIDE = 140
 run_options = together(
     option("search", "--solver", metavar="NAME", help="See `partita solvers`."),
     time_limit_option,
-    option("search", "--seed", type=int, default=0, show_default=True, help="Same seed, same answer."),
+    option("search", "--seed", type=seed_type, default=0, show_default=True, help="Same seed, same answer."),
     option(
         "search", "--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Most threads to use."
     ),
@@ -105,10 +106,20 @@ def check_writable(*paths: str | None) -> None:
 
 
 def emit_json(document: dict[str, Any]) -> None:
-    """Print one JSON object on stdout."""
+    """Print one JSON object on stdout; where that is not in UTF-8, with escapes instead of what it may lack."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    text = msgspec.json.encode(document).decode()
+    if not (sys.stdout.encoding or "").lower().startswith("utf"):
+        text = json.dumps(json.loads(text), separators=(",", ":"))
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def emit_bytes(data: bytes) -> None:
+    """Write a file on stdout, as it is."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
     sys.stdout.flush()
 
 
@@ -116,9 +127,15 @@ def show(parts: Iterable[Any], *, stream: TextIO | None = None) -> None:
     """Print tables and sentences on stdout, or another stream."""
     from rich.console import Console
 
+    class Screen(Console):
+        """A console that says when its reader has gone, rather than end the process."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     target = sys.stdout if stream is None else stream
     # Piped tables still need room; a terminal's own width is kept.
-    screen = Console(file=target, width=None if target.isatty() else WIDE)
+    screen = Screen(file=target, width=None if target.isatty() else WIDE)
     for part in parts:
         if part != "":
             screen.print(part, soft_wrap=isinstance(part, str), highlight=False, markup=False)
@@ -194,7 +211,9 @@ def _notes_only(event: Event) -> None:
 
 
 def exit_code(result: Result[Any, Any, Any]) -> int:
-    """130 after an interruption, 1 for a proven infeasible problem, else 0."""
+    """130 after an interruption, 1 for a proven infeasible problem, 5 for no plan without that proof, else 0."""
     if result.stop_reason is StopReason.INTERRUPTED:
         return EXIT_INTERRUPTED
-    return 1 if result.status is Status.INFEASIBLE else 0
+    if result.status is Status.INFEASIBLE:
+        return 1
+    return EXIT_NOTHING if result.plan is None else 0

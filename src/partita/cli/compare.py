@@ -55,8 +55,9 @@ def command() -> click.Command:
         from partita.conductor.compare import run_baselines
         from partita.conductor.documents import answer_document, result_document
         from partita.conductor.judge import adopt_better, judge_plan
-        from partita.conductor.plan import plan_priced
+        from partita.conductor.plan import SEARCH, plan_priced
         from partita.conductor.solve import options_of, run_solver
+        from partita.problems.planned import read_plan
         from partita.run.monitor import Monitor
         from partita.tables.results import comparison_table, ranked, summary_lines
 
@@ -67,7 +68,7 @@ def command() -> click.Command:
         problem = candidates[0].problem if isinstance(source, ModelSource) else source.problem
         options = options_of(kind, search.seed, search.threads, source.options)
         # Plans are read first: a mistake there should not cost the time of the search.
-        plans = [(path, kind.files.read_plan(path, problem)) for path in experts]
+        plans = [(path, read_plan(path, problem)) for path in experts]
 
         def judged(problem: Any) -> list[Row]:
             return [
@@ -83,9 +84,10 @@ def command() -> click.Command:
                 )
                 result, baselines = answer.result, list(answer.baselines)
             else:
-                result = run_solver(problem, search.solver, options, Monitor(search.time_limit, progress))
+                clock = Monitor(search.time_limit)
+                result = run_solver(problem, search.solver, options, clock.share(SEARCH, progress=progress))
                 stopped = result.stop_reason is StopReason.INTERRUPTED
-                baselines = [] if stopped else run_baselines(problem, options)
+                baselines = [] if stopped else run_baselines(problem, options, clock=clock)
         rows = [*baselines, *judged(result.problem)]
         result = adopt_better(result, rows, options)
         rows = ranked(report, result.problem, rows, by)

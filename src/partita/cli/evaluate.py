@@ -24,11 +24,12 @@ def command() -> click.Command:
     def evaluate(file: str, plan_file: str, as_json: bool, **parameters: Any) -> int:
         """Evaluate PLAN, a result file or another file that plans are written in, on the problem in FILE."""
         from partita.conductor.documents import evaluation_document
+        from partita.problems.planned import read_plan
         from partita.tables.results import verdict_lines
 
         stated = read_file(file, parameters)
         problem, report = stated.problem, stated.kind.report
-        plan = stated.kind.files.read_plan(plan_file, problem)
+        plan = read_plan(plan_file, problem)
         evaluation = stated.kind.evaluate(problem, plan)
         if as_json:
             emit_json(evaluation_document(problem, plan, evaluation))

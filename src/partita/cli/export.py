@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from partita.cli.common import check_writable, emit_json
+from partita.cli.common import STDOUT, check_writable, emit_bytes, emit_json, quiet_stdout, warn
 from partita.cli.flags import GroupedCommand, json_option, option, path_option
 
 
@@ -17,7 +17,10 @@ def command() -> click.Command:
     @click.argument("result", type=click.Path(), metavar="R.json")
     @option("output", "--to", "name", metavar="NAME", required=True, help="The runtime; see `partita exporters`.")
     @path_option(
-        "--output", metavar="PATH", required=True, help="The file, or for several files a new folder; see `exporters`."
+        "--output",
+        metavar="PATH",
+        required=True,
+        help="The file (- is stdout), or for several files a new folder; see `exporters`.",
     )
     @option(
         "model",
@@ -31,15 +34,30 @@ def command() -> click.Command:
 
         What a runtime cannot run is refused with the reason; `partita plan --runtime NAME` plans within its limits.
         """
-        from partita.documents.split_file import read_split
         from partita.errors import InputError
         from partita.exporters import find_exporter
+        from partita.exporters.exporter import FileExporter
+        from partita.problems.planned import read_split
 
         exporter = find_exporter(name)
         check_writable(output)
         if model is not None and not exporter.needs_model:
             raise InputError(f"{name} takes the plan alone; leave --model out")
-        written = exporter.export(read_split(result), output, model)
+        written: list[str] = []
+        if output == STDOUT:
+            if not isinstance(exporter, FileExporter):
+                raise InputError(f"{name} takes a folder of several files, which stdout is not; give --output FOLDER")
+            if as_json:
+                raise InputError("--json and --output - both print on stdout; leave one of them out")
+            split = read_split(result)
+            with quiet_stdout():
+                found = exporter.checked(split, model)
+            emit_bytes(found)
+        else:
+            split = read_split(result)
+            written = exporter.export(split, output, model)
+        for note in exporter.notes(split):
+            warn(f"note: {note}")
         if as_json:
             emit_json({"runtime": name, "written": written})
         else:

@@ -14,7 +14,7 @@ import msgspec
 
 from partita.errors import InputError
 from partita.problems import kinds
-from partita.problems.kind import AnyKind
+from partita.problems.kind import MOST_SEED, AnyKind
 from partita.problems.settings import Setting, flags_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -98,6 +98,7 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return add
 
 
+seed_type = click.IntRange(0, MOST_SEED)
 time_limit_option = option("search", "--time-limit", type=Positive(), default=60.0, show_default=True, help="Seconds.")
 json_option = option("output", "--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 

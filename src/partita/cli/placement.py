@@ -16,13 +16,19 @@ if TYPE_CHECKING:
 
     from partita.conductor.place import PlacedPlan
     from partita.problems.facets.model import Answer
+    from partita.run.monitor import Monitor
     from partita.topology.topology import Topology
+
+#: Wall time for a placement, at least: where the stages go belongs to the answer.
+LEAST_PLACE_S = 0.1
 
 #: Replicas of a stage that are written out.
 _LISTED = 8
 
 
-def place_answer(answer: Answer[Any], topology: Callable[[], Topology], search: Search) -> PlacedPlan | None:
+def place_answer(
+    answer: Answer[Any], topology: Callable[[], Topology], search: Search, clock: Monitor
+) -> PlacedPlan | None:
     """A model's plan on its devices; None where it does not matter where it goes, or where it cannot be said."""
     from partita.conductor.place import PLACE_S, place, uneven
     from partita.run.result import StopReason
@@ -42,7 +48,7 @@ def place_answer(answer: Answer[Any], topology: Callable[[], Topology], search: 
             result.plan,
             found,
             evaluation=result.evaluation,
-            time_limit_s=min(PLACE_S, search.time_limit),
+            time_limit_s=min(PLACE_S, max(LEAST_PLACE_S, clock.remaining_s)),
             seed=search.seed,
             threads=search.threads,
         )

@@ -13,6 +13,9 @@ from partita.cli.source import read_model
 from partita.errors import InputError
 from partita.problems import kind_of
 
+#: Of a time limit, the share of planning; the rest is for placing.
+PLANNING = 0.95
+
 if TYPE_CHECKING:
     from partita.conductor.parallel import Backend
 
@@ -63,6 +66,7 @@ def command() -> click.Command:
         from partita.conductor.runtimes import runtime_sentences
         from partita.conductor.solve import options_of
         from partita.documents.stated import write_graph, write_problem
+        from partita.run.monitor import Monitor
         from partita.tables.results import comparison_table, summary_lines
         from partita.tables.text import paragraphs
         from partita.tables.topology_plot import save_topology
@@ -88,16 +92,17 @@ def command() -> click.Command:
             if workers is not None:
                 answer, searched = search_model(found, options, search, workers, progress)
             else:
-                answer = plan_priced(
-                    found.price(), options, search.solver, time_limit_s=search.time_limit, progress=progress
-                )
+                candidates = found.price()
+                # Of what planning leaves, the rest is for placing.
+                clock = Monitor(search.time_limit)
+                answer = plan_priced(candidates, options, search.solver, progress=progress, clock=clock.share(PLANNING))
         report = kind_of(answer.problem).report
         if problem_output is not None:
             write_problem(problem_output, answer.problem)
         if searched is not None:
             placed = searched.best.placed
         else:
-            placed = place_answer(answer, found.topology, search)
+            placed = place_answer(answer, found.topology, search, clock)
         document, result = answer_document(answer, found.notes), answer.result
         document["placement"] = None if placed is None else placement_document(placed)
         if searched is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from partita.cli.common import check_writable, emit_json, show
-from partita.cli.flags import GroupedCommand, Positive, json_option, option, path_option
+from partita.cli.flags import GroupedCommand, Positive, json_option, option, path_option, seed_type
 from partita.cli.options import input_options, read_fields, take_inputs
 from partita.errors import require
 
@@ -42,7 +42,7 @@ def command() -> click.Command:
     @option("training", "--steps", type=count, default=1, show_default=True, metavar="K", help="Steps to compare.")
     @option("training", "--optimizer", type=click.Choice(("sgd", "adam")), default="sgd", show_default=True)
     @option("training", "--learning-rate", type=Positive(), default=1e-3, show_default=True)
-    @option("search", "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of weights and inputs.")
+    @option("search", "--seed", type=seed_type, default=0, show_default=True, help="Of weights and inputs.")
     @option("search", "--tolerance", type=Positive(), default=1e-4, show_default=True, help="Largest relative error.")
     @option("search", "--repeats", type=count, default=3, show_default=True, help="Batches that are timed.")
     @path_option("--trace", metavar="TRACE.json", help="Write the measured time line for Perfetto or chrome://tracing.")

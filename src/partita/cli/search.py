@@ -60,6 +60,7 @@ def search_document(found: Searched) -> dict[str, Any]:
                 "schedule": None if one.shape is None else one.shape.schedule,
                 "recompute": None if one.shape is None else one.shape.recompute,
                 "bound": one.bound,
+                "split_bound": one.split_bound,
                 "outcome": one.outcome,
                 "step_time": one.step,
                 "planned_step_time": one.planned_step,
@@ -95,5 +96,5 @@ def search_tables(found: Searched) -> list[RenderableType]:
     text = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     says = [f"{len(found.explored)} looked at: {text}"]
     if not found.finished:
-        says.append("the time limit came before the end of the search")
+        says.append("the time limit, or that of a split, came before the end of the search")
     return [table, paragraphs("The search", says)]

@@ -64,9 +64,8 @@ def command() -> click.Command:
         change it.
         """
         from partita.conductor.simulate import sensitivities, simulate_plan
-        from partita.problems.importers import plan_with_problem
+        from partita.problems.planned import read_planned
         from partita.simulator.document import simulation_document
-        from partita.simulator.engine import is_ready
         from partita.simulator.gantt_plot import check_picture, write_gantt
         from partita.simulator.gantt_text import gantt_lines
         from partita.simulator.tables import simulation_tables
@@ -75,12 +74,11 @@ def command() -> click.Command:
         check_writable(trace, gantt)
         if gantt is not None:
             check_picture(gantt)
-        if not is_ready():
-            warn("compiling the simulator, once on this machine: ten seconds or so")
-        problem, plan, notes = plan_with_problem(result, problem_file)
-        for note in notes:
+        planned = read_planned(result, problem_file)
+        for note in planned.notes:
             warn(f"note: {note}")
-        found = simulate_plan(problem, plan, **{name: value for name, value in settings.items() if value is not None})
+        asked = {name: value for name, value in settings.items() if value is not None}
+        found = simulate_plan(planned.problem, planned.plan, **asked)
         changes = sensitivities(found)
         if trace is not None:
             write_trace(trace, found.simulation.timeline)

@@ -115,7 +115,7 @@ def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
     from partita.conductor.place import placing_kind, placing_of, staged_plan
     from partita.documents.document import document_keys, read_bytes
     from partita.documents.result_file import RESULT_FORMAT
-    from partita.problems.importers import plan_with_problem
+    from partita.problems.planned import read_planned
     from partita.problems.settings import read_settings
     from partita.topology.read import topology
 
@@ -124,7 +124,8 @@ def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
         return None
     take_reading(parameters)
     kind = placing_kind()
-    problem, plan, notes = plan_with_problem(path)
+    planned = read_planned(path)
+    problem, plan = planned.problem, planned.plan
     what = f"{path}, which holds a plan to be placed"
     options, changes = read_flags(take_flags(parameters), (kind.options, kind.changes), what)
     where = changes.pop("topology", None)
@@ -132,8 +133,6 @@ def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
         raise InputError(f"{path} holds a plan; say where to place it with --topology, for example dgx1:4")
     if "replicas" in changes:
         raise InputError(f"{path} holds a plan, which says how many replicas there are; leave --replicas out")
-    for note in notes:
-        warn(f"note: {note}")
     found = placing_of(staged_plan(problem, plan), topology(where)).problem
     if changes:
         found = kind.change(found, read_settings(kind.changes, changes, path))
@@ -234,6 +233,7 @@ def read_model(
     """
     from partita.conductor.plan import choose_problem
     from partita.conductor.solve import check_solver
+    from partita.problems.settings import read_settings
     from partita.topology.read import read_cluster
 
     if cluster is None:
@@ -257,6 +257,7 @@ def read_model(
             if of_training:
                 raise InputError(f"{of_training[0]} is about training; add --training, or leave it out")
         check_solver(kind, solver)
+        kind.model.check(read_settings(kind.model.pricing, settings[1], f"{kind.name} pricing"), machines)
         return kind, notes, settings
 
     training: bool = parameters["training"]
@@ -268,10 +269,7 @@ def read_model(
         warn(f"note: {note}")
     options, pricing, changes = settings
     assert kind.model is not None
-    if "samples" in kind.model.pricing.__struct_fields__:
-        # Given inputs may say it, too, and a graph file does.
-        traced = None if graph.source is None else graph.source.settings.get("batch_size")
-        pricing["samples"] = parameters["batch_size"] or (traced if isinstance(traced, int) else None) or 1
+    if "trace" in kind.model.pricing.__struct_fields__:
         pricing["trace"] = (lambda size: _read_graph(text, **{**parameters, "batch_size": size})) if free else None
     return ModelSource(kind, graph, machines, options, pricing, changes, notes, where=cluster)
 
@@ -289,7 +287,7 @@ def _first_graph(text: str, parameters: dict[str, Any], *, sized: bool) -> tuple
     try:
         return _read_graph(text, **{**parameters, "batch_size": 1}), True
     except NoBatchSizeError:
-        # A callable without that parameter has one size, which counts as one sample.
+        # A callable without that parameter has one size.
         return _read_graph(text, **parameters), False
 
 

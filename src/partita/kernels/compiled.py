@@ -3,11 +3,18 @@
 numba keeps machine code on disk and marks it with the file that defines the kernel, but the code also holds what the
 kernel calls in other files. Here the mark is a digest of all sources of the package: an edit anywhere makes every
 kernel compile again, over its old code.
+
+Where neither the package's folder nor the user's can be written, the code is kept in a folder of the user's own among
+the temporary files; where that cannot be had, or the disk is full, every process compiles for itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import stat
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,6 +22,23 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.event import Listener, register
+
+from partita.run import compiling
+
+
+class _Compiling(Listener):  # type: ignore[misc]
+    """Says when something is compiled, so that it counts against nobody's time limit."""
+
+    def on_start(self, event: object) -> None:
+        compiling.begin()
+
+    def on_end(self, event: object) -> None:
+        compiling.end()
+
+
+# Not sent for machine code that is read from disk.
+register("numba:compile", _Compiling())
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -41,6 +65,24 @@ class _Index(IndexDataCacheFile):  # type: ignore[misc]
             return {}
 
 
+@cache
+def _own_temporary_folder() -> str | None:
+    """A folder among the temporary files that nobody else can write to; None where there is none to be had.
+
+    Machine code is run as it is read, so a folder that somebody else made under that name is not used.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    try:
+        folder = Path(tempfile.gettempdir()) / f"partita-kernels-{user}"
+        folder.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    shut = not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or os.name == "nt"
+    return str(folder) if stat.S_ISDIR(found.st_mode) and mine and shut else None
+
+
 class _PackageCache(FunctionCache):  # type: ignore[misc]
     """numba's cache of one function, where numba puts it, fresh as long as no source of the package changes."""
 
@@ -50,9 +92,31 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]
             cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=_digest()
         )
 
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep machine code, unless the disk takes none: it is in memory all the same."""
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+
     def holds(self, processor: tuple[Any, ...]) -> bool:
         """Whether there is machine code for a processor, for whatever types."""
         return any(made_for == processor for _, made_for, _ in self._cache_file._load_index())
+
+
+def _cache_of(function: Callable[..., object]) -> _PackageCache | None:
+    """Where the machine code of a function is kept; None for nowhere."""
+    # numba raises a RuntimeError where it finds no folder that can be written.
+    with contextlib.suppress(RuntimeError):
+        return _PackageCache(function)
+    folder, stated = _own_temporary_folder(), numba.config.CACHE_DIR
+    if folder is None:
+        return None
+    numba.config.CACHE_DIR = folder
+    try:
+        return _PackageCache(function)
+    except RuntimeError:
+        return None
+    finally:
+        numba.config.CACHE_DIR = stated
 
 
 def compiled(function: Function) -> Function:
@@ -77,7 +141,7 @@ def inlined(function: Function) -> Function:
 def _kept(function: Function, options: dict[str, bool]) -> Function:
     kernel = numba.njit(nogil=True, **options)(function)
     if kernel is not function:  # numba leaves functions as they are where it is switched off
-        kernel._cache = _PackageCache(function)
+        kernel._cache = _cache_of(function) or kernel._cache
     return cast("Function", kernel)
 
 
@@ -86,4 +150,4 @@ def is_compiled(kernel: Callable[..., object]) -> bool:
     held = getattr(kernel, "_cache", None)
     if held is None or cast("Any", kernel).signatures:
         return True
-    return bool(held.holds(cast("Any", kernel).targetctx.codegen().magic_tuple()))
+    return isinstance(held, _PackageCache) and bool(held.holds(cast("Any", kernel).targetctx.codegen().magic_tuple()))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from partita.errors import DisagreementError
 from partita.run.result import OPTIMALITY_GAP, relative_gap
+from partita.units import TOLERANCE
 
 AnswerT = TypeVar("AnswerT")
 
@@ -22,10 +23,10 @@ AnswerT = TypeVar("AnswerT")
 def agreed(bound: float, value: float, by: str, scale: float = 0.0) -> float:
     """A claimed lower bound beside the value of a known answer: never above it.
 
-    Rounding may put a bound a little above the value, relative ``OPTIMALITY_GAP`` at most, of the larger of value and
-    ``scale``. More than that is a wrong proof.
+    Bounds are rounded down and evaluators sum in another order, so that the two may differ by the rounding of one sum:
+    less than ``TOLERANCE``, relative to the larger of value and ``scale``. More than that is a wrong proof.
     """
-    if not bound <= value + OPTIMALITY_GAP * max(abs(value), scale):
+    if not bound <= value + TOLERANCE * max(abs(value), scale):
         raise DisagreementError(f"{by or 'a proof'} claims bound {bound!r} above the known objective {value!r}")
     return min(bound, value)
 

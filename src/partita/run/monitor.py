@@ -1,4 +1,4 @@
-"""The clock, the stop button and the history of a run, and of a part of one."""
+"""The clock, the stop button and the history of a run, and of a part of one. Compiling stops the clock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import threading
 import time
 
+from partita.run import compiling
 from partita.run.result import Event, Progress, Statistics, StopReason, relative_gap
 
 
@@ -15,7 +16,7 @@ class Monitor:
     Parameters
     ----------
     time_limit_s
-        Wall time after which ``stopping`` turns true; None for no limit.
+        Wall time after which ``stopping`` turns true, but for what is spent compiling; None for no limit.
     progress
         Called with every new event.
     target
@@ -32,7 +33,7 @@ class Monitor:
         *,
         whole: Monitor | None = None,
     ) -> None:
-        self.started = time.perf_counter()
+        self.started = time.perf_counter() - compiling.spent_s()
         self.time_limit_s = time_limit_s
         self.progress = progress
         self.target = target
@@ -43,15 +44,21 @@ class Monitor:
         self._interrupted = False
         self._lock = threading.RLock()
 
-    def part(self, seconds: float | None = None, *, target: float | None = None) -> Monitor:
+    def part(
+        self, seconds: float | None = None, progress: Progress | None = None, *, target: float | None = None
+    ) -> Monitor:
         """A part of this run with a clock and a history of its own; it takes at most what is left of the whole."""
         left = min(math.inf if seconds is None else seconds, self.remaining_s)
-        return Monitor(None if math.isinf(left) else left, target=target, whole=self)
+        return Monitor(None if math.isinf(left) else left, progress, target, whole=self)
+
+    def share(self, fraction: float, most_s: float = math.inf, progress: Progress | None = None) -> Monitor:
+        """A part that takes a fraction of what is left of this run, and at most so long."""
+        return self.part(min(most_s, fraction * self.remaining_s), progress)
 
     @property
     def elapsed_s(self) -> float:
-        """Wall time since the run began."""
-        return time.perf_counter() - self.started
+        """Wall time since the run began, without what was spent compiling."""
+        return time.perf_counter() - compiling.spent_s() - self.started
 
     @property
     def remaining_s(self) -> float:

@@ -46,12 +46,19 @@ class Bound:
         The plans it holds for, in the words of the problem; empty for all of them.
     runtime_s
         Wall time it took.
+    argument
+        By which argument it is proven, in one sentence.
+    certificate
+        What shows it to somebody who trusts no solver (``partita.checker``): a value of its own type, tagged with its
+        kind; None where there is none that is compact.
     """
 
     value: float
     method: str
     scope: str = ""
     runtime_s: float = 0.0
+    argument: str = ""
+    certificate: msgspec.Struct | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,8 @@ class Result(Generic[ProblemT, PlanT, EvaluationT]):
         What ran, from which seed, and its wall time.
     reason
         For an infeasible problem what is missing, otherwise empty.
+    argument
+        For an infeasible problem by which argument that is proven, otherwise empty; see ``Bound`` for a bound's.
     statistics
         History and counters.
     """
@@ -149,6 +158,7 @@ class Result(Generic[ProblemT, PlanT, EvaluationT]):
     seed: int
     runtime_s: float
     reason: str = ""
+    argument: str = ""
     statistics: Statistics = field(default_factory=Statistics)
 
     @property

@@ -12,6 +12,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from partita.frontends.capture import KEEPS_LAYERS
+
 _RANDOM = torch.Tag.nondeterministic_seeded
 
 
@@ -26,6 +28,11 @@ def seeder(seed: int, microbatch: int) -> Callable[[int], None]:
     return draw
 
 
+def is_single(func: Any, out: Any) -> bool:
+    """Whether a call draws a single number, which is ``KEEPS_LAYERS`` here as in traces; ``out`` has its shape."""
+    return func is torch.ops.aten.rand.default and not len(out.shape)
+
+
 class _Draws:
     def __init__(self, draw: Callable[[int], None]) -> None:
         self.draw, self.count, self.inside = draw, 0, False
@@ -35,9 +42,10 @@ class _Draws:
         self.draw(self.count)
         self.count += 1
 
-    def whole(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A call that draws once, whatever it is made of."""
-        self.next()
+    def whole(self, func: Callable[..., Any], *args: Any, draws: bool = True, **kwargs: Any) -> Any:
+        """A call that draws once, or not at all, whatever it is made of."""
+        if draws:
+            self.next()
         self.inside = True
         try:
             return func(*args, **kwargs)
@@ -57,9 +65,11 @@ class _Calls(TorchDispatchMode):  # type: ignore[misc]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if _RANDOM in func.tags and not self.draws.inside:
-            self.draws.next()
-        return func(*args, **(kwargs or {}))
+        if _RANDOM not in func.tags or self.draws.inside:
+            return func(*args, **(kwargs or {}))
+        self.draws.next()
+        out = func(*args, **(kwargs or {}))
+        return out.fill_(KEEPS_LAYERS) if is_single(func, out) else out
 
 
 class _Whole(TorchFunctionMode):  # type: ignore[misc]
@@ -87,8 +97,9 @@ class _Whole(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _attention(draws: _Draws, func: Any, *args: Any, **kwargs: Any) -> Any:
+    # Kernels of attention count as random whether or not they drop anything.
     probability = args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)
-    return draws.whole(func, *args, **kwargs) if probability > 0 else func(*args, **kwargs)
+    return draws.whole(func, *args, draws=probability > 0, **kwargs)
 
 
 def _dropout(

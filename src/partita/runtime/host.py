@@ -85,7 +85,8 @@ def _run(job: Job, folder: Path) -> Answer | Failure:
         return failure
     whole = Process(len(processes), 0, 0, (), ())
     pid = _fork(lambda: _unsplit_main(job, ready, folder, beats[-1], os.getppid()))
-    failure = watch({pid: whole}, beats, folder, float("inf"))
+    # A call may take as long as it takes: nobody waits for it.
+    failure = watch({pid: whole}, beats, folder, float("inf"), job.timeout_s)
     if failure is not None:
         text = failure.message.replace(whole.label, "the model that is not split")
         return Failure(kind="rank", message=text, details=failure.details)

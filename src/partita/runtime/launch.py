@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +17,9 @@ import msgspec
 
 from partita.errors import DisagreementError, InputError, RankError
 from partita.runtime.job import Answer, Failure, Job, to_json
+
+#: Seconds between two looks at the process that the others come from.
+POLL_S = 0.5
 
 #: Libraries would start threads of their own otherwise, which do not survive a fork.
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
@@ -67,6 +73,7 @@ class Host:
         try:
             process.stdin.write(to_json(job))
             process.stdin.flush()
+            self._wait(job.timeout_s)
             line = process.stdout.readline()
         except BrokenPipeError:
             line = b""
@@ -84,6 +91,24 @@ class Host:
         assert reply.failure is not None
         raise _error(reply.failure)
 
+    def _wait(self, limit_s: float) -> None:
+        """Wait for an answer; a process that is stopped for too long gives none."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        since: float | None = None
+        while not select.select([self.process.stdout], [], [], POLL_S)[0]:
+            if not _is_stopped(self.process.pid):
+                since = None
+                continue
+            now = time.monotonic()
+            since = now if since is None else since
+            if now - since >= limit_s:
+                self.end()
+                lasts = f"{now - since:.0f} s"
+                raise RankError(
+                    f"the process that all ranks come from hangs: it is stopped by a signal, for {lasts} now"
+                )
+
     def end(self) -> None:
         """End everything that was started."""
         process, self.process = self.process, None
@@ -96,6 +121,14 @@ class Host:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped a process; False where the system does not say."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] in "Tt"
+    except OSError:
+        return False
 
 
 def _error(failure: Failure) -> Exception:

@@ -94,6 +94,11 @@ def make_orders(split: Split, rounds: int, microbatches: int, schedule: str | No
                 f"stage {number} has tensor-parallel degree {stage.tensor}, and operators run whole here; plan with "
                 "tensor-parallel degree 1, for example --layout tensor=1,…"
             )
+        if stage.context > 1:
+            raise UnsupportedError(
+                f"stage {number} has context-parallel degree {stage.context}, and sequences run whole here; plan with "
+                "--context-parallel-degrees 1"
+            )
     groups = [stage.rank for stage in split.stages]
     replicas = [0] * split.ranks
     for stage in split.stages:

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
+from partita.frontends.capture import KEEPS_LAYERS
 from partita.frontends.tape import Ref, Tape
+from partita.runtime.draws import is_single
 from partita.runtime.pieces import Line, Piece
 
 #: What computes in these formats on an accelerator runs in float32 here, so that results can be compared.
@@ -162,6 +164,8 @@ class _Text:
         text = f"{targets} = {call}" if entry.outs else call
         if number in self.draw:
             text = f"seed({self.draw[number]}); {text}"
+            if entry.outs and entry.outs[0] is not None and is_single(entry.func, self.tape.slots[entry.outs[0]]):
+                text += f"; {targets}.fill_({KEEPS_LAYERS})"
         if self.training and not entry.grad:
             text = f"set_grad(False); {text}; set_grad(True)"
         return text

@@ -12,10 +12,9 @@ import msgspec
 
 from partita.conductor.simulate import simulate_plan
 from partita.documents.document import document_keys, read_bytes
-from partita.documents.split_file import read_split
 from partita.errors import InputError, PartitaError
 from partita.graph import Source
-from partita.problems.importers import plan_with_problem
+from partita.problems.planned import read_planned, read_split
 from partita.runtime.job import Answer, Job
 from partita.runtime.launch import Host
 from partita.simulator.program import Program
@@ -132,7 +131,8 @@ def _numbers(split: Split, processes: int | None, microbatches: int | None) -> t
 def _simulation(path: str | Path, job: Job) -> Simulation | None:
     """What the simulator says of one copy of the plan."""
     try:
-        problem, plan, _ = plan_with_problem(path)
+        found = read_planned(path)
+        problem, plan = found.problem, found.plan
         if problem.unit not in _SECONDS:
             return None
         asked: dict[str, Any] = {} if job.split.sequential else {"microbatches": job.microbatches // job.times}

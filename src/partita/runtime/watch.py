@@ -17,19 +17,28 @@ from partita.runtime.stages import DONE, WAITING
 POLL_S, GRACE_S = 0.05, 1.0
 
 
-def watch(pids: Mapping[int, Process], beats: Sequence[Any], folder: Path, timeout_s: float) -> Failure | None:
-    """Wait for all processes; what went wrong, if anything, after all of them have ended."""
+def watch(
+    pids: Mapping[int, Process], beats: Sequence[Any], folder: Path, timeout_s: float, stopped_s: float | None = None
+) -> Failure | None:
+    """Wait for all processes; what went wrong, if anything, after all of them have ended.
+
+    A process hangs if it gets nowhere for ``timeout_s``, or is stopped by a signal for ``stopped_s`` (as long, unless
+    stated).
+    """
     left = dict(pids)
     ended: dict[int, int] = {}
+    stopped: dict[int, float] = {}
     seen: dict[int, tuple[float, float]] = {}
     try:
         while left:
-            _collect(left, ended)
+            _collect(left, ended, stopped)
             if any(status for status in ended.values()):
                 return _cause(pids, left, ended, folder)
-            hanging = _hanging(left, beats, seen, timeout_s)
+            hanging = _stopped(left, stopped, timeout_s if stopped_s is None else stopped_s)
+            hanging = hanging or _hanging(left, beats, seen, timeout_s)
             if hanging is not None:
-                return hanging
+                # Who waits for a process that is stopped does nothing wrong.
+                return _stopped(left, stopped, 0.0) or hanging
             time.sleep(POLL_S)
         return None
     finally:
@@ -44,19 +53,35 @@ def end_all(pids: Mapping[int, Any]) -> None:
         os.waitpid(pid, 0)
 
 
-def _collect(left: dict[int, Process], ended: dict[int, int]) -> None:
+def _collect(left: dict[int, Process], ended: dict[int, int], stopped: dict[int, float]) -> None:
+    """Note which processes have ended, how, and since when others are stopped."""
     for pid in list(left):
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
+        found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        if not found:
+            continue
+        if os.WIFSTOPPED(status):
+            stopped.setdefault(pid, time.monotonic())
+        elif os.WIFCONTINUED(status):
+            stopped.pop(pid, None)
+        else:
             ended[pid] = os.waitstatus_to_exitcode(status)
             del left[pid]
+
+
+def _stopped(left: Mapping[int, Process], stopped: Mapping[int, float], limit_s: float) -> Failure | None:
+    """A process that is stopped for too long."""
+    for pid, since in stopped.items():
+        if pid in left and (lasts := time.monotonic() - since) >= limit_s:
+            message = f"{left[pid].label} hangs: it is stopped by a signal, for {lasts:.0f} s now (process {pid})"
+            return Failure(kind="rank", message=message)
+    return None
 
 
 def _cause(pids: Mapping[int, Process], left: dict[int, Process], ended: dict[int, int], folder: Path) -> Failure:
     """The first failure: one that was killed, else the earliest error; others fail because they lose its messages."""
     deadline = time.monotonic() + GRACE_S
     while left and time.monotonic() < deadline and not any(status < 0 for status in ended.values()):
-        _collect(left, ended)
+        _collect(left, ended, {})
         time.sleep(POLL_S)
     for pid, status in ended.items():
         if status < 0:
