@@ -7,9 +7,12 @@ STAMP := $(VENV)/.installed
 # What the extra "vision" brings, for the tests: beside the CPU build of torch the registry's torchvision does not load,
 # and where it is in the environment neither does transformers.
 VISION := $(VENV)/vision
+# How long `make crosscheck` runs, and which instances it draws.
+CROSSCHECK_S ?= 7200
+CROSSCHECK_SEED ?= 0
 LIBRARIES := torchvision timm diffusers importlib_metadata zipp
 
-.PHONY: install demo test test-all lint types imports mutants bench validate models clean
+.PHONY: install demo test test-all lint types imports mutants crosscheck bench validate models clean
 
 install: $(STAMP)
 
@@ -43,6 +46,9 @@ test-all: lint types imports
 
 mutants: install
 	PYTHONPATH=tests $(BIN)/python -m mutants
+
+crosscheck: install
+	PYTHONPATH=tests $(BIN)/python -m crosscheck --seconds $(CROSSCHECK_S) --seed $(CROSSCHECK_SEED)
 
 bench: install
 	$(BIN)/python -m benchmarks
