@@ -15,7 +15,7 @@ from typing import Any
 from partita.mip.backend import BackendAnswer, Settings, Talk
 from partita.mip.model import Model
 
-MARGIN = 0.0
+EXACT = True
 
 RAISES, NO_MEMORY, SEGFAULT, KILLED, EXITS, GARBLED, LATE, HANGS, UNPICKLABLE, FINE = range(10)
 

@@ -12,7 +12,7 @@ import pytest
 from partita.cluster import DEFAULT_NETWORK, Cluster, DeviceSpec, LinkSpec, Machine
 from partita.costs.menus.machines import find_machines
 from partita.errors import FormatError, InputError
-from partita.topology.read import read_cluster
+from partita.topology.read import read_cluster, topology
 
 #: text, devices in order as (name, number) runs by machine, link of the first machine, network
 SPECS = [
@@ -404,3 +404,38 @@ def test_a_machine_is_its_cards_and_its_host_links() -> None:
     assert "8 network cards (infiniband-ndr) of 45 GB/s each, limited by its devices' links to the host" in note
     # CPUs have no cards of their own.
     assert between("2x(2xL4+CPU):ethernet-25g")[0] == 2 * 0.9 * 3.125e9
+
+
+def test_memory_of_own_devices_with_a_unit(tmp_path: Path) -> None:
+    path = tmp_path / "lab.toml"
+    path.write_text(
+        'cluster = "2xBIG"\n[devices.BIG]\nbase = "A100-80GB"\nmemory_bytes = "90GiB"\nreserved_bytes = "2GB"\n'
+    )
+    spec = Cluster.read(path).devices["BIG"]
+    assert (spec.memory_bytes, spec.reserved_bytes) == (90 * 2**30, 2 * 10**9)
+    path.write_text('cluster = "2xBIG"\n[devices.BIG]\nbase = "A100-80GB"\nmemory_bytes = "much"\n')
+    with pytest.raises(FormatError, match="memory_bytes 'much' is no number of bytes; write for example 80GB"):
+        Cluster.read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "remedy"),
+    [
+        ("2400xL4", 2400, "300x(8xH100-80GB)"),
+        ("dgx1:300", 2400, "300x(8xH100-80GB)"),
+        ("flat:2049:device=L4", 2049, "257x(8xH100-80GB)"),
+    ],
+)
+def test_the_remedy_for_too_many_devices_is_one(text: str, count: int, remedy: str) -> None:
+    """What is recommended has as many devices as were asked for, and can be planned for."""
+    with pytest.raises(InputError, match="at most 2048: take a part of it, or for a plan that is not placed") as found:
+        topology(text)
+    assert f"{remedy}:infiniband-ndr" in str(found.value)
+    assert 0 <= read_cluster(remedy).device_count - count < 8
+
+
+def test_nothing_is_no_topology() -> None:
+    for text in ("", "  ", ":1", ":device=L4"):
+        with pytest.raises(InputError) as found:
+            read_cluster(text)
+        assert "flat" not in str(found.value).split("neither a file")[0]

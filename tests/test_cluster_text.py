@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from partita.cluster import Cluster
 from partita.errors import InputError
+from partita.problems.facets.report import network_sentences
 
 TOKENS = st.sampled_from(
     ["2x", "3", "x", "L4", "T4", "A100-80GB", "CPU", "(", ")", "+", "@", ":", "pcie4", "0x", " ", "-"]
@@ -41,3 +43,20 @@ def test_any_document_is_a_cluster_or_an_input_error(data: dict[str, object]) ->
     with contextlib.suppress(InputError):
         cluster = Cluster.from_document(data, where="any.json")
         assert cluster.device_count > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("8xH100-80GB", ()),
+        ("4x(8xH100-80GB):infiniband-ndr", ("4 machines joined by infiniband-ndr, 360 GB/s each",)),
+        (
+            "4x(8xH100-80GB)",
+            ("4 machines joined by ethernet-100g, 90 GB/s each (presumed: the cluster names no network;",),
+        ),
+    ],
+)
+def test_a_plan_names_the_network(text: str, said: tuple[str, ...]) -> None:
+    found = network_sentences(Cluster.from_spec(text))
+    assert len(found) == len(said)
+    assert all(sentence.startswith(start) for sentence, start in zip(found, said, strict=True))

@@ -15,7 +15,7 @@ SOURCE = Path(partita.__file__).parent
 SHARED = ("cli", "conductor", "documents", "run", "tables", "problems/facets", "warm_up.py")
 
 #: Files that list problems or what they have: formats, names at the top of the package.
-LISTS = {"problems/__init__.py", "problems/importers.py", "__init__.py"}
+LISTS = {"problems/__init__.py", "problems/importers.py", "checker/listed.py", "__init__.py"}
 
 
 def files(*places: str) -> list[Path]:
@@ -100,8 +100,9 @@ YAML = "topology/importers/yaml.py"
 
 
 def test_nothing_else_names_a_problem_but_the_lists() -> None:
-    """Of all files outside the problems' packages, and the kernels of each."""
-    own = {path for kind in kinds() for path in files(f"problems/{kind.name}", f"kernels/{kind.name}")}
+    """Of all files outside the problems' packages, and the kernels and checks of each."""
+    rooms = ("problems", "kernels", "checker")
+    own = {path for kind in kinds() for room in rooms for path in files(f"{room}/{kind.name}")}
     others = [path for path in files(".") if path not in own and str(path.relative_to(SOURCE)) not in LISTS]
     found = [line for line in naming_problems(others, own_names()) if not line.startswith((WORD[0], YAML))]
     assert found == []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from partita.cluster import Cluster as Cluster
     from partita.conductor.bound import bound as bound
+    from partita.conductor.check import check as check
     from partita.conductor.compare import compare as compare
     from partita.conductor.judge import evaluate as evaluate
     from partita.conductor.place import place as place
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "partita.cluster": "Cluster",
     "partita.conductor.bound": "bound",
+    "partita.conductor.check": "check",
     "partita.conductor.compare": "compare",
     "partita.conductor.judge": "evaluate",
     "partita.conductor.place": "place",

@@ -86,6 +86,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         is not read.
     notes
         What its source left open and what was taken instead.
+    network_presumed
+        Whether nobody named the network.
 
     Raises
     ------
@@ -103,6 +105,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     links: dict[str, LinkSpec]
     matrix_bytes_per_s: tuple[tuple[float, ...], ...] | None = None
     notes: tuple[str, ...] = ()
+    network_presumed: bool = False
 
     def __post_init__(self) -> None:
         _validate(self)
@@ -389,7 +392,8 @@ def _build(document: ClusterDocument) -> Cluster:
     return Cluster(
         name=document.name,
         machines=tuple(machines),
-        network=use_link(DEFAULT_NETWORK if document.network is None else document.network),
+        network=use_link(document.network or DEFAULT_NETWORK),
+        network_presumed=document.network is None,
         devices=devices,
         links=links,
         matrix_bytes_per_s=document.matrix,

@@ -47,7 +47,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         For a backward operator the index of the forward operator whose device it shares; for a forward operator the
         index of an earlier forward operator it must share the device with; otherwise None.
     free
-        True when it computes nothing (a slice, a tuple access): it costs no time.
+        True when it computes nothing by itself (a slice, a tuple access, a quantise step inside its neighbour): it
+        costs no time.
     product
         Batch, rows, columns and inner dimension (b, m, n, k) of a matrix product, whose arithmetic is 2·b·m·n·k; None
         for anything else, and where they are not known.
@@ -124,6 +125,8 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Whether training gives it a gradient and optimizer state.
     buffer
         True for a buffer (a constant stored with the model), False for a weight.
+    cache
+        True for keys and values of earlier tokens: a buffer that grows with requests, not with the model.
     """
 
     name: str
@@ -134,6 +137,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     users: tuple[int, ...] = ()
     trainable: bool = True
     buffer: bool = False
+    cache: bool = False
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -211,6 +215,22 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def replace(self, **changes: Any) -> Graph:
         """A copy with the named fields changed, validated again."""
         return msgspec.structs.replace(self, **changes)
+
+    @property
+    def samples(self) -> int:
+        """Samples of the microbatch: what was asked for, else the first side of all inputs if they share one.
+
+        An input without a second side counts as no row of samples, and a model that names its own size as one sample.
+        """
+        settings = {} if self.source is None else self.source.settings
+        asked = settings.get("batch_size")
+        if isinstance(asked, int) and asked > 0:
+            return asked
+        if self.source is not None and self.source.model.startswith("hf:") and not settings.get("inputs"):
+            return 1
+        inputs = [t for t in self.tensors if t.producer is None and t.stored is None and len(t.shape) > 1]
+        first = {t.shape[0] for t in inputs}
+        return first.pop() if len(first) == 1 else 1
 
     @property
     def flops(self) -> int:

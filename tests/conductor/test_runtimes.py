@@ -24,7 +24,9 @@ def check(runtime: str, seed: int) -> str:
     graph = random_model(seed, training=RUNTIMES[runtime])
     draw = random.Random(seed)
     memory = draw.choice((math.inf, math.inf, draw.randint(30, 300) * float(UNIT)))
-    settings = {"microbatches": 1, "optimizer": "none"} if graph.training else {}
+    # As many microbatches as stages, which 1F1B of torch takes, and an optimizer that the runtime has.
+    optimizer = "adam" if runtime == "torchtitan" else "sgd"
+    settings = {"microbatches": 4, "optimizer": optimizer} if graph.training else {}
     cluster = pt.Cluster.from_spec(f"{draw.randint(2, 3)}xA100-80GB")
     try:
         answer = pt.plan(

@@ -52,6 +52,7 @@ class Claims:
 
     name = "claims"
     summary = "a value"
+    argument = "it says so"
 
     def __init__(self, value: float, scope: str = "") -> None:
         self.value, self.scope = value, scope
@@ -146,7 +147,7 @@ def test_a_wrong_bound_is_a_defect() -> None:
     with kind(solvers=(Says(BEST, 6.5),)), pytest.raises(pt.DisagreementError, match=r"says claims bound 6\.5 above"):
         pt.solve(SIX)
     # Rounding is taken off, and no more than that.
-    with kind(solvers=(Says(BEST, 6.0 * (1 + 1e-9)),)):
+    with kind(solvers=(Says(BEST, 6.0 * (1 + 0.9e-9)),)):
         result = pt.solve(SIX)
     assert result.bound is not None
     assert result.bound.value == 6.0

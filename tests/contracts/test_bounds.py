@@ -61,6 +61,19 @@ def test_names_pick_one(kind: Any) -> None:
     assert all(component.summary and "\n" not in component.summary for component in kind.bounds)
 
 
+@pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
+def test_who_proves_something_says_how(kind: Any) -> None:
+    """In a sentence that does not need the code."""
+    silent = [solver for solver in kind.solvers if "proves nothing" in solver.summary and not solver.argument]
+    listed = [component for component in (*kind.bounds, *kind.solvers) if component not in silent]
+    assert len(listed) >= len(kind.bounds) + 1
+    for component in listed:
+        assert len(component.argument.split()) >= 5, component.name
+        assert "\n" not in component.argument
+        assert kind.argument(component.name)
+    assert kind.argument("nobody") == ""
+
+
 @pytest.mark.parametrize(
     ("kind", "component"),
     [(kind, bound) for kind in all_kinds() for bound in kind.bounds],

@@ -14,7 +14,7 @@ from partita.catalogue.runtimes import RUNTIMES
 from partita.documents.document import write_json
 from partita.errors import InputError, UnsupportedError
 from partita.exporters import EXPORTERS, find_exporter
-from partita.exporters.exporter import Exporter
+from partita.exporters.exporter import Exporter, FileExporter
 from partita.split import Split
 
 __all__ = ["partita"]
@@ -125,6 +125,33 @@ def test_bad_input_on_the_command_line(tmp_path: Path, partita: object) -> None:
         assert message in run.err
         assert run.err.count("\n") == 1
         assert not out.exists()
+
+
+@exporters
+def test_a_file_goes_to_stdout(
+    exporter: Exporter, tmp_path: Path, partita: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``--output -``, and nothing else; of several files, or beside --json, one message and no file called so."""
+    path = result_file(tmp_path / "r.json", usual(exporter.name))
+    monkeypatch.chdir(tmp_path)
+    arguments = ("export", path, "--to", exporter.name, "--output", "-")
+    run: Run = partita(*arguments, "--json")  # type: ignore[operator]
+    assert (run.code, run.out) == (2, "")
+    if not isinstance(exporter, FileExporter):
+        assert "takes a folder of several files, which stdout is not" in run.err
+        run = partita(*arguments)  # type: ignore[operator]
+        assert (run.code, run.out) == (2, "")
+    else:
+        assert "both print on stdout" in run.err
+        if not exporter.needs_model:
+            run = partita(*arguments)  # type: ignore[operator]
+            exporter.export(usual(exporter.name), tmp_path / "file")
+            assert (run.code, run.out) == (0, (tmp_path / "file").read_text())
+    assert not (tmp_path / "-").exists()
+    run = partita(
+        *arguments[:1], result_file(tmp_path / "b.json", changed(usual(exporter.name), 1, replicas=3)), *arguments[2:]
+    )  # type: ignore[operator]
+    assert (run.code, run.out) == (2, "")
 
 
 def test_exporting_and_listing(tmp_path: Path, partita: object) -> None:

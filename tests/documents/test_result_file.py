@@ -37,7 +37,7 @@ def result(**changes: Any) -> Result[Any, Any, Any]:
         "problem": Toy(),
         "plan": "a plan",
         "evaluation": SimpleNamespace(objective=8.0, feasible=True),
-        "bound": Bound(6.0, "relaxation"),
+        "bound": Bound(6.0, "relaxation", argument="a half is left out"),
         "status": Status.FEASIBLE,
         "stop_reason": StopReason.TIME_LIMIT,
         "solver": "search",
@@ -66,6 +66,7 @@ def test_every_field() -> None:
         "problem": {"name": "toy", "sha256": hashlib.sha256(CANONICAL).hexdigest()},
         "plan": {"stages": []},
         "bound_method": "relaxation",
+        "proof": {"method": "relaxation", "scope": "", "argument": "a half is left out", "certificate": None},
         "notes": ["assumed"],
         "statistics": {
             "events": [{"time_s": 0.5, "objective": 8.0, "bound": None, "note": "first"}],

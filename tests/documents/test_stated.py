@@ -10,6 +10,7 @@ import pytest
 import partita as pt
 from partita import graph as graphs
 from partita.errors import FormatError
+from strategies import random_problem
 
 GRAPH = graphs.Graph(
     name="net",
@@ -20,6 +21,23 @@ GRAPH = graphs.Graph(
     tensors=(graphs.Tensor(name="t", producer=0, consumers=(1,), shape=(2, 3), bytes=24),),
     notes=("a note",),
 )
+
+
+def test_path_and_value_in_either_order(tmp_path: Path) -> None:
+    graph, problem = tmp_path / "g.json", tmp_path / "p.json"
+    pt.write_graph(GRAPH, str(graph))
+    assert pt.read_graph(graph) == GRAPH
+    stated = random_problem(1, 8)
+    pt.write_problem(stated, problem)
+    assert pt.read_problem(problem) == stated
+    first = problem.read_bytes()
+    pt.write_problem(str(problem), stated)
+    assert problem.read_bytes() == first
+    with pytest.raises(pt.InputError, match="is no path of a file; give a path and a problem"):
+        pt.write_problem(stated, stated)
+    with pytest.raises(pt.InputError, match="is not a problem"):
+        pt.write_problem(problem, "p.json")
+    assert problem.read_bytes() == first
 
 
 def test_graphs_there_and_back(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ import pytest
 
 from partita.kernels import compiled as decorator
 
+#: Where the kernels are, and the package that they are of.
+PATHS = "{}" + os.pathsep + str(Path(decorator.__file__).parents[2])
+
 #: Two modules as those of the package: a kernel that calls one in another file.
 CALLEE = "from tiny.compiled import compiled\n\n\n@compiled\ndef callee(x):\n    return x + {addend}\n"
 CALLER = (
@@ -49,7 +52,7 @@ def kernels(tmp_path: Path) -> Path:
 def run(kernels: Path, **environment: str) -> list[str]:
     """The words that ``RUN`` prints in a process of its own."""
     variables = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}
-    variables |= {"PYTHONPATH": str(kernels.parent), "PYTHONDONTWRITEBYTECODE": "1"} | environment
+    variables |= {"PYTHONPATH": PATHS.format(kernels.parent), "PYTHONDONTWRITEBYTECODE": "1"} | environment
     done = subprocess.run([sys.executable, "-c", RUN], env=variables, capture_output=True, text=True, check=True)
     return done.stdout.split()
 
@@ -96,11 +99,59 @@ def test_a_folder_that_cannot_be_written_keeps_its_code_elsewhere(kernels: Path,
     assert run(kernels, **elsewhere)[:5] == ["True", "8", "1", "0", "True"]
 
 
+def _shut(kernels: Path) -> None:
+    """Keep everyone, root too, from writing machine code beside the kernels: files are where the folders would be."""
+    for package in (kernels, kernels / "inner"):
+        (package / "__pycache__").touch()
+
+
+#: A home that cannot be made, not even by root: it would be in a file.
+NO_HOME = {"HOME": "/dev/null/home", "XDG_CACHE_HOME": "/dev/null/home/cache"}
+
+
+def test_code_is_kept_among_temporary_files_where_there_is_no_other_place(kernels: Path, tmp_path: Path) -> None:
+    _shut(kernels)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    nowhere = NO_HOME | {"TMPDIR": str(folder)}
+    first = run(kernels, **nowhere)
+    assert first[:5] == ["False", "8", "0", "1", "True"]
+    assert Path(first[5]).is_relative_to(folder)
+    assert run(kernels, **nowhere)[:5] == ["True", "8", "1", "0", "True"]
+    # Nobody else may have written what is run here.
+    (own,) = folder.iterdir()
+    own.chmod(0o777)
+    assert run(kernels, **nowhere) == ["False", "8", "0", "1", "True", "None"]
+
+
+def test_code_is_kept_nowhere_where_nothing_can_be_written(kernels: Path, tmp_path: Path) -> None:
+    _shut(kernels)
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    # A file is where the folder would be.
+    (tmp_path / f"partita-kernels-{user}").touch()
+    nowhere = NO_HOME | {"TMPDIR": str(tmp_path)}
+    for _ in range(2):
+        assert run(kernels, **nowhere) == ["False", "8", "0", "1", "True", "None"]
+
+
+def test_a_full_disk_keeps_no_code(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(decorator.FunctionCache, "save_overload", full)
+
+    @decorator.compiled
+    def kernel(x: int) -> int:
+        return 2 * x
+
+    assert kernel(4) == 8
+
+
 def test_kernels_run_uncompiled_where_numba_is_switched_off(kernels: Path) -> None:
     script = (
         "from tiny.caller import caller; from tiny.compiled import is_compiled; print(caller(3), is_compiled(caller))"
     )
-    variables = os.environ | {"PYTHONPATH": str(kernels.parent), "NUMBA_DISABLE_JIT": "1"}
+    variables = os.environ | {"PYTHONPATH": PATHS.format(kernels.parent), "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["8", "True"]
 

@@ -55,6 +55,7 @@ class Mean(BoundMethod[TaskProblem]):
 
     name = "mean"
     summary = "the mean time of the machines, or the longest task"
+    argument = "some machine takes at least the mean, and some machine the longest task"
 
     def bound(self, problem: TaskProblem, monitor: Monitor) -> Bound:
         value = max(sum(problem.times) / problem.machines, *problem.times)
@@ -66,6 +67,7 @@ class Branching(Solver[TaskProblem, Schedule, Options]):
 
     name = "branching"
     summary = "every assignment that may be better than the best one, long tasks first"
+    argument = "every assignment that may be better was tried, or one met the mean or the longest task"
 
     def supports(self, problem: TaskProblem, options: Options) -> str | None:
         return None if len(problem.times) <= 200 else "it searches at most 200 tasks; use `list order`"

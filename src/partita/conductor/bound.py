@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
+from partita.conductor.certify import explained
 from partita.conductor.judge import proven
 from partita.conductor.solve import check_time_limit, run_solver
 from partita.errors import InputError, UnsupportedError
@@ -47,7 +49,7 @@ def proof(problem: Any, method: str | None = None, *, time_limit_s: float | None
             found = kind.prove(problem, monitor) or _one_after_the_other(problem, monitor)
     if found.infeasible:
         raise InputError(f"problem {problem.name!r} is infeasible, so it has no finite bound")
-    return found
+    return dataclasses.replace(found, best=explained(problem, found.best))
 
 
 def _by(problem: Any, method: str, monitor: Monitor) -> Proof:

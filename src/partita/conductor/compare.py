@@ -35,16 +35,27 @@ def compare(
     return run_baselines(problem, options_of(kind_of(problem), seed, threads, options), time_limit_s)
 
 
-def run_baselines(problem: Any, options: Any, time_limit_s: float | None = None) -> list[Row]:
-    """``compare`` with the problem's options as one value."""
+def run_baselines(
+    problem: Any, options: Any, time_limit_s: float | None = None, clock: Monitor | None = None
+) -> list[Row]:
+    """``compare`` with the problem's options as one value; all baselines share the time of ``clock``, if there is one.
+
+    Those that it leaves no time are rows without a plan.
+    """
     kind = kind_of(problem)
+    whole = Monitor() if clock is None else clock
+    each_s = kind.baseline_time_s if time_limit_s is None else time_limit_s
     rows: list[Row] = []
-    for baseline in kind.baselines_of(problem):
+    baselines = kind.baselines_of(problem)
+    for place, baseline in enumerate(baselines):
         refusal = baseline.supports(problem, options)
         if refusal is not None:
             rows.append(Row(baseline.name, baseline.summary, note=refusal))
             continue
-        monitor = Monitor(kind.baseline_time_s if time_limit_s is None else time_limit_s)
+        if whole.stopping:
+            rows.append(Row(baseline.name, baseline.summary, note="left out: the time limit came first"))
+            continue
+        monitor = whole.share(1 / (len(baselines) - place), each_s)
         with interruptible(monitor):
             outcome = baseline.solve(problem, options, monitor)
         plan = None if outcome.plan is None else kind.complete(problem, outcome.plan)
@@ -55,8 +66,10 @@ def run_baselines(problem: Any, options: Any, time_limit_s: float | None = None)
     return rows
 
 
-def beside_baselines(result: AnyResult, options: Any, guesses: Sequence[Row] = ()) -> tuple[AnyResult, list[Row]]:
+def beside_baselines(
+    result: AnyResult, options: Any, guesses: Sequence[Row] = (), clock: Monitor | None = None
+) -> tuple[AnyResult, list[Row]]:
     """Every baseline, unless the result was interrupted, and the result with the best plan of these and of guesses."""
     stopped = result.stop_reason is StopReason.INTERRUPTED
-    rows = [] if stopped else run_baselines(result.problem, options)
+    rows = [] if stopped else run_baselines(result.problem, options, clock=clock)
     return adopt_better(result, [*guesses, *rows], options), rows

@@ -9,6 +9,7 @@ from partita.conductor.runtimes import runtime_document
 from partita.conductor.split import split_of
 from partita.costs.profile import Measured
 from partita.documents import result_file
+from partita.documents.split_file import split_document
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer
 from partita.problems.kind import AnyResult
@@ -48,7 +49,8 @@ def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str,
         measured, count = source.coverage(graph)
         document["costs"] = {"source": source.source, "measured": measured, "operators": count}
     document["runtime"] = runtime_document(answer)
-    document["split"] = split_of(answer)
+    split = split_of(answer)
+    document["split"] = None if split is None else split_document(split)
     kind_of(result.problem).report.answer_document(answer, document)
     return document
 
@@ -64,7 +66,7 @@ def evaluation_document(problem: Any, plan: Any, evaluation: Any) -> dict[str, A
         "stop_reason": "finished",
         "unit": problem.unit,
         "feasible": evaluation.feasible,
-        **kind.report.verdict(evaluation),
+        **kind.report.verdict(problem, evaluation),
         "violations": list(evaluation.violations),
         "reason": evaluation.violations[0] if evaluation.violations else None,
         "plan": kind.files.plan_document(problem, plan, evaluation),

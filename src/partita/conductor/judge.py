@@ -51,7 +51,8 @@ def judge(
     holds = outcome.lossless and kind.covers(scope, options)
     bound = None
     if holds and outcome.bound is not None:
-        bound = Bound(outcome.bound, solver.name, scope, monitor.elapsed_s)
+        argument = kind.argument(outcome.proven_by) or solver.argument
+        bound = Bound(outcome.bound, solver.name, scope, monitor.elapsed_s, argument, outcome.certificate)
     plan, evaluation, reason = outcome.plan, None, outcome.reason
     status = Status.INFEASIBLE if outcome.infeasible and holds and plan is None else Status.UNKNOWN
     if plan is not None:
@@ -79,6 +80,7 @@ def judge(
         seed=options.seed,
         runtime_s=monitor.elapsed_s,
         reason=reason,
+        argument=solver.argument if status is Status.INFEASIBLE else "",
         statistics=monitor.statistics,
     )
 

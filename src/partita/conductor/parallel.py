@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import pickle
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
 
-from partita.errors import MissingExtraError, PartitaError
+from partita.errors import MissingExtraError
 
 #: Where work is done.
 Backend = Literal["processes", "dask", "ray"]
@@ -22,7 +27,8 @@ class Pool:
     """Workers for pure functions of values that can be pickled.
 
     A worker that dies takes what it was doing with it: that is given out again, and in the end done in this process. So
-    the answers are the same whatever the backend, the number of workers and their fate.
+    the answers are the same whatever the backend, the number of workers and their fate. An error of the function, or of
+    what cannot be pickled, is no lost worker: it is raised once.
 
     Parameters
     ----------
@@ -66,31 +72,82 @@ class Pool:
         return 1 if self._settings is None else max(2, self.jobs)
 
     def map(self, function: Callable[[In], Out], values: Sequence[In]) -> list[Out]:
-        """The function of every value, in order; an error of the function is raised."""
-        found: list[tuple[Out | None, PartitaError | None]] | None = None
-        for _ in range(_ATTEMPTS if self._settings is not None and len(values) > 0 else 0):
-            joblib = _joblib()
+        """The function of every value, in order.
+
+        An error of the function is raised, the first one in the order of values; its cause is the traceback in the
+        worker.
+        """
+        if self._settings is None or not values:
+            return [function(value) for value in values]
+        joblib = _joblib()
+        for _ in range(_ATTEMPTS):
             try:
-                with joblib.parallel_config(n_jobs=self.jobs, **(self._settings or {})):
-                    found = joblib.Parallel(batch_size=1)(joblib.delayed(_answer)(function, value) for value in values)
-                break
-            except Exception:
-                # Errors of the function come back as values: this was the worker's.
+                with joblib.parallel_config(n_jobs=self.jobs, **self._settings):
+                    found: list[_Answer[Out]] = joblib.Parallel(batch_size=1)(
+                        joblib.delayed(_answer)(function, value) for value in values
+                    )
+            except _lost_worker():
                 self.lost += 1
-        if found is None:
-            found = [_answer(function, value) for value in values]
-        for _, error in found:
-            if error is not None:
-                raise error
-        return [answer for answer, _ in found]  # type: ignore[misc]
+                continue
+            return [answer.get() for answer in found]
+        return [function(value) for value in values]
 
 
-def _answer(function: Callable[[In], Out], value: In) -> tuple[Out | None, PartitaError | None]:
-    """What a function says, its own errors included."""
+class WorkerTraceback(Exception):
+    """Where in a worker an error was raised, as text: the cause of that error here."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+@dataclass(frozen=True)
+class _Answer(Generic[Out]):
+    """What a function said in a worker: a value, or an error and its traceback."""
+
+    value: Out | None = None
+    error: Exception | None = None
+    where: str = ""
+
+    def get(self) -> Out:
+        """The value; raises the error."""
+        if self.error is not None:
+            raise self.error from WorkerTraceback(self.where)
+        return self.value  # type: ignore[return-value]
+
+
+def _answer(function: Callable[[In], Out], value: In) -> _Answer[Out]:
+    """What a function says, its own errors included: whatever else is raised is the pool's."""
     try:
-        return function(value), None
-    except PartitaError as error:
-        return None, error
+        return _Answer(function(value))
+    except Exception as error:
+        where = traceback.format_exc()
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            # Some errors cannot be sent; their names can.
+            return _Answer(error=RuntimeError(f"{type(error).__name__}: {error}"), where=where)
+        return _Answer(error=error, where=where)
+
+
+def _lost_worker() -> tuple[type[BaseException], ...]:
+    """What backends raise when a worker, or the connection to it, is gone; of those that are in use."""
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    found: list[type[BaseException]] = [TerminatedWorkerError, ConnectionError, EOFError]
+    if "distributed" in sys.modules:
+        from concurrent.futures import CancelledError
+
+        from distributed import KilledWorker
+        from distributed.comm.core import CommClosedError
+
+        # The scheduler cancels what it had given to a worker that is gone.
+        found += [KilledWorker, CommClosedError, CancelledError]
+    if "ray" in sys.modules:
+        from ray import exceptions
+
+        names = ("RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError")
+        found += [getattr(exceptions, name) for name in names]
+    return tuple(found)
 
 
 def _joblib() -> Any:
@@ -128,7 +185,14 @@ def _ray(jobs: int, address: str | None) -> Iterator[None]:
         raise MissingExtraError("ray", "ray") from error
     own = not ray.is_initialized()
     if own and address is None:
-        ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
+        # Workers of its own find what this process finds.
+        paths = os.pathsep.join(path for path in sys.path if path)
+        ray.init(
+            num_cpus=jobs,
+            include_dashboard=False,
+            log_to_driver=False,
+            runtime_env={"env_vars": {"PYTHONPATH": paths}},
+        )
     elif own:
         ray.init(address=address, log_to_driver=False)
     register_ray()

@@ -16,12 +16,19 @@ from partita.problems.kind import AnyKind, AnyResult
 from partita.run.monitor import Monitor
 from partita.simulator.placed import Layout, StagedPlan, placed_step
 from partita.simulator.steps import StepSummary
+from partita.topology.read import topology as read_topology
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from partita.cluster import Cluster
     from partita.topology.topology import Topology
 
 #: Wall time for a placement, unless stated: the search stops earlier where it has a proof.
 PLACE_S = 5.0
+
+#: Of that, the share of the search, and of what is left that of each simple order beside it.
+SEARCH, EACH = 0.8, 0.5
 
 #: Names of the two layouts that are always looked at.
 MAPPED, IN_ORDER = "mapped", "in order"
@@ -140,7 +147,7 @@ def uneven(topology: Topology) -> bool:
 def place(
     problem: Any,
     plan: Any,
-    topology: Topology,
+    topology: Topology | Cluster | str | Path,
     *,
     evaluation: Any = None,
     time_limit_s: float | None = PLACE_S,
@@ -157,7 +164,7 @@ def place(
     problem, plan
         A plan of stages; each of its replicas gets devices of its own.
     topology
-        The devices. The plan's own device names count those of each kind in its order.
+        The devices, or what ``read_cluster`` takes. The plan's own device names count those of each kind in its order.
     evaluation
         What the plan is worth, where that is known already.
     time_limit_s, seed, threads
@@ -171,7 +178,11 @@ def place(
         If the problem is not in seconds and bytes, or the topology cannot hold the plan.
     """
     return place_staged(
-        staged_plan(problem, plan, evaluation), topology, time_limit_s=time_limit_s, seed=seed, threads=threads
+        staged_plan(problem, plan, evaluation),
+        read_topology(topology),
+        time_limit_s=time_limit_s,
+        seed=seed,
+        threads=threads,
     )
 
 
@@ -188,7 +199,8 @@ def place_staged(
     placing = placing_of(staged, topology)
     kind = kind_of(placing.problem)
     options = options_of(kind, seed, threads, {})
-    result = run_solver(placing.problem, solver, options, Monitor(time_limit_s), explain=False)
+    clock = Monitor(time_limit_s)
+    result = run_solver(placing.problem, solver, options, clock.share(SEARCH), explain=False)
     if result.plan is None:
         raise InputError(f"{placing.problem.name}: {result.reason or 'no placement was found'}")
     layouts = [(MAPPED, placing.layout(result.plan))]
@@ -198,7 +210,7 @@ def place_staged(
     assert kind.from_result is not None
     for baseline in kind.baselines:
         if baseline.name in kind.from_result.simple:
-            found = baseline.solve(placing.problem, options, Monitor(time_limit_s)).plan
+            found = baseline.solve(placing.problem, options, clock.share(EACH)).plan
             layouts += [] if found is None else [(baseline.name, placing.layout(found))]
     named: dict[Layout, list[str]] = {}
     for name, layout in layouts:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partita.conductor.compare import beside_baselines
 from partita.conductor.judge import adopt, judge_stated
-from partita.conductor.solve import check_time_limit, find_solver, options_of, run_solver
+from partita.conductor.solve import check_time_limit, find_solver, options_of, run_solver, why_not
 from partita.costs.profile import Measured
 from partita.costs.table import cost_source
 from partita.errors import InputError, UnsupportedError
@@ -20,15 +21,17 @@ from partita.problems.settings import read_settings
 from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
 from partita.run.result import Progress, Row, Status, StopReason
+from partita.topology.read import read_cluster
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
     from partita.graph import Graph
 
-#: Wall time for what is better than the answer beyond its objective, and for the answer without a limit.
-REFINE_S, UNLIMITED_S = 15.0, 5.0
-#: Wall time for the plan without a runtime's limits, where there is no time limit, and the least of it.
-FREE_S, LEAST_FREE_S = 60.0, 2.0
+#: Of a time limit, the share of the search; and of what that leaves, the shares of the baselines, of the plan without a
+#: runtime's limits, of what is better than the answer beyond its objective, and of the answer without a limit.
+SEARCH, BASELINES, FREE, REFINE, UNLIMITED = 0.75, 0.35, 0.5, 0.5, 0.5
+#: Wall time of the last three, at most.
+FREE_S, REFINE_S, UNLIMITED_S = 60.0, 15.0, 5.0
 
 
 def choose_problem(
@@ -105,7 +108,7 @@ def price_all(
     return model.price(graph, cluster, settings, lambda problem: kind.change(problem, wanted))
 
 
-def price(graph: Graph, cluster: Cluster, *, objective: str | None = None, **settings: Any) -> Any:
+def price(graph: Graph, cluster: Cluster | str | Path, *, objective: str | None = None, **settings: Any) -> Any:
     """The problem of a model on a cluster, in seconds and bytes.
 
     Parameters
@@ -123,6 +126,7 @@ def price(graph: Graph, cluster: Cluster, *, objective: str | None = None, **set
     InputError
         If a setting is unknown or out of range, or does not fit the model or the cluster.
     """
+    cluster = read_cluster(cluster)
     if objective is None:
         kind = next(kind for kind in kinds() if kind.model is not None)
     else:
@@ -138,7 +142,7 @@ def price(graph: Graph, cluster: Cluster, *, objective: str | None = None, **set
 
 def plan(
     graph: Graph,
-    cluster: Cluster,
+    cluster: Cluster | str | Path,
     *,
     objective: str | None = None,
     time_limit_s: float | None = 60.0,
@@ -156,11 +160,12 @@ def plan(
     graph
         A traced model.
     cluster
-        The devices.
+        The devices, or what ``read_cluster`` takes: a short form such as ``4xL4``, or a file's path.
     objective
         What is planned for: the name of a problem; None for what suits the model and the cluster.
     time_limit_s
-        Wall time of all searches together; baselines have their own.
+        Wall time of everything: searches, baselines, and what is looked at beside the plan. Pricing comes before it,
+        and compiling is not counted.
     seed, solver, threads, progress
         As for ``solve``.
     baselines
@@ -173,6 +178,7 @@ def plan(
     InputError
         As ``price`` and ``solve`` do.
     """
+    cluster = read_cluster(cluster)
     kind, _ = choose_problem(objective, cluster, graph.training, settings.get("runtime"))
     options, pricing, changes = sort_settings(kind, settings)
     asked = options_of(kind, seed, threads, options)
@@ -189,12 +195,16 @@ def plan_priced(
     time_limit_s: float | None = 60.0,
     progress: Progress | None = None,
     baselines: bool = True,
+    clock: Monitor | None = None,
 ) -> Answer[Any]:
-    """``plan`` for candidate problems that are priced already, with the problem's options as one value."""
+    """``plan`` for candidate problems that are priced already, with the problem's options as one value.
+
+    It ends with ``clock``, if one is given, instead of a time limit of its own.
+    """
     kind = kind_of(candidates[0].problem)
     model = kind.model
     assert model is not None
-    clock = Monitor(time_limit_s)
+    clock = Monitor(time_limit_s) if clock is None else clock
     given = [model.stated(priced) for priced in candidates]
     if given[0] is not None:
         results = [judge_stated(priced.problem, plan, options) for priced, plan in zip(candidates, given, strict=True)]
@@ -205,47 +215,55 @@ def plan_priced(
     for place, priced in enumerate(candidates):
         # Half of the time is for the plan without a runtime's limits, if these limit anything.
         parts = (len(candidates) - place) * (1 if priced.free in (None, priced.problem) else 2)
-        left = None if time_limit_s is None else max(0.1, clock.remaining_s / parts)
-        found = run_solver(priced.problem, solver, options, Monitor(left, progress), explain=len(candidates) == 1)
+        monitor = clock.share(SEARCH / parts, progress=progress)
+        found = run_solver(priced.problem, solver, options, monitor, explain=len(candidates) == 1)
         tried.append((priced, found))
         if found.stop_reason is StopReason.INTERRUPTED:
             break
     priced, result = tried[model.choose(tried)]
     if result.status is Status.INFEASIBLE and not result.reason:
         chosen = find_solver(priced.problem, solver, options)
-        result = dataclasses.replace(result, reason=kind.explain_infeasible(priced.problem, chosen, options))
+        result = dataclasses.replace(result, reason=why_not(priced.problem, chosen, options, clock))
     options = model.search_options(priced, options)
     rows: list[Row] = []
     if baselines:
-        result, rows = beside_baselines(result, options)
-    free = solve_free(priced, result, options, FREE_S if time_limit_s is None else clock.remaining_s)
-    return dataclasses.replace(answer(priced, result, rows, options), tried=tuple(tried), free=free)
+        result, rows = beside_baselines(result, options, clock=clock.share(BASELINES))
+    free = solve_free(priced, result, options, clock.share(FREE, FREE_S))
+    return dataclasses.replace(answer(priced, result, rows, options, clock), tried=tuple(tried), free=free)
 
 
-def solve_free(priced: Priced[Any], result: AnyResult, options: Any, time_s: float) -> AnyResult | None:
+def solve_free(priced: Priced[Any], result: AnyResult, options: Any, monitor: Monitor) -> AnyResult | None:
     """The answer without a runtime's limits; None where there are none, or nobody solves that."""
     if priced.free is None or result.stop_reason is StopReason.INTERRUPTED:
         return None
     if priced.free == priced.problem:
         return result
     try:
-        return run_solver(priced.free, None, options, Monitor(max(LEAST_FREE_S, time_s)), explain=False)
+        return run_solver(priced.free, None, options, monitor, explain=False)
     except UnsupportedError:
         return None
 
 
 def answer(
-    priced: Priced[Any], result: AnyResult, rows: Sequence[Row], options: Any, *, probe: bool = True
+    priced: Priced[Any],
+    result: AnyResult,
+    rows: Sequence[Row],
+    options: Any,
+    clock: Monitor | None = None,
+    *,
+    probe: bool = True,
 ) -> Answer[Any]:
     """What a problem makes of a result: what is better in a way that the objective does not see, and what limits it.
 
-    With ``probe`` it is planned again without a limit that is nearly reached.
+    With ``probe`` it is planned again without a limit that is nearly reached. All of it ends with ``clock``, if one is
+    given.
     """
+    clock = Monitor() if clock is None else clock
     kind = kind_of(result.problem)
     assert kind.model is not None
     refined = Refinement()
     if result.plan is not None and result.stop_reason is not StopReason.INTERRUPTED:
-        monitor = Monitor(REFINE_S)
+        monitor = clock.share(REFINE, REFINE_S)
         with interruptible(monitor):
             refined = kind.model.refine(priced, result, rows, options, monitor)
         if refined.row is not None:
@@ -261,7 +279,8 @@ def answer(
     ):
         unlimited = kind.unlimited(result.problem, result.evaluation)
         if unlimited is not None:
-            without = run_solver(unlimited, None, options, Monitor(UNLIMITED_S), explain=False).objective
+            monitor = clock.share(UNLIMITED, UNLIMITED_S)
+            without = run_solver(unlimited, None, options, monitor, explain=False).objective
     return Answer(
         priced, result, tuple(rows), other=refined.other, without_limit=without, wider_bound=refined.wider_bound
     )

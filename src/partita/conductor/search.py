@@ -4,8 +4,8 @@ Every *shape* (stages × replicas, of groups of devices where a problem has thes
 stage) is split, mapped onto the devices and simulated there, unless it cannot be better than what is known:
 
 1. before it is split, by ``partita.conductor.shapes``;
-2. before it is mapped: the split runs with the fastest link everywhere. On any devices it takes no less, since
-   schedules fix the order of every device.
+2. before it is mapped: its split by ``partita.simulator.fastest``. Another split of the shape may be better then: what
+   is split is what the objective finds best.
 
 Source: the search over (S, R) by simulation is Parmesan's (Appendix B), which simulates all; the bounds are own.
 """
@@ -13,15 +13,14 @@ Source: the search over (S, R) by simulation is Parmesan's (Appendix B), which s
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from partita.conductor.parallel import Pool
-from partita.conductor.place import PLACE_S, PlacedPlan, place_staged, placing_kind, rank, staged_plan, step_on
-from partita.conductor.shapes import MARGIN, shape_bound, shape_guess
+from partita.conductor.place import PLACE_S, PlacedPlan, place_staged, placing_kind, rank, staged_plan
+from partita.conductor.shapes import shape_bound, shape_guess
 from partita.conductor.solve import options_of
 from partita.documents.document import sha256
 from partita.errors import InputError, UnsupportedError
@@ -29,11 +28,15 @@ from partita.problems import kind_of, kinds
 from partita.problems.facets.replicas import Replicas, Shape
 from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
-from partita.simulator.placed import Layout, StagedPlan
+from partita.simulator.fastest import fast_links, least_step
 from partita.topology.topology import Topology
 
 #: Wall time of one split and of one mapping, at most.
 SPLIT_S, MAP_S = 20.0, 5.0
+
+#: Of the time limit, the share of placing each plan from elsewhere, and of what that leaves the share of the shapes;
+#: the rest is for the proof.
+KNOWN, SHAPES = 0.2, 0.9
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,11 @@ class Explored:
     bound
         No step of the shape is shorter, seconds; None where none is known.
     outcome
-        ``placed``, ``cannot be better`` (before its split), ``split cannot be better``, ``does not fit``, ``no time``.
+        ``placed``; ``cannot be better``: no split of the shape can; ``split cannot be better``: its split cannot,
+        wherever it is placed; ``does not fit``: proven of every split; ``no plan found``: by a search that proves
+        nothing; ``no time``: the clock came first.
+    split_bound
+        No step of its split is shorter, wherever it is placed; None where there is none.
     problem, plan, placed
         Of the placed ones.
     """
@@ -58,6 +65,7 @@ class Explored:
     shape: Shape[Any] | None
     bound: float | None
     outcome: str
+    split_bound: float | None = None
     problem: Any = None
     plan: Any = None
     placed: PlacedPlan | None = None
@@ -88,7 +96,7 @@ class Searched:
     explored
         All, in the order of the list of shapes, after the plans from elsewhere.
     finished
-        Whether every shape was looked at or cannot be better.
+        Whether every shape cannot be better, or was split by a search that ended by itself and placed.
     lost
         How often workers were lost.
     """
@@ -97,6 +105,32 @@ class Searched:
     explored: tuple[Explored, ...]
     finished: bool
     lost: int = 0
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a split came to.
+
+    Attributes
+    ----------
+    plan
+        None if there is none.
+    impossible
+        Whether it is proven that there is none.
+    late
+        Whether the clock ended the search.
+    """
+
+    plan: Any
+    impossible: bool
+    late: bool
+
+    @property
+    def outcome(self) -> str:
+        """Of a shape without a plan."""
+        if self.impossible:
+            return "does not fit"
+        return "no time" if self.late else "no plan found"
 
 
 @dataclass(frozen=True)
@@ -158,20 +192,28 @@ def search_stages(
     workers = Pool() if pool is None else pool
     found: list[Explored] = []
     for name, other, plan in known:
-        placed = place_staged(staged_plan(other, plan), topology, time_limit_s=MAP_S, seed=seed, threads=threads)
+        limit = clock.share(KNOWN, MAP_S).time_limit_s
+        placed = place_staged(staged_plan(other, plan), topology, time_limit_s=limit, seed=seed, threads=threads)
         if placed.chosen.step is not None:
-            found.append(Explored(name, None, None, "placed", other, plan, placed))
-    run = _Search((problem, *also), topology, clock, workers, seed, threads, progress)
+            found.append(Explored(name, None, None, "placed", problem=other, plan=plan, placed=placed))
+    run = _Search((problem, *also), topology, clock.share(SHAPES), workers, seed, threads, progress)
     shapes, finished = run.explore(min((one.step for one in found if one.step is not None), default=float("inf")))
     found += shapes
     placed_ones = [one for one in found if one.step is not None]
     if not placed_ones:
-        raise InputError(
-            f"{problem.name}: no numbers of stages and replicas fit {topology.name}; more devices would do"
-        )
+        raise InputError(_nothing_placed(problem, topology, found))
     best = min(placed_ones, key=lambda one: (one.step, found.index(one)))
-    proven = _with_proof(best, topology, min(PLACE_S, max(1.0, clock.remaining_s)), seed, threads)
+    proven = _with_proof(best, topology, min(PLACE_S, max(0.1, clock.remaining_s)), seed, threads)
     return Searched(proven, tuple(proven if one is best else one for one in found), finished, workers.lost)
+
+
+def _nothing_placed(problem: Any, topology: Topology, found: Sequence[Explored]) -> str:
+    """Why there is no answer."""
+    if all(one.outcome == "does not fit" for one in found):
+        return f"{problem.name}: no numbers of stages and replicas fit {topology.name}; more devices would do"
+    counts = Counter(one.outcome for one in found)
+    text = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    return f"{problem.name}: no plan was found for {topology.name} ({text}); give it more time, or more devices"
 
 
 def replicas_of(problem: Any) -> Replicas[Any, Any]:
@@ -212,11 +254,8 @@ class _Search:
     ) -> None:
         self.problems, self.topology, self.clock, self.pool = problems, topology, clock, pool
         self.seed, self.threads, self.progress = seed, threads, progress
-        self.splits: dict[Any, Any] = {}
-        matrix = topology.bandwidth_bytes_per_s
-        self.links = np.maximum(matrix, matrix.T)
-        off = ~np.eye(len(matrix), dtype=bool)
-        self.fastest = float(matrix[off].max(initial=0.0)) or 1.0
+        self.splits: dict[Any, _Found] = {}
+        self.links = fast_links(topology.bandwidth_bytes_per_s, topology.machine_of)
 
     def explore(self, best: float) -> tuple[list[Explored], bool]:
         """All shapes, what looks shortest first; and whether that was finished."""
@@ -224,7 +263,7 @@ class _Search:
         # By shape, the problem that it is of.
         self.owner: dict[int, Any] = {}
         for problem in self.problems:
-            found = [s for s in replicas_of(problem).shapes(problem) if s.devices <= len(self.links)]
+            found = [s for s in replicas_of(problem).shapes(problem) if s.devices <= self.topology.device_count]
             self.owner |= {id(shape): problem for shape in found}
             shapes += found
         digests = {id(shape.problem): sha256(shape.problem) for shape in shapes}
@@ -250,6 +289,7 @@ class _Search:
         for i in waiting:
             outcome = "no time" if bounds[i] <= best else "cannot be better"
             answers[i] = Explored(self._name(shapes[i]), shapes[i], bounds[i], outcome)
+        late = late or any(one.late for one in self.splits.values())
         return [answers[i] for i in range(len(shapes))], not late
 
     def _wave(self, shapes: list[Shape[Any]], bounds: list[float], best: float) -> list[Explored]:
@@ -260,68 +300,45 @@ class _Search:
             _Task(shape, shape.problem, None, self.topology, self.seed, self.threads, limit) for shape in new.values()
         ]
         self.splits.update(zip(new, self.pool.map(_split, tasks), strict=True))
-        answers: list[Explored | None] = []
+        answers: list[Explored] = []
         todo: list[tuple[int, _Task]] = []
         for key, shape, bound in zip(keys, shapes, bounds, strict=True):
-            plan = self.splits[key]
-            if plan is None:
-                answers.append(Explored(self._name(shape), shape, bound, "does not fit"))
+            found, without = self.splits[key], Explored(self._name(shape), shape, bound, self.splits[key].outcome)
+            if found.plan is None:
+                answers.append(without)
                 continue
             own = self.owner[id(shape)]
-            problem, whole = replicas_of(own).spread(own, shape, plan)
+            problem, whole = replicas_of(own).spread(own, shape, found.plan)
             if not kind_of(own).evaluate(problem, whole).feasible:
-                answers.append(Explored(self._name(shape), shape, bound, "does not fit"))
+                # Of this split, not of the shape.
+                answers.append(without)
                 continue
-            least = max(bound, self._ideal(staged_plan(problem, whole)))
+            least = least_step(staged_plan(problem, whole), self.links)
             if least > best:
-                answers.append(Explored(self._name(shape), shape, least, "split cannot be better"))
+                answers.append(dataclasses.replace(without, outcome="split cannot be better", split_bound=least))
                 continue
-            answers.append(Explored(self._name(shape), shape, least, "placed", problem, whole))
-            task = _Task(None, problem, whole, self.topology, self.seed, self.threads, MAP_S)
+            answers.append(
+                dataclasses.replace(without, outcome="placed", split_bound=least, problem=problem, plan=whole)
+            )
+            left = min(MAP_S, max(0.1, self.clock.remaining_s))
+            task = _Task(None, problem, whole, self.topology, self.seed, self.threads, left)
             todo.append((len(answers) - 1, task))
         for (place, _), placed in zip(todo, self.pool.map(_place, [task for _, task in todo]), strict=True):
-            one = answers[place]
-            assert one is not None
-            answers[place] = dataclasses.replace(one, placed=placed)
-        return [one for one in answers if one is not None]
+            answers[place] = dataclasses.replace(answers[place], placed=placed)
+        return answers
 
     def _name(self, shape: Shape[Any]) -> str:
         """A shape for people, with its problem where there are several."""
         return shape.name if len(self.problems) == 1 else f"{self.owner[id(shape)].kind} {shape.name}"
 
-    def _ideal(self, staged: StagedPlan) -> float:
-        """The step with the fastest link everywhere; 0 if the stages are not in a row."""
-        rows: list[tuple[tuple[int, ...], ...]] = []
-        count = 0
-        for stage in staged.stages:
-            rows.append(tuple((count + r,) for r in range(stage.replicas)))
-            count += stage.replicas
-        layout: Layout = tuple(rows)
-        matrix = np.full((count, count), self.fastest)
-        np.fill_diagonal(matrix, np.inf)
-        fast = Topology(
-            name="fastest links",
-            names=tuple(map(str, range(count))),
-            bandwidth_bytes_per_s=matrix,
-            machine_of=(0,) * count,
-        )
-        quick = dataclasses.replace(staged, stages=tuple(_fastest(stage) for stage in staged.stages))
-        step = step_on(quick, layout, fast)
-        return 0.0 if step is None else step.time * (1 - MARGIN)
 
-
-def _fastest(stage: Any) -> Any:
-    """A stage on the kind of devices where it is fastest."""
-    kind = min(stage.work_s, key=lambda name: sum(stage.work_s[name]))
-    return dataclasses.replace(stage, kind=kind, work_s={kind: stage.work_s[kind]})
-
-
-def _split(task: _Task) -> Any:
-    """The plan of a shape; None if there is none."""
+def _split(task: _Task) -> _Found:
+    """The split of a shape."""
     assert task.shape is not None
     options, monitor = options_of(kind_of(task.problem), task.seed, task.threads, {}), Monitor(task.time_limit_s)
     with interruptible(monitor):
-        return replicas_of(task.problem).split(task.shape, options, monitor)
+        found = replicas_of(task.problem).split(task.shape, options, monitor)
+    return _Found(found.plan, found.infeasible and found.lossless, monitor.stopping)
 
 
 def _place(task: _Task) -> PlacedPlan:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from partita.conductor.compare import run_baselines
 from partita.conductor.parallel import Pool
-from partita.conductor.plan import answer, plan_priced, price_all
+from partita.conductor.plan import BASELINES, SEARCH, answer, plan_priced, price_all
 from partita.conductor.search import Searched, replicas_of, search_stages
 from partita.conductor.solve import options_of
 from partita.problems import kind_of, kinds
@@ -45,7 +45,7 @@ def search_model(
     candidates, options
         As for ``plan_priced``; of several candidates the first is searched.
     time_limit_s
-        Wall time; a quarter is for the plans that compete.
+        Wall time of everything; a quarter is for each plan that competes.
     pool, progress
         As for ``search_stages``.
     """
@@ -75,7 +75,7 @@ def search_model(
             for name, one in stated.items()
             if name != kind.name and (facet := kind_of(one.problem).replicas) and facet.refusal(one.problem) is None
         ]
-        left = None if time_limit_s is None else max(1.0, clock.remaining_s)
+        left = None if time_limit_s is None else max(0.1, SEARCH * clock.remaining_s)
         found = search_stages(
             priced.problem,
             topology,
@@ -106,9 +106,9 @@ def search_model(
         statistics=Statistics(),
     )
     chosen = settings[own.name]
-    rows = run_baselines(best.problem, chosen)
+    rows = run_baselines(best.problem, chosen, clock=clock.share(BASELINES))
     whole = dataclasses.replace(stated[own.name], problem=best.problem)
-    return answer(whole, result, rows, chosen, probe=False), found
+    return answer(whole, result, rows, chosen, clock, probe=False), found
 
 
 def _planned(priced: Priced[Any], options: Any, time_limit_s: float | None) -> Answer[Any]:

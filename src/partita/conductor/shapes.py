@@ -1,37 +1,34 @@
 """What no step of a shape goes below, before it is split.
 
 With S stages, R replicas, m microbatches for each of these, W the work of a microbatch, P the bytes of all parameters
-and b the fastest link, 2·(R − 1)/R · P / b is the least that all stages exchange together. That hides behind the last
-microbatch at most, so some stage needs
+and ρ the least seconds in which R replicas exchange a byte (``partita.simulator.fastest``), all stages together
+exchange for ρ·P at least. Of that each hides what the work of its last microbatch takes at most, so some stage needs
 
-    max(m·W, (m − 1)·W + 2·(R − 1)/R · P / b) / S.
+    max(m·W, (m − 1)·W + ρ·P) / S.
 
-Of a chain of operators that wait for each other forward and back, C its work in a microbatch, a stage begins after the
+Of a chain of operators that hand tensors on forward and back, C its work in a microbatch, a stage begins after the
 forward parts of the stages before it and ends before their backward parts: with c_s its part of the chain, a step takes
 Σ_{i<s} c_i + m·c_s for every s, and at least C / (1 − (1 − 1/m)^S), when all these are equal. Where gradients of
 weights are made later, a stage waits for the forward parts alone, a share φ of c_i or more: φ·C / (1 − (1 − φ/m)^S).
+
+The work of an operator is the least over the kinds of devices of its forward and backward part *together*: a replica
+does both on one device, and microbatch k is that of replica k mod R in every stage, so c_i is of one device, too.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from partita.problems.facets.replicas import Shape
-from partita.simulator.placed import Floats
-
-#: Rounding of a bound.
-MARGIN = 1e-9
+from partita.simulator.fastest import MARGIN, FastLinks, least_collective_s, least_ring_s
 
 
-def shape_bound(shape: Shape[Any], links: Floats) -> float:
+def shape_bound(shape: Shape[Any], links: FastLinks) -> float:
     """Seconds that no step of a shape goes below, on devices with these links; see the top of the module."""
     count, turns = shape.replicas, shape.turns
-    ring = 0.0
-    if count > 1 and shape.parameter_bytes > 0:
-        ring = 2.0 * (count - 1) / count * shape.parameter_bytes / float(links[np.isfinite(links)].max())
-    busy = max(turns * shape.work_s, (turns - 1) * shape.work_s + ring) / shape.stages
+    rate = least_collective_s("all-reduce", count, links) if shape.levels_at_once else least_ring_s(count, links)
+    exchanged = rate * shape.parameter_bytes
+    busy = max(turns * shape.work_s, (turns - 1) * shape.work_s + exchanged) / shape.stages
     share = shape.forward_share
     chain = shape.chain_s
     if share > 0:

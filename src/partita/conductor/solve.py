@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from partita.conductor.certify import certified
 from partita.conductor.judge import judge
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
-from partita.problems.kind import AnyKind, AnyResult, Solver
+from partita.problems.kind import MOST_SEED, AnyKind, AnyResult, Solver
 from partita.problems.settings import read_settings
 from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
 from partita.run.result import Progress, Status
+
+#: Wall time to say why there is no plan, at least.
+LEAST_EXPLAIN_S = 0.5
 
 
 def find_solver(problem: Any, name: str | None, options: Any) -> Solver[Any, Any, Any]:
@@ -36,7 +40,14 @@ def options_of(kind: AnyKind, seed: int, threads: int, given: dict[str, Any]) ->
     """A problem's search options from keyword arguments; what it does not know or has no meaning is refused."""
     if threads < 1:
         raise InputError(f"threads is {threads}; it must be at least 1")
+    check_seed(seed)
     return read_settings(kind.options, {"seed": seed, "threads": threads, **given}, f"{kind.name} search")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse seeds that not every random generator and MIP backend takes."""
+    if not 0 <= seed <= MOST_SEED:
+        raise InputError(f"the seed is {seed}; it must be a whole number from 0 to {MOST_SEED:,}")
 
 
 def check_time_limit(time_limit_s: float | None) -> None:
@@ -107,7 +118,12 @@ def run_solver(problem: Any, solver: str | None, options: Any, monitor: Monitor,
         raise UnsupportedError(f"solver {chosen.name}: {refusal}")
     with interruptible(monitor):
         outcome = chosen.solve(problem, options, monitor)
-    result = judge(problem, chosen, outcome, options, monitor, trusted=chosen not in kind.baselines)
+    result = certified(judge(problem, chosen, outcome, options, monitor, trusted=chosen not in kind.baselines))
     if result.status is Status.INFEASIBLE and explain:
-        return dataclasses.replace(result, reason=kind.explain_infeasible(problem, chosen, options))
+        return dataclasses.replace(result, reason=why_not(problem, chosen, options, monitor))
     return result
+
+
+def why_not(problem: Any, solver: Solver[Any, Any, Any], options: Any, monitor: Monitor) -> str:
+    """Why there is no plan, and what would be enough, as far as that shows in the time that is left."""
+    return kind_of(problem).explain_infeasible(problem, solver, options, max(LEAST_EXPLAIN_S, monitor.remaining_s))

@@ -6,12 +6,14 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
+from partita.cluster import Cluster
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers
+from partita.costs.optimizer import formats_of
 from partita.graph import Graph
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer, Parts, StagePart
-from partita.split import Layer, Part, Send, SharedModule, Split, Stage, Weight
+from partita.split import Layer, Part, Send, SharedModule, Split, Stage, Weight, cards_of
 from partita.tables.modules import part_modules
 
 
@@ -20,10 +22,10 @@ def split_of(answer: Answer[Any]) -> Split | None:
     model, plan = kind_of(answer.problem).model, answer.result.plan
     assert model is not None
     parts = None if plan is None else model.parts(answer.priced, plan)
-    return None if parts is None else make_split(answer.graph, parts)
+    return None if parts is None else make_split(answer.graph, parts, answer.cluster)
 
 
-def make_split(graph: Graph, parts: Parts) -> Split:
+def make_split(graph: Graph, parts: Parts, cluster: Cluster | None = None) -> Split:
     """The split of a graph whose stages have these parts; stages without operators are left out."""
     held = [part for part in parts.stages if len(part.operators)]
     view = GraphView(graph)
@@ -34,6 +36,11 @@ def make_split(graph: Graph, parts: Parts) -> Split:
     counted = _counted(view)
     modules = part_modules(((stage_of[v], graph.operators[v].module) for v in counted), len(held))
     ranks = {rank: place for place, rank in enumerate(sorted({part.rank for part in held}))}
+    samples, sequence = _batch(graph)
+    sizes: dict[str, int] = {}
+    for parameter in graph.parameters:
+        if not parameter.buffer:
+            sizes[parameter.dtype] = sizes.get(parameter.dtype, 0) + parameter.bytes
     return Split(
         model=graph.name,
         source=graph.source,
@@ -48,10 +55,15 @@ def make_split(graph: Graph, parts: Parts) -> Split:
                 tensor=part.tensor,
                 operators=tuple(sorted(own)),
                 modules=whole.complete,
+                context=part.context,
+                expert=part.expert,
+                places=tuple(part.places) if cluster is not None else (),
+                planned=tuple(part.planned),
+                offload=part.offload,
             )
             for part, own, whole in zip(held, operators, modules, strict=True)
         ),
-        layers=_layers(view, stage_of, counted),
+        layers=_layers(view, stage_of, counted, held),
         sends=_sends(view, stage_of, constants=False),
         constants=_sends(view, stage_of, constants=True),
         weights=tuple(
@@ -60,6 +72,7 @@ def make_split(graph: Graph, parts: Parts) -> Split:
                 aliases=parameter.aliases,
                 stages=tuple(sorted({stage_of[v] for v in parameter.users})),
                 buffer=parameter.buffer,
+                trained=parameter.trainable and not parameter.buffer,
             )
             for parameter in graph.parameters
         ),
@@ -69,7 +82,25 @@ def make_split(graph: Graph, parts: Parts) -> Split:
         chunks=parts.chunks,
         zero=parts.zero,
         sequential=parts.sequential,
+        samples=samples,
+        sequence=sequence,
+        dtype=max(sizes, key=lambda name: (sizes[name], name), default=""),
+        sequence_parallel=parts.sequence_parallel,
+        overlap=parts.overlap,
+        optimizer=parts.optimizer if graph.training else None,
+        formats=formats_of(graph, parts.optimizer, parts.optimizer_dtype, parts.master_weights, parts.gradient_dtype)
+        if graph.training
+        else None,
+        cards=() if cluster is None else cards_of(cluster),
     )
+
+
+def _batch(graph: Graph) -> tuple[int, int]:
+    """Samples of a microbatch, and tokens of each: what was asked for, or what the first input says; 0 if unknown."""
+    asked = {} if graph.source is None else graph.source.settings
+    shape, dtype = next(((t.shape, t.dtype) for t in graph.tensors if t.producer is None and t.shape), ((), ""))
+    tokens = shape[1] if len(shape) == 2 and dtype.startswith("int") else 0
+    return asked.get("batch_size") or (shape[0] if shape else 0), asked.get("sequence_length") or tokens
 
 
 def _stage_of(view: GraphView, held: Sequence[StagePart]) -> dict[int, int]:
@@ -105,8 +136,14 @@ def _paths(module: str) -> Iterator[str]:
     yield from accumulate(module.split("."), "{}.{}".format) if module else ()
 
 
-def _layers(view: GraphView, stage_of: dict[int, int], counted: Sequence[int]) -> tuple[Layer, ...]:
+def _layers(
+    view: GraphView, stage_of: dict[int, int], counted: Sequence[int], held: Sequence[StagePart]
+) -> tuple[Layer, ...]:
     place, names = assign_layers(view)
+    ways: list[set[str]] = [set() for _ in names]
+    for stage in held:
+        for v, way in stage.recompute.items():
+            ways[place[v]].add(way)
     stages: list[set[int]] = [set() for _ in names]
     for v in counted:
         stages[place[v]].add(stage_of[v])
@@ -123,7 +160,13 @@ def _layers(view: GraphView, stage_of: dict[int, int], counted: Sequence[int]) -
         return ends.get(names[number], "block") if outer else "block"
 
     return tuple(
-        Layer(name=name, part=part(number), modules=modules[number].complete, stages=tuple(sorted(stages[number])))
+        Layer(
+            name=name,
+            part=part(number),
+            modules=modules[number].complete,
+            stages=tuple(sorted(stages[number])),
+            recompute="+".join(sorted(ways[number])) or "none",
+        )
         for number, name in enumerate(names)
     )
 

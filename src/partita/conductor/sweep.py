@@ -27,7 +27,7 @@ from typing import Any
 from partita.conductor.compare import beside_baselines
 from partita.conductor.judge import adopt_better, best_of, judge_plan, with_bound
 from partita.conductor.parallel import Pool
-from partita.conductor.plan import answer
+from partita.conductor.plan import BASELINES, SEARCH, answer
 from partita.conductor.solve import check_time_limit, options_of, run_solver
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer, Priced
@@ -216,6 +216,7 @@ class _Run:
             reason = "infeasible already with more devices, memory or bandwidth"
             return SweptPoint(point, self._known(problem, Status.INFEASIBLE, None, reason), None)
         bound = max((e.result.bound for e in relaxed if e.result.bound), key=lambda b: b.value, default=None)
+        clock = Monitor(self.time_limit_s)
         # A plan of a relaxed point may fit here as it is, if it leaves devices or memory unused.
         guesses = _neighbours(problem, relaxed)
         best = best_of(problem, guesses, self.options)
@@ -224,7 +225,7 @@ class _Run:
             result = self._known(problem, Status.UNKNOWN, bound)
         else:
             target = None if bound is None else bound.value * (1 + OPTIMALITY_GAP / 2)
-            monitor = Monitor(self.time_limit_s, self.progress, target)
+            monitor = clock.part(SEARCH * clock.remaining_s, self.progress, target=target)
             # What would be enough is what the other points of the grid show.
             result = with_bound(run_solver(problem, self.solver, self.options, monitor, explain=False), bound)
             if result.status is Status.INFEASIBLE:
@@ -232,8 +233,8 @@ class _Run:
         kind, options = kind_of(problem), self.options
         if priced is not None and kind.model is not None:
             options = kind.model.search_options(priced, options)
-        result, rows = beside_baselines(result, options, guesses)
-        made = None if priced is None else answer(priced, result, rows, options, probe=False)
+        result, rows = beside_baselines(result, options, guesses, clock.share(BASELINES))
+        made = None if priced is None else answer(priced, result, rows, options, clock, probe=False)
         return SweptPoint(point, result if made is None else made.result, best_of(problem, rows, options), made)
 
     def _known(self, problem: Any, status: Status, bound: Bound | None, reason: str = "") -> AnyResult:

@@ -177,6 +177,11 @@ def _write_through(stream: BinaryIO, data: bytes) -> None:
     os.fsync(stream.fileno())
 
 
+def json_bytes(value: Any) -> bytes:
+    """A value as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+
+
 def write_json(path: str | Path, value: Any) -> None:
     """Write a value as indented JSON, atomically."""
-    write_atomic(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+    write_atomic(path, json_bytes(value))

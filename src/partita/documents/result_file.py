@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,11 @@ def read_plan_bytes(path: str | Path) -> bytes:
     InputError
         If it holds no plan.
     """
-    keys = document_keys(read_bytes(path), path)
+    return plan_bytes(document_keys(read_bytes(path), path), path)
+
+
+def plan_bytes(keys: Mapping[str, msgspec.Raw], path: str | Path) -> bytes:
+    """``read_plan_bytes`` of a file that is read already, given as its keys."""
     if "format" not in keys or msgspec.json.decode(keys["format"]) != RESULT_FORMAT:
         raise FormatError(f"{path} is not a {RESULT_FORMAT} file")
     number = msgspec.json.decode(keys.get("version", msgspec.Raw(b"null")))
@@ -38,14 +43,30 @@ def read_plan_bytes(path: str | Path) -> bytes:
 
 
 def problem_digest(problem: Any) -> str:
-    """What tells a problem from others, in the files of its plans."""
-    return sha256(tagged(problem, problem.format, problem.version))
+    """What tells a problem from others, in the files of its plans; that of a problem is that of its file, read."""
+    read: Any = msgspec.json.decode(msgspec.json.encode(problem), type=type(problem))
+    return sha256(tagged(read, problem.format, problem.version))
 
 
 def with_problem(document: dict[str, Any], problem: Any) -> dict[str, Any]:
     """A result document that holds the problem itself, so that whoever gets it needs no other file."""
     stated = tagged(problem, problem.format, problem.version)
     return {**document, "problem": {**document["problem"], "stated": stated}}
+
+
+def proof_document(result: Result[Any, Any, Any]) -> dict[str, Any] | None:
+    """By whom and how what a result claims is proven, and its certificate; None if nothing is."""
+    if result.bound is None:
+        if not result.argument:
+            return None
+        return {"method": result.solver, "scope": "", "argument": result.argument, "certificate": None}
+    bound = result.bound
+    return {
+        "method": bound.method,
+        "scope": bound.scope,
+        "argument": bound.argument,
+        "certificate": bound.certificate,
+    }
 
 
 def result_document(result: Result[Any, Any, Any], plan: dict[str, Any] | None, **extra: Any) -> dict[str, Any]:
@@ -77,6 +98,7 @@ def result_document(result: Result[Any, Any, Any], plan: dict[str, Any] | None, 
         "problem": {"name": problem.name, "sha256": problem_digest(problem)},
         "plan": plan,
         "bound_method": None if result.bound is None else result.bound.method,
+        "proof": proof_document(result),
         "notes": list(problem.notes),
         "statistics": result.statistics.to_dict(),
         **extra,

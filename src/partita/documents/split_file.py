@@ -1,31 +1,42 @@
-"""The split of a result file: what of a model runs where."""
+"""The split of a result file: what of a model runs where, with a digest that says whether it was changed by hand."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from partita.documents.document import decode, document_keys, read_bytes
-from partita.documents.result_file import read_plan_bytes
+import msgspec
+
+from partita.documents.document import decode, sha256
 from partita.errors import InputError
 from partita.split import Split
 
+#: Beside the fields of the split.
+_DIGEST = "sha256"
 
-def read_split(path: str | Path) -> Split:
-    """The split of a model's plan in a result file.
+
+def split_document(split: Split) -> dict[str, Any]:
+    """A split as it stands in a result file."""
+    found: dict[str, Any] = msgspec.to_builtins(split)
+    return {**found, _DIGEST: sha256(found)}
+
+
+def decode_split(data: bytes, path: str | Path) -> Split:
+    """The split of a result file; one without a digest, of an earlier version, is taken as it is.
 
     Raises
     ------
     FormatError
-        If the file is not a result file, or its split is malformed.
+        If it is malformed.
     InputError
-        If it holds no plan, or none of a model.
+        If it is not as it was written.
     """
-    read_plan_bytes(path)
-    keys = document_keys(read_bytes(path), path)
-    found = keys.get("split")
-    if found is None or bytes(found) == b"null":
+    fields = decode(data, dict[str, Any], f"{path}: split")
+    stated = fields.pop(_DIGEST, None)
+    split = decode(msgspec.json.encode(fields), Split, f"{path}: split")
+    if stated is not None and stated != sha256(fields):
         raise InputError(
-            f"{path} does not say what of a model each stage has; only plans of models do: plan the model with "
-            "partita plan MODEL --output"
+            f"{path}: split was changed after it was written; it follows from the model and the plan, so plan again "
+            "(--layout prices a plan of your own)"
         )
-    return decode(bytes(found), Split, f"{path}: split")
+    return split

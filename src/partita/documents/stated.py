@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.documents.document import read_bytes, read_tagged, tagged, write_json
+from partita.errors import InputError
 from partita.graph import Graph
 
 GRAPH_FORMAT = "partita.graph"
@@ -24,10 +25,29 @@ def read_graph(path: str | Path) -> Graph:
 
 
 def write_graph(path: str | Path, graph: Graph) -> None:
-    """Write a ``partita.graph`` file, atomically."""
+    """Write a ``partita.graph`` file, atomically; the path may also come second."""
+    path, graph = _path_first(path, graph, "a graph")
     write_json(path, tagged(graph, GRAPH_FORMAT, GRAPH_VERSION))
 
 
 def write_problem(path: str | Path, problem: Any) -> None:
-    """Write a problem in the format of its kind, atomically."""
+    """Write a problem in the format of its kind, atomically; the path may also come second.
+
+    Raises
+    ------
+    InputError
+        If neither is a path, what is written is no problem, or the place cannot be written.
+    """
+    path, problem = _path_first(path, problem, "a problem")
     write_json(path, tagged(problem, problem.format, problem.version))
+
+
+def _path_first(path: Any, value: Any, what: str) -> tuple[str | Path, Any]:
+    """The two of them as path and value: nobody mistakes one for the other, so their order does not matter."""
+    if isinstance(value, (str, Path)) and not isinstance(path, (str, Path)):
+        path, value = value, path
+    if not isinstance(path, (str, Path)):
+        raise InputError(f"{path!r:.60} is no path of a file; give a path and {what}")
+    if not hasattr(value, "__struct_fields__"):
+        raise InputError(f"{value!r:.60} is not {what}")
+    return path, value

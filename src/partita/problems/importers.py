@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import document_keys, read_bytes, read_tagged
-from partita.documents.result_file import problem_digest, read_plan_bytes
 from partita.documents.stated import GRAPH_FORMAT
 from partita.errors import FormatError, InputError, UnsupportedError
-from partita.problems import find_kind, kind_of, kinds
+from partita.problems import find_kind, kinds
 
 #: partita's own format: a document tagged with the format of a problem.
 NATIVE = "partita"
@@ -171,32 +170,12 @@ def _native(data: bytes, path: str | Path, problem: str | None, scale: float) ->
     return found.scale_communication(scale)
 
 
-def plan_with_problem(path: str | Path, problem_path: str | Path | None = None) -> tuple[Any, Any, list[str]]:
-    """The plan of a result file with its problem: the one that the file holds, or that of another file.
-
-    Also what a reader should know, such as that the plan was made for another problem.
+def stated_problem(data: bytes, place: str | Path) -> Any:
+    """The problem of a document in one of partita's own formats, such as that which a result file holds.
 
     Raises
     ------
     FormatError
-        If a file is malformed.
-    InputError
-        If no problem is given and the file holds none, or the plan is not one of the problem.
+        If it is malformed; ``place`` is what the message names.
     """
-    keys = document_keys(read_bytes(path), path)
-    entry = msgspec.json.decode(keys["problem"], type=dict[str, msgspec.Raw]) if "problem" in keys else {}
-    if "format" in keys:
-        # Says what is wrong with a file that is no result, before a problem is missed in it.
-        read_plan_bytes(path)
-    notes = []
-    if problem_path is not None:
-        problem = read_problem(problem_path)
-        if "sha256" in entry and msgspec.json.decode(entry["sha256"]) != problem_digest(problem):
-            notes.append(f"{path} was made for another problem than the one in {problem_path}, or with other options.")
-    elif "stated" in entry:
-        problem = _native(bytes(entry["stated"]), f"{path}: problem.stated", None, 1.0)
-    else:
-        raise InputError(
-            f"{path} does not hold the problem that its plan is of; name the problem's file with --problem"
-        )
-    return problem, kind_of(problem).files.read_plan(path, problem), notes
+    return _native(data, place, None, 1.0)

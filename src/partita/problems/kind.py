@@ -8,6 +8,7 @@ What is heavy (solvers, files, reports) is imported by the property that is aske
 from __future__ import annotations
 
 import functools
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,13 +67,17 @@ ContraO = TypeVar("ContraO", contravariant=True)
 CoL = TypeVar("CoL", covariant=True)
 
 
+#: Seeds are 0 to this: what every generator of random numbers and every MIP backend takes.
+MOST_SEED = 2**31 - 1
+
+
 class SearchOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every search may use; a problem adds its own fields.
 
     Attributes
     ----------
     seed
-        Same seed, same answer, when the clock is not what stops the run.
+        Same seed, same answer, when the clock is not what stops the run; 0 to ``MOST_SEED``.
     threads
         Most threads to use at once.
     """
@@ -100,6 +105,10 @@ class Outcome(Generic[CoL]):
     lossless
         False if the answer comes from a reduction that may lose plans: what was proven about that holds for it alone,
         so that it can never become a proof for the problem.
+    proven_by
+        Name of the method that proved the bound, where the solver has several; empty for the solver itself.
+    certificate
+        Of the bound, see ``partita.run.result.Bound``; None for none.
     """
 
     plan: CoL | None
@@ -108,6 +117,8 @@ class Outcome(Generic[CoL]):
     reason: str = ""
     scope: str | None = None
     lossless: bool = True
+    proven_by: str = ""
+    certificate: msgspec.Struct | None = None
 
 
 class Component(Protocol):
@@ -125,6 +136,11 @@ class Component(Protocol):
 class Solver(Component, Protocol[ContraP, CoL, ContraO]):
     """One way to make a plan, a solver or a baseline; on ``monitor.stopping`` it returns the best it has."""
 
+    @property
+    def argument(self) -> str:
+        """By which argument what it proves holds, in one sentence; empty for what proves nothing."""
+        return ""
+
     def supports(self, problem: ContraP, options: ContraO) -> str | None:
         """None if it can work on this, otherwise what does not fit and what to use instead."""
         return None
@@ -135,6 +151,11 @@ class Solver(Component, Protocol[ContraP, CoL, ContraO]):
 
 class BoundMethod(Component, Protocol[ContraP]):
     """One way to prove that no plan is better than a value."""
+
+    @property
+    def argument(self) -> str:
+        """By which argument it holds, in one sentence."""
+        return ""
 
     @property
     def scope(self) -> str:
@@ -316,6 +337,15 @@ class Kind(Generic[P, L, E]):
 
     # What is proven.
 
+    def argument(self, method: str) -> str:
+        """By which argument a bound or solver proves what it proves; empty if there is none of that name."""
+        arguments = {component.name: component.argument for component in self.solvers}
+        return (arguments | {component.name: component.argument for component in self.bounds}).get(method, "")
+
+    def certify(self, problem: P, bound: Bound) -> msgspec.Struct | None:
+        """A compact certificate that shows a bound's value, made after the proof, in a moment; None for none known."""
+        return None
+
     def scope(self, options: Any) -> str:
         """The scope of a proof about the plans that were asked for; empty for all plans."""
         return ""
@@ -328,8 +358,10 @@ class Kind(Generic[P, L, E]):
         """A bound by all means together; None to run the listed bounds and the default solver one after the other."""
         return None
 
-    def explain_infeasible(self, problem: P, solver: Solver[P, L, Any], options: Any) -> str:
-        """Why there is no plan, and what would be enough; takes some seconds."""
+    def explain_infeasible(
+        self, problem: P, solver: Solver[P, L, Any], options: Any, time_limit_s: float = math.inf
+    ) -> str:
+        """Why there is no plan, and what would be enough; takes some seconds, and at most those given."""
         return "no plan satisfies every constraint"
 
     # Other problems.

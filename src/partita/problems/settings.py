@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from partita.errors import InputError
+from partita.units import parse_bytes
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
@@ -48,6 +49,8 @@ class Setting:
         Whether it says nothing of inference.
     inverted
         For flags that switch something off: ``--no-x`` sets ``x`` to false.
+    in_bytes
+        For numbers of bytes: a unit such as GB or GiB may be written.
     name, type, default
         Of the field; filled in by ``settings_of``.
     """
@@ -63,6 +66,7 @@ class Setting:
     stated: bool = False
     training: bool = False
     inverted: bool = False
+    in_bytes: bool = False
     name: str = ""
     type: Any = None
     default: Any = None
@@ -118,6 +122,8 @@ class Setting:
 
     def _wanted(self) -> str:
         noun = "a whole number" if self.item is int else "a number"
+        if self.in_bytes:
+            noun += " of bytes, such as 40GB, 40GiB, 80e9 or inf,"
         parts = [f"of at least {self.least:g}"] if self.least is not None else []
         parts += [f"above {self.above:g}"] if self.above is not None else []
         parts += ["that is finite"] if self.most is not None else []
@@ -131,7 +137,7 @@ class Setting:
             return text
         if item in (int, float):
             try:
-                number = item(text)
+                number = parse_bytes(text) if self.in_bytes else item(text)
             except ValueError:
                 several = "; it takes one here" if "," in text or ":" in text else ""
                 raise InputError(f"{self.flag} {text!r} is not {self._wanted()}{several}") from None
@@ -196,6 +202,13 @@ def flags_of(declarations: Iterable[type[msgspec.Struct]]) -> dict[str, Setting]
     return found
 
 
+def _read_bytes(entry: Setting, value: Any) -> Any:
+    """Numbers of bytes, of which those that are texts are read as on the command line."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_read_bytes(entry, item) for item in value)
+    return entry.parse(value) if isinstance(value, str) and not entry.is_list else value
+
+
 def read_settings(declaration: type[StructT], given: Mapping[str, Any], owner: str) -> StructT:
     """An instance of a declaration from keyword arguments.
 
@@ -222,6 +235,8 @@ def read_settings(declaration: type[StructT], given: Mapping[str, Any], owner: s
     for name, value in given.items():
         if name in entries and value is not None:
             entry = entries[name]
+            if entry.in_bytes:
+                value = values[name] = _read_bytes(entry, value)
             if entry.choices and not entry.is_list and value not in entry.choices:
                 raise InputError(f"{name} {value!r} is unknown; use {' or '.join(entry.choices)}")
             if entry.is_list and not isinstance(value, (tuple, list)):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _TIMES = (
     ("objective", "o-", "plan"),
     ("bound", "--", "bound"),
-    ("step_per_sample", "s--", "plan, whole step"),
+    ("step_per_microbatch", "s--", "plan, whole step"),
     ("baseline_objective", "x:", "best baseline"),
 )
 
@@ -81,7 +81,7 @@ def save_sweep(path: str, along: Sequence[Axis], document: dict[str, Any]) -> No
     figure = new_figure(7.0 if panels == 1 else 10.0, 4.5)
     times, *others = figure.subplots(1, panels, squeeze=False)[0]
     shown = [entry for entry in _TIMES if there(entry[0])]
-    _draw(times, along, document, shown, f"time per sample ({document['unit']})")
+    _draw(times, along, document, shown, f"time per microbatch ({document['unit']})")
     for ax in others:
         # Relative to the smallest point.
         _draw(ax, along, document, [("efficiency", "o-", "")], "efficiency, relative to the fewest devices")

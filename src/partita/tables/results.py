@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from partita.run.result import Result, Row
+from partita.run.result import Result, Row, Status, StopReason
 from partita.tables.text import new_table
 from partita.units import format_time
 
@@ -25,6 +25,10 @@ def summary_lines(report: Report[Any, Any, Any], result: Result[Any, Any, Any]) 
     unit = result.problem.unit
     if result.objective is None:
         reason = f": {result.reason}" if result.reason else ""
+        if result.status is Status.UNKNOWN:
+            time_up = result.stop_reason is StopReason.TIME_LIMIT
+            more = "; give it more time" if time_up else "; another solver may find one"
+            reason = f"{reason}: no plan was found, and none is proven not to exist{more}"
         return [f"{result.status} ({result.stop_reason}, {result.runtime_s:.2f} s){reason}"]
     bound = "none" if result.bound is None else format_time(result.bound.value, unit)
     gap = "unknown" if result.gap is None else f"{result.gap:.4%}"

@@ -27,7 +27,8 @@ _FILE = re.compile(r".*(\.(toml|json|txt|xml|csv|tsv|conf|ya?ml|log)|[/\\][^:]*)
 def find_generator(name: str) -> Generator | None:
     """The family with a name; case does not matter, and underscores are hyphens."""
     wanted = name.strip().lower().replace("_", "-")
-    return next((found for found in GENERATORS if wanted in (found.name, found.alias)), None)
+    # Most have no other name, which is no name that a text without one could have.
+    return next((found for found in GENERATORS if wanted and wanted in (found.name, found.alias)), None)
 
 
 def find_importer(name: str) -> Importer | None:
@@ -35,8 +36,8 @@ def find_importer(name: str) -> Importer | None:
     return next((found for found in IMPORTERS if found.name == name.strip().lower()), None)
 
 
-def topology(text: str | Path) -> Topology:
-    """The topology of a generator's short form, of a file, or of a cluster's short form.
+def topology(text: str | Path | Topology | Cluster) -> Topology:
+    """The topology of a generator's short form, of a file, or of a cluster's short form; itself if it is one.
 
     Raises
     ------
@@ -49,7 +50,7 @@ def topology(text: str | Path) -> Topology:
     return of_cluster(found) if isinstance(found, Cluster) else found
 
 
-def read_cluster(text: str | Path) -> Cluster:
+def read_cluster(text: str | Path | Topology | Cluster) -> Cluster:
     """The cluster of whatever ``topology`` takes; links of short forms and cluster files are kept as they are.
 
     Raises
@@ -63,7 +64,13 @@ def read_cluster(text: str | Path) -> Cluster:
     return found if isinstance(found, Cluster) else found.cluster()
 
 
-def _read(text: str | Path) -> Topology | Cluster:
+def _read(text: str | Path | Topology | Cluster) -> Topology | Cluster:
+    if isinstance(text, (Topology, Cluster)):
+        return text
+    if not isinstance(text, (str, Path)):
+        raise InputError(
+            f"{type(text).__name__} is no cluster; give a short form such as '4xA100-80GB', a file's path, or a Cluster"
+        )
     if isinstance(text, Path) or os.path.isfile(text):
         return _file(str(text), ())
     compact = "".join(text.split())

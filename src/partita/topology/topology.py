@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.catalogue.loader import load_catalogue
+from partita.catalogue.shortform import MAX_DEVICES
 from partita.cluster import DEFAULT_NETWORK, Cluster, Machine
 from partita.errors import InputError
 
@@ -159,9 +160,18 @@ def check_count(where: str, count: int) -> None:
     """Refuse more devices than a matrix is made for, before memory is taken for it."""
     if count > MAX_TOPOLOGY:
         raise InputError(
-            f"{where} has {count} devices; a topology has at most {MAX_TOPOLOGY}: take a part of it, or a cluster's "
-            "short form such as 512x(8xH100-80GB):infiniband-ndr"
+            f"{where} has {count} devices; a topology has at most {MAX_TOPOLOGY}: take a part of it{_other_way(count)}"
         )
+
+
+def _other_way(count: int) -> str:
+    """How plans are made for so many devices, if they are."""
+    if count > MAX_DEVICES:
+        return ""
+    return (
+        f", or for a plan that is not placed a cluster's short form of up to {MAX_DEVICES} devices such as "
+        f"{-(-count // 8)}x(8xH100-80GB):infiniband-ndr"
+    )
 
 
 def _validate(found: Topology) -> None:

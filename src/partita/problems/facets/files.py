@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
@@ -10,6 +10,7 @@ from typing import Any, Generic
 import msgspec
 
 from partita.problems.facets import E, Facet, L, P
+from partita.split import Split
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,22 @@ class Files(Facet, Generic[P, L, E]):
         """The ``plan`` of a result file."""
         document: dict[str, Any] = msgspec.to_builtins(plan, str_keys=True)
         return document
+
+    def wrote(self, plan: dict[str, Any]) -> bool:
+        """Whether the ``plan`` of a result file, which does not say so, looks like one of this problem's."""
+        return False
+
+    def contradictions(self, data: bytes, split: Split | None, path: str | Path) -> Iterator[str]:
+        """What of a result file's ``plan``, given undecoded, and its split differs though it is the same plan.
+
+        Each names two fields that differ. Nothing of plans that stand in a file once.
+
+        Raises
+        ------
+        FormatError
+            If the plan is malformed.
+        """
+        return iter(())
 
     def read_plan(self, path: str | Path, problem: P) -> L:
         """The plan of a result file, or of another format that plans of the problem are written in.

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from partita.catalogue.formats import format_refusals, needs_shares
+from partita.catalogue.meshes import MeshLimits
 from partita.catalogue.runtimes import Cuts, Runtime, find_runtime
+from partita.costs.optimizer import formats_of
 from partita.errors import InputError
 
 if TYPE_CHECKING:
     from partita.graph import Graph
+    from partita.problems.facets.model import Pricing
 
 #: Where stages may begin, the fewest places last.
 _COARSER: tuple[Cuts, ...] = ("operator", "module", "layer")
@@ -36,6 +40,43 @@ def runtime_for(name: str | None, training: bool) -> Runtime | None:
 def runtime_of(name: str | None, graph: Graph) -> Runtime | None:
     """``runtime_for`` a traced model."""
     return runtime_for(name, graph.training)
+
+
+def check_training(
+    runtime: Runtime, graph: Graph, settings: Pricing, *, gradient_dtype: str = "parameter", sequence_parallel: bool
+) -> MeshLimits:
+    """Refuse what of a training's settings a runtime does not do; which meshes it runs then.
+
+    Parameters
+    ----------
+    runtime, graph
+        The runtime and the model.
+    settings
+        Of the pricing.
+    gradient_dtype
+        Of gradients, ``parameter`` for that of weights.
+    sequence_parallel
+        Whether tensor-parallel groups share out tokens.
+
+    Raises
+    ------
+    InputError
+        If there is something.
+    """
+    limits, name = runtime.limits, runtime.name
+    if limits.optimizers and settings.optimizer not in limits.optimizers:
+        raise InputError(f"{name} has no optimizer {settings.optimizer}; take {' or '.join(limits.optimizers)}")
+    frozen = next((p.name for p in graph.parameters if not p.trainable and not p.buffer), None)
+    if frozen is not None and not limits.frozen:
+        raise InputError(
+            f"{name} trains all weights of a model, and this one leaves {frozen} as it is; leave --runtime out"
+        )
+    formats = formats_of(graph, settings.optimizer, settings.optimizer_dtype, settings.master_weights, gradient_dtype)
+    wrong = next(format_refusals(limits.formats, formats, settings.optimizer, name), None)
+    if wrong is not None:
+        raise InputError(wrong)
+    sharded = needs_shares(limits.formats, formats)
+    return limits.meshes_of(sequence_parallel=sequence_parallel, sharded=sharded)
 
 
 def coarsest(asked: Cuts, runtime: Runtime) -> Cuts:

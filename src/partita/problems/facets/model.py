@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Generic
 
 import msgspec
@@ -29,7 +29,8 @@ class DeviceChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         int | None, setting("Number of accelerators.", metavar="N", least=0, group="problem", stated=True)
     ] = None
     memory: Annotated[
-        float | None, setting("Bytes per accelerator, or inf.", metavar="BYTES", least=0, group="problem")
+        float | None,
+        setting("Bytes per accelerator, or inf.", metavar="BYTES", in_bytes=True, least=0, group="problem"),
     ] = None
     microbatches: Annotated[
         int | None, setting("Microbatches of the batch.", metavar="N", least=1, group="problem", stated=True)
@@ -130,6 +131,16 @@ class StagePart:
         Data-parallel replicas, and devices of each.
     rank
         Place of its group of devices.
+    context, expert
+        Groups of each replica that share out its sequence, and of all groups those that share out experts.
+    places
+        Numbers of its devices in the cluster, in the same order; empty if not known.
+    planned
+        Ids of the plan's layers that it has, where these are not operators of the graph.
+    recompute
+        By operator what the layer that it is of runs again, as in ``partita.split.Layer``; nothing where it is missing.
+    offload
+        What is kept in the host's memory, as in ``partita.split.Stage``.
     """
 
     operators: Sequence[int]
@@ -139,11 +150,21 @@ class StagePart:
     replicas: int = 1
     tensor: int = 1
     rank: int = 0
+    context: int = 1
+    expert: int = 1
+    places: Sequence[int] = ()
+    planned: Sequence[int] = ()
+    recompute: Mapping[int, str] = field(default_factory=dict)
+    offload: str = ""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A plan in parts of the traced model, in pipeline order, and how they run."""
+    """A plan in parts of the traced model, in pipeline order, and how they run.
+
+    ``gradient_dtype`` is the format of gradients, ``parameter`` for that of weights; the others are as in the settings
+    of a pricing and in ``partita.split.Split``.
+    """
 
     stages: Sequence[StagePart]
     schedule: str = "forward"
@@ -151,6 +172,12 @@ class Parts:
     chunks: int = 1
     zero: int = 0
     sequential: bool = False
+    sequence_parallel: bool = True
+    overlap: bool = True
+    optimizer: str = "adam"
+    optimizer_dtype: str = "float32"
+    master_weights: bool | None = None
+    gradient_dtype: str = "parameter"
 
 
 @dataclass(frozen=True)
@@ -234,6 +261,15 @@ class FromModel(Facet, Generic[P]):
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
         """Settings of the pricing that a plan takes where they are not given, and that depend on model and cluster."""
         return {}
+
+    def check(self, settings: Any, cluster: Cluster) -> None:
+        """Refuse settings of the pricing that are wrong whatever the model is, before it is traced.
+
+        Raises
+        ------
+        InputError
+            If one is of no form that there is, or does not fit the cluster.
+        """
 
     @abstractmethod
     def price(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from partita.problems.facets import Facet, L, P
 
 if TYPE_CHECKING:
+    from partita.problems.kind import Outcome
     from partita.run.monitor import Monitor
 
 
@@ -39,6 +40,9 @@ class Shape(Generic[P]):
         part: all of it, unless backward parts are cut in two.
     mesh
         What a split depends on beside its problem.
+    levels_at_once
+        Whether exchanges inside machines and between them go on at once; otherwise one follows the other, or all
+        replicas make one ring.
     """
 
     stages: int
@@ -54,6 +58,7 @@ class Shape(Generic[P]):
     zero: int = 0
     forward_share: float = 1.0
     mesh: tuple[Any, ...] = ()
+    levels_at_once: bool = False
 
     @property
     def name(self) -> str:
@@ -80,8 +85,8 @@ class Replicas(Facet, Generic[P, L]):
         """All shapes that the devices and the batch allow, of a problem that can be replicated."""
 
     @abstractmethod
-    def split(self, shape: Shape[P], options: Any, monitor: Monitor) -> L | None:
-        """The best plan of one shape, by a search that ends by itself; None if there is none."""
+    def split(self, shape: Shape[P], options: Any, monitor: Monitor) -> Outcome[L]:
+        """The best plan of one shape, by a search that ends by itself; where it is proven, that there is none."""
 
     @abstractmethod
     def spread(self, problem: P, shape: Shape[P], plan: L) -> tuple[Any, Any]:

@@ -14,8 +14,14 @@ from partita.units import format_bytes, format_count
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from partita.cluster import Cluster
     from partita.graph import Graph
     from partita.problems.facets.model import Answer
+
+
+def per_microbatch(samples: int) -> str:
+    """What a time of one microbatch is a time of: `` per sample`` where it is just one."""
+    return " per sample" if samples == 1 else f" per microbatch of {samples} samples"
 
 
 def model_sentence(graph: Graph, cut: str = "") -> str:
@@ -25,6 +31,18 @@ def model_sentence(graph: Graph, cut: str = "") -> str:
         f"{graph.name}: {len(graph.operators)} operators{cut}, {format_count(graph.parameter_count)} parameters "
         f"({format_bytes(graph.parameter_bytes)}), {format_count(graph.flops)}FLOP per microbatch, {kind}"
     )
+
+
+def network_sentences(cluster: Cluster) -> tuple[str, ...]:
+    """What joins the machines of a cluster; nothing of a single one."""
+    if len(cluster.machines) < 2 or cluster.matrix_bytes_per_s is not None:
+        return ()
+    rates = {cluster.machine_network_bytes_per_s(number) for number in range(len(cluster.machines))}
+    speed = " to ".join(f"{rate / 1e9:.4g}" for rate in sorted({min(rates), max(rates)}))
+    found = f"{len(cluster.machines)} machines joined by {cluster.network}, {speed} GB/s each"
+    if cluster.network_presumed:
+        found += f" (presumed: the cluster names no network; {cluster.name}:infiniband-ndr would, for example)"
+    return (found,)
 
 
 class Report(Facet, Generic[P, L, E]):
@@ -50,7 +68,7 @@ class Report(Facet, Generic[P, L, E]):
         """What is said of a plan beside its objective."""
         return ()
 
-    def verdict(self, evaluation: E) -> dict[str, Any]:
+    def verdict(self, problem: P, evaluation: E) -> dict[str, Any]:
         """What an evaluation says beside objective and feasibility, as plain values."""
         return {}
 

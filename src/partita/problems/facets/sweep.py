@@ -60,7 +60,7 @@ DEVICE_AXES = (
     Axis("devices", listed(setting("Accelerators.", "--devices", type=int, metavar="N", least=1)), "devices"),
     Axis(
         "memory",
-        listed(setting("Bytes per accelerator, or inf.", "--memory", type=float, metavar="B", least=0)),
+        listed(setting("Bytes per accelerator, or inf.", "--memory", type=float, metavar="B", in_bytes=True, least=0)),
         "memory",
         key="memory_bytes",
         show=lambda value: "no limit" if value is None else format_bytes(value),

@@ -1,0 +1,185 @@
+"""The one plan of a result file, for whoever evaluates, simulates, places, runs or exports it.
+
+A file holds a plan once (``plan``) and beside it what follows from it, so that readers need not know the problem: the
+stages of a model's plan once more with their modules, sums, and the split. All of that is compared here before anybody
+uses any of it, so that an edited file is refused instead of being simulated one way and exported another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from partita.cluster import Cluster
+from partita.documents.document import document_keys, read_bytes
+from partita.documents.result_file import RESULT_FORMAT, plan_bytes, problem_digest
+from partita.documents.split_file import decode_split
+from partita.errors import InputError
+from partita.problems import kind_of, kinds
+from partita.problems.importers import read_problem, stated_problem
+from partita.problems.kind import AnyKind
+from partita.split import Split, cards_of
+
+#: What a user does about a file that contradicts itself.
+_REMEDY = (
+    "a file has one plan, from which the rest follows: plan again (--layout prices a plan of your own), or change plan "
+    "and take split and plan.stages out to evaluate it"
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan with what it is of.
+
+    Attributes
+    ----------
+    problem, plan
+        The problem, and its plan.
+    split
+        What of a model each stage has; None for plans that are of no model, or have no stages.
+    notes
+        What a reader should know, such as that the plan was made for another problem.
+    """
+
+    problem: Any
+    plan: Any
+    split: Split | None
+    notes: tuple[str, ...] = ()
+
+
+def read_planned(path: str | Path, problem_path: str | Path | None = None) -> Planned:
+    """The plan of a result file with its problem: the one that the file holds, or that of another file.
+
+    Raises
+    ------
+    FormatError
+        If a file is malformed.
+    InputError
+        If no problem is given and the file holds none, the plan is not one of the problem, or the file contradicts
+        itself.
+    """
+    keys = document_keys(read_bytes(path), path)
+    if "format" in keys:
+        # Says what is wrong with a file that is no result, before a problem is missed in it.
+        plan_bytes(keys, path)
+    entry = _entry(keys)
+    notes = []
+    if problem_path is not None:
+        problem = read_problem(problem_path)
+        if "sha256" in entry and msgspec.json.decode(entry["sha256"]) != problem_digest(problem):
+            notes.append(f"{path} was made for another problem than the one in {problem_path}, or with other options.")
+    elif "stated" in entry:
+        problem = stated_problem(bytes(entry["stated"]), f"{path}: problem.stated")
+    else:
+        raise InputError(
+            f"{path} does not hold the problem that its plan is of; name the problem's file with --problem"
+        )
+    return Planned(problem, read_plan(path, problem), _split(keys, path), tuple(notes))
+
+
+def read_plan(path: str | Path, problem: Any) -> Any:
+    """A plan of a problem, from a result file or another file that its plans are written in.
+
+    Raises
+    ------
+    FormatError
+        If the file is none of these.
+    InputError
+        If it is not a plan of this problem, or the file contradicts itself.
+    """
+    data = read_bytes(path)
+    # Other formats say of themselves what is wrong with them.
+    if data.lstrip()[:1] == b"{":
+        keys = document_keys(data, path)
+        if "plan" in keys and _is_result(keys):
+            check_one_plan(keys, path, kind_of(problem))
+    return kind_of(problem).files.read_plan(path, problem)
+
+
+def read_split(path: str | Path) -> Split:
+    """The split of a model's plan in a result file.
+
+    Raises
+    ------
+    FormatError
+        If the file is not a result file, or its split is malformed.
+    InputError
+        If it holds no plan, or none of a model, or contradicts itself.
+    """
+    keys = document_keys(read_bytes(path), path)
+    plan_bytes(keys, path)
+    check_one_plan(keys, path)
+    found = _split(keys, path)
+    if found is None:
+        raise InputError(
+            f"{path} does not say what of a model each stage has; only plans of models do: plan the model with "
+            "partita plan MODEL --output"
+        )
+    return found
+
+
+def check_one_plan(keys: dict[str, msgspec.Raw], path: str | Path, kind: AnyKind | None = None) -> None:
+    """Refuse a result file, given as its keys, whose parts say different things of the plan.
+
+    ``kind`` is the problem's; None for what the file says, or what the plan looks like.
+
+    Raises
+    ------
+    FormatError
+        If a part is malformed.
+    InputError
+        If two parts differ; the message names both.
+    """
+    data, split = plan_bytes(keys, path), _split(keys, path)
+    kind = kind or _kind(keys, data)
+    found = None if kind is None else next(iter(kind.files.contradictions(data, split, path)), None)
+    if found is None and split is not None:
+        found = _beside(keys, split)
+    if found is not None:
+        raise InputError(f"{path} contradicts itself: {found}; {_REMEDY}")
+
+
+def _beside(keys: dict[str, msgspec.Raw], split: Split) -> str | None:
+    """What the file says of model and cluster beside the split, if that differs."""
+    model = msgspec.json.decode(keys["model"]) if "model" in keys else {}
+    stated = msgspec.to_builtins(split)
+    for field, name in (("name", "model"), ("source", "source"), ("training", "training")):
+        if field in model and model[field] != stated[name]:
+            return f"model.{field} is not what split.{name} says"
+    if split.cards and "cluster" in keys:
+        cluster = msgspec.json.decode(keys["cluster"], type=Cluster)
+        if cards_of(cluster) != split.cards:
+            return "the devices of cluster are not those of split.cards"
+    return None
+
+
+def _split(keys: dict[str, msgspec.Raw], path: str | Path) -> Split | None:
+    found = bytes(keys.get("split", msgspec.Raw(b"null")))
+    return None if found == b"null" else decode_split(found, path)
+
+
+def _is_result(keys: dict[str, msgspec.Raw]) -> bool:
+    return "format" in keys and msgspec.json.decode(keys["format"]) == RESULT_FORMAT
+
+
+def _entry(keys: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    return msgspec.json.decode(keys["problem"], type=dict[str, msgspec.Raw]) if "problem" in keys else {}
+
+
+def _kind(keys: dict[str, msgspec.Raw], data: bytes) -> AnyKind | None:
+    """The kind of problem that a file is about; None if that cannot be told."""
+    entry, tag = _entry(keys), None
+    if "stated" in entry:
+        tag = msgspec.json.decode(msgspec.json.decode(entry["stated"], type=dict[str, msgspec.Raw])["format"])
+    plan = msgspec.json.decode(data)
+    return next(
+        (
+            kind
+            for kind in kinds()
+            if kind.problem.format == tag or (tag is None and isinstance(plan, dict) and kind.files.wrote(plan))
+        ),
+        None,
+    )
