@@ -105,7 +105,7 @@ def run(host: Host, name: str, training: bool, path: Path, copies: int, schedule
 
 
 def _copies(path: Path, copies: int) -> dict[str, int]:
-    from partita.documents.split_file import read_split
+    from partita.problems.planned import read_split
 
     split = read_split(path)
     own = sum({stage.rank: stage.replicas for stage in split.stages}.values())

@@ -34,8 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     import onnxruntime
     import torch
 
-    from partita.documents.split_file import read_split
     from partita.exporters.module_inputs import wrapped_model
+    from partita.problems.planned import read_split
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--set", dest="fields", action="append", default=[], metavar="FIELD=VALUE")
