@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -35,8 +36,10 @@ def test_nothing_contradicts_anything_any_more(path: Path) -> None:
     if path.stem in LONGER:
         limit_s, names = LONGER[path.stem]
         asked = [replace(part, limit_s=limit_s) for part in parts if part.name in names]
-    wrong, compared = compare(kind, ask_all(kind, problem, asked))
-    assert compared > 0
+    said = ask_all(kind, problem, asked)
+    wrong, compared = compare(kind, said)
+    # Where all agree that there is no plan, there is none to compare with.
+    assert compared > 0 or sum(any(math.isinf(claim.value) for claim in one.claims) for one in said) > 1
     assert not wrong, "\n".join(map(str, wrong))
 
 

@@ -50,7 +50,8 @@ def judge(
     # What is proven of a reduction that loses plans, or of other plans than those asked for, is no proof here.
     holds = outcome.lossless and kind.covers(scope, options)
     bound = None
-    if holds and outcome.bound is not None:
+    # Where there is no plan, nothing is left to bound.
+    if holds and outcome.bound is not None and not outcome.infeasible:
         argument = kind.argument(outcome.proven_by) or solver.argument
         bound = Bound(outcome.bound, solver.name, scope, monitor.elapsed_s, argument, outcome.certificate)
     plan, evaluation, reason = outcome.plan, None, outcome.reason

@@ -247,3 +247,17 @@ def test_degrees_that_only_shared_out_layers_have_count_in_the_bound_of_all_rows
     training = Training(mesh="free", expert=(2,))
     problem = problem_of(layers, devices=2, microbatches=2, spreads=(spread,), training=training)
     assert check_claims(problem, 1.0) == 1
+
+
+def test_rows_lack_a_layer_that_only_has_degrees_where_devices_share_out_the_sequence() -> None:
+    """Another layer has a degree that fits, so there are rows to be looked at, and none for this layer."""
+    layers = (
+        Layer(id=0, configurations={1: (plain(1.0),)}),
+        Layer(id=1, configurations={2: (plain(1.0),)}),
+    )
+    shared = tuple(Layer(id=number, configurations={1: (plain(1.0),)}) for number in (0, 1))
+    spread = Spread(context=2, expert=1, layers=shared)
+    training = Training(mesh="free", context=(2, 1))
+    problem = problem_of(layers, microbatches=2, spreads=(spread,), training=training)
+    assert optimum(problem, Options()) is None
+    assert check_claims(problem) == 1

@@ -89,7 +89,10 @@ def test_equal_blocks_between_separators_of_few_devices(name: str) -> None:
 
 
 #: Families whose blocks repeat between separators that differ, and others with separators.
-DRAWN = ("repeated", "repeated ties", "repeated zeros", "tiny repeated", "repeated memory", "zeros", "past", "classes")
+DRAWN = (
+    *("repeated", "repeated ties", "repeated zeros", "tiny repeated", "zeros", "past", "classes"),
+    *("repeated memory", "repeated memory"),
+)
 
 
 def test_chains_against_trying_everything() -> None:

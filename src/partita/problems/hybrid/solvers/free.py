@@ -242,7 +242,7 @@ class FreeSearch:
             self.stuck = self.of_rows
             return
         self.sets = uncut(self.problem, model.order, self.sets)
-        if not (1 in self.training.context and 1 in self.training.expert):
+        if not (1 in self.training.context and 1 in self.training.expert and self._has_rows()):
             return
         for zero in self.training.zero:
             for schedule in self.training.schedules:
@@ -250,6 +250,15 @@ class FreeSearch:
                 if schedule != "interleaved" and refusal(schedule, 2, 1, self.problem.microbatches, zero) is None:
                     box = Box(schedule, zero)
                     self._push(self.of_rows, box if schedule == "gpipe" else box.cut(1, high=0.0))
+
+    def _has_rows(self) -> bool:
+        """Whether every layer has a degree that devices allow which share out neither sequence nor experts."""
+        degrees = {(choice.kind, choice.tensor) for choice in self.choices}
+        kinds = self.problem.kinds
+        return all(
+            any(kinds[kind].layers[place].configurations.get(degree) for kind, degree in degrees)
+            for place in range(len(self.problem.layers))
+        )
 
     # -- bounds ------------------------------------------------------------------------------------------------------
 
