@@ -73,6 +73,9 @@ def test_baselines_share_what_is_left() -> None:
     supported = [row for row in rows if "left out: the time limit came first" in row.note]
     assert len(supported) >= 3
     assert all(row.plan is None for row in rows)
+    # Without any plan so far the simplest go on until there is one.
+    rows = compare.run_baselines(problem, options, clock=clock, wanted=True)
+    assert sum(row.feasible for row in rows) == 1
     rows = compare.run_baselines(problem, options, clock=Monitor(60.0))
     assert sum(row.plan is not None for row in rows) >= 3
 

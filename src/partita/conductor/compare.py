@@ -12,7 +12,10 @@ from partita.problems import kind_of
 from partita.problems.kind import AnyResult
 from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
-from partita.run.result import Row, StopReason
+from partita.run.result import Row, Status, StopReason
+
+#: Wall time past its limit that a run without a plan spends on the simplest ones.
+LATE_S = 1.0
 
 
 def compare(
@@ -36,23 +39,27 @@ def compare(
 
 
 def run_baselines(
-    problem: Any, options: Any, time_limit_s: float | None = None, clock: Monitor | None = None
+    problem: Any, options: Any, time_limit_s: float | None = None, clock: Monitor | None = None, wanted: bool = False
 ) -> list[Row]:
     """``compare`` with the problem's options as one value; all baselines share the time of ``clock``, if there is one.
 
-    Those that it leaves no time are rows without a plan.
+    Those that it leaves no time are rows without a plan. If a plan is still wanted, the simplest go on for a moment
+    until one has a plan: who asks for an answer within less than that is better off with it.
     """
     kind = kind_of(problem)
     whole = Monitor() if clock is None else clock
     each_s = kind.baseline_time_s if time_limit_s is None else time_limit_s
     rows: list[Row] = []
     baselines = kind.baselines_of(problem)
+    late = False
     for place, baseline in enumerate(baselines):
         refusal = baseline.supports(problem, options)
         if refusal is not None:
             rows.append(Row(baseline.name, baseline.summary, note=refusal))
             continue
-        if whole.stopping:
+        if whole.stopping and wanted and not (late or whole.interrupted):
+            whole, late = Monitor(LATE_S), True
+        if whole.stopping or (late and any(row.feasible for row in rows)):
             rows.append(Row(baseline.name, baseline.summary, note="left out: the time limit came first"))
             continue
         monitor = whole.share(1 / (len(baselines) - place), each_s)
@@ -71,5 +78,6 @@ def beside_baselines(
 ) -> tuple[AnyResult, list[Row]]:
     """Every baseline, unless the result was interrupted, and the result with the best plan of these and of guesses."""
     stopped = result.stop_reason is StopReason.INTERRUPTED
-    rows = [] if stopped else run_baselines(result.problem, options, clock=clock)
+    wanted = result.plan is None and result.status is not Status.INFEASIBLE
+    rows = [] if stopped else run_baselines(result.problem, options, clock=clock, wanted=wanted)
     return adopt_better(result, [*guesses, *rows], options), rows

@@ -21,6 +21,7 @@ from partita.graph import Graph, Operator, Parameter, Tensor
 from partita.problems import kind_of
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.problem import MakespanProblem
+from partita.run.monitor import Monitor
 from partita.run.result import Status
 from strategies import examples
 
@@ -260,14 +261,17 @@ def test_plans_of_models_are_schedules(graph: Graph, tied: str) -> None:
     result = answer.result
     assert evaluate(problem, result.plan).feasible
     assert evaluate(problem, result.plan).objective == result.objective
-    single = next(row for row in answer.baselines if row.name == "single device")
+    # What so short a limit leaves for baselines may be nothing.
+    kind = kind_of(problem)
+    baseline = next(each for each in kind.baselines if each.name == "single device")
+    single = evaluate(problem, baseline.solve(problem, kind.options(), Monitor()).plan)
     sums = [sum(op.times[d] for op in problem.operators) for d in range(3)]
-    assert single.evaluation.objective == pytest.approx(min(sums))
+    assert single.objective == pytest.approx(min(sums))
     alone = [
         sum(Roofline().time_s(op, CLUSTER.devices[name]) for op in graph.operators) for name in ("T4", "CPU", "L4")
     ]
     assert sums == pytest.approx(alone)
-    assert result.objective <= single.evaluation.objective * (1 + 1e-9)
+    assert result.objective <= single.objective * (1 + 1e-9)
 
 
 def test_the_report_says_what_runs_where() -> None:
