@@ -12,6 +12,7 @@ import msgspec
 
 import independent_evaluator as throughput_again
 from contracts.samples import WHERE, samples_of
+from partita.problems.hybrid.training import MeshLimits
 from partita.problems.kind import AnyKind
 from problems.hybrid import independent_evaluator as hybrid_again
 from problems.latency import brute_force as latency_again
@@ -114,7 +115,7 @@ def _tiny(name: str, problem: Any) -> bool:
         return problem.used <= 6 and len(problem.bandwidth_bytes_per_s) <= 7
     if name == "hybrid":
         training = problem.training
-        whole = training is None or "interleaved" not in training.schedules
+        whole = training is None or ("interleaved" not in training.schedules and training.limits.meshes == MeshLimits())
         return whole and len(problem.layers) <= 4 and problem.all_devices <= 6
     return True
 

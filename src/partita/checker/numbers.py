@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-#: What sums of floating-point numbers in plans and limits may be off, as a share: that of the evaluators.
-TOLERANCE = Fraction(1, 10**9)
+#: What plans may be beyond a limit, as a share: that of the evaluators, and what their sums are rounded by.
+TOLERANCE = Fraction(1, 10**9) + Fraction(1, 10**12)
 
 
 class FailedCheckError(Exception):

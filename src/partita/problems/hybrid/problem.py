@@ -176,7 +176,8 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     microbatches
         Most data-parallel replicas of all stages together (N), so that a batch of N microbatches fills the pipeline.
     layers, edges
-        The model, a directed acyclic graph.
+        The model, a directed acyclic graph. Where edges leave the order of layers free they run as they are listed: in
+        a step that says which gradients are exchanged last, and what parts of an interleaved schedule hold.
     weight_sync_per_batch
         False: weights are synchronised for every d microbatches, as in the paper. True: once per batch of N
         microbatches, and d must divide N, as in a later version of the published program.
