@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,31 @@ def test_the_search_over_placements_alone() -> None:
     assert min(counts.values()) >= 10
     assert len(counts) == 4
     assert best_placement(View(rows(0)), math.inf, lambda value, plan: None, lambda: True) is None
+
+
+def fan(seed: int) -> LatencyProblem:
+    """One result that several operators read, of which some run on CPUs only, and an operator beside."""
+    rng = random.Random(seed)
+    n = rng.randint(4, 5)
+    operators = tuple(
+        LatencyOperator(
+            id=v,
+            cpu_time=float(rng.randint(0, 9) if v else 20),
+            accelerator_time=None if v and rng.random() < 0.5 else float(rng.randint(0, 3)),
+            transfer_time=float(rng.randint(0, 9)),
+        )
+        for v in range(n)
+    )
+    edges = tuple((0, v) for v in range(1, n - 1)) + (((1, 2),) if rng.random() < 0.3 else ())
+    return LatencyProblem(name=f"fan {seed}", accelerators=rng.randint(1, 2), operators=operators, edges=edges)
+
+
+def test_a_piece_hands_a_result_out_once_whoever_reads_it() -> None:
+    for seed in range(400):
+        problem, found = fan(seed), list[float]()
+        least = best_placement(View(problem), math.inf, lambda value, _, to=found: to.append(value), lambda: False)
+        assert found[-1] == best_latency(problem), seed
+        assert least == pytest.approx(found[-1])
 
 
 def test_small_problems_are_proven() -> None:

@@ -15,6 +15,9 @@ from partita.kernels.latency.arrays import Floats, Ints, LatencyArrays, Longs
 #: What a call ends with: all is tried, a placement is found, its steps are used up.
 OVER, FOUND, SPENT = 0, 1, 2
 
+#: Beside a bit for each slot that reads a tensor, one for whether anything outside its producer's place does.
+OUT = np.int64(1) << np.int64(62)
+
 
 @compiled
 def rests(a: LatencyArrays, barred: Ints) -> tuple[Floats, Floats]:
@@ -148,17 +151,17 @@ def _least(
     each = a.shape[1] * a.shape[2]
     time[:] = 0.0
     for u in range(count):
-        home, outside = slot[u], False
+        home = slot[u]
         seen[u] = 0
         for i in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
             w = a.succs[i]
             if w < count and slot[w] != home:
-                outside = True
+                seen[u] |= OUT
                 if slot[w] < slots and not (seen[u] >> slot[w]) & 1:
                     seen[u] |= np.int64(1) << slot[w]
                     time[slot[w]] += a.comm[u]
         if home < slots:
-            time[home] += a.acc[u] + (a.comm[u] if outside else 0.0)
+            time[home] += a.acc[u] + (a.comm[u] if seen[u] & OUT else 0.0)
     start[:] = 0.0
     for p in range(slots):
         end[p] = time[p]
@@ -194,7 +197,8 @@ def _least(
     least = 0.0
     for u in range(count):
         done = end[slots + u] if slot[u] == slots else end[slot[u]]
-        after = 0.0
+        # A piece hands a tensor out once, whoever reads it.
+        out, after = 0.0 if seen[u] & OUT else a.comm[u], 0.0
         for i in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
             w = a.succs[i]
             if w >= count:
@@ -202,6 +206,6 @@ def _least(
                 if slot[u] == slots:
                     after = max(after, min(there, a.comm[u] + here))
                 else:
-                    after = max(after, min(a.comm[u] + there, here))
+                    after = max(after, min(out + there, here))
         least = max(least, done + after)
     return least
