@@ -11,6 +11,8 @@ from rich.console import Console
 import partita as pt
 from partita.problems import kind_of
 from partita.problems.makespan.evaluate import evaluate
+from partita.problems.makespan.plan import Placed, Schedule, Sent
+from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
 from partita.problems.makespan.report.timeline import schedule_timeline
 from partita.simulator.critical import critical_path, critical_summary
 from problems.makespan.strategies import makespan_problems
@@ -66,3 +68,26 @@ def test_critical_paths_end_with_the_makespan(limits: bool) -> None:
         assert spent.waiting == pytest.approx(0.0, abs=1e-9)
 
     run()
+
+
+@pytest.mark.parametrize("devices", [(0, 0, 0, 0), (0, 1, 0, 1), (0, 1, 0, 0)], ids=str)
+def test_what_takes_no_time_has_its_causes_in_order(devices: tuple[int, ...]) -> None:
+    """All of a chain listed backwards happens at the same instant, on its devices and on the links between them."""
+    nothing = ((0.0, 0.0), (0.0, 0.0))
+    problem = MakespanProblem(
+        name="backwards",
+        unit="s",
+        devices=(Device(name="a"), Device(name="b")),
+        operators=tuple(Operator(id=v, times=(0.0, 0.0)) for v in range(4)),
+        flows=tuple(Flow(id=9 - v, source=v, target=v - 1, times=nothing) for v in (3, 2, 1)),
+    )
+    sent = {9 - v: (devices[v], devices[v - 1]) for v in (3, 2, 1) if devices[v] != devices[v - 1]}
+    plan = Schedule(
+        operators={v: Placed(device=d, start=0.0, end=0.0) for v, d in enumerate(devices)},
+        flows={flow: Sent(source=a, target=b, start=0.0, end=0.0) for flow, (a, b) in sent.items()},
+    )
+    evaluation = evaluate(problem, plan)
+    assert evaluation.feasible
+    assert len(critical_path(schedule_timeline(problem, plan))) <= 4 + len(sent)
+    assert kind_of(problem).report.verdict(problem, evaluation) is not None
+    assert pt.simulate(problem, plan).finish == 0.0

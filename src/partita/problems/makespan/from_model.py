@@ -123,7 +123,8 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         """The devices that run something, the one that starts first first."""
         names, cluster = priced.cluster.device_names(), priced.cluster
         held: dict[int, list[int]] = {}
-        for v, placed in sorted(plan.operators.items(), key=lambda entry: entry[1].start):
+        ranks = dict(zip((op.id for op in priced.problem.operators), priced.problem.ranks()[0], strict=True))
+        for v, placed in sorted(plan.operators.items(), key=lambda one: (one[1].start, one[1].end, ranks[one[0]])):
             # What the pricing adds to the operators of the graph has a number beyond theirs.
             if v < len(priced.graph.operators):
                 held.setdefault(placed.device, []).append(v)

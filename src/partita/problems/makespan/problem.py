@@ -207,6 +207,17 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
         """Places of the operators in topological order, in the problem's own where that is free."""
         return topological_order(len(self.operators), self.links())
 
+    def ranks(self) -> tuple[list[int], dict[int, int]]:
+        """Numbers by place of operators and by id of flows that grow along every dependency.
+
+        What takes no time may be at the same instant as what it depends on: then these say what is first.
+        """
+        operators = [0] * len(self.operators)
+        for number, place in enumerate(self.order()):
+            operators[place] = 2 * number
+        place_of = {op.id: place for place, op in enumerate(self.operators)}
+        return operators, {flow.id: operators[place_of[flow.source]] + 1 for flow in self.flows}
+
     def classes(self) -> list[list[int]]:
         """Places of the operators that run together: every colocation class, every other operator alone."""
         found: dict[tuple[bool, int], list[int]] = {}

@@ -46,8 +46,9 @@ class MakespanTimeLine(TimeLine[MakespanProblem, Schedule, MakespanEvaluation]):
         ]
         edges = [(place_of[a], place_of[b]) for a, b in problem.precedence]
         labels = problem.flow_labels()
-        leaving: dict[int, list[tuple[float, float, int]]] = {}
-        entering: dict[int, list[tuple[float, float, int]]] = {}
+        leaving: dict[int, list[tuple[float, float, int, int]]] = {}
+        entering: dict[int, list[tuple[float, float, int, int]]] = {}
+        rank, rank_of_flow = problem.ranks()
         for flow in problem.flows:
             source, target = place_of[flow.source], place_of[flow.target]
             sent = plan.flows.get(flow.id)
@@ -57,8 +58,9 @@ class MakespanTimeLine(TimeLine[MakespanProblem, Schedule, MakespanEvaluation]):
             label = f"{labels[flow.id]}, {names[sent.source]} → {names[sent.target]}"
             time = flow.times[sent.source][sent.target]
             edges += [(source, len(steps)), (len(steps), target)]
-            leaving.setdefault(sent.source, []).append((sent.start, sent.end, len(steps)))
-            entering.setdefault(sent.target, []).append((sent.start, sent.end, len(steps)))
+            entry = (sent.start, sent.end, rank_of_flow[flow.id], len(steps))
+            leaving.setdefault(sent.source, []).append(entry)
+            entering.setdefault(sent.target, []).append(entry)
             steps.append(Step(count + sent.source, -1, "=", TRANSFER, time, outward=True, name=label))
         if problem.sender_congestion:
             edges += _in_a_row(leaving)
@@ -66,10 +68,9 @@ class MakespanTimeLine(TimeLine[MakespanProblem, Schedule, MakespanEvaluation]):
             edges += _in_a_row(entering)
         orders = []
         for device in range(count if problem.serial_operators else 0):
-            mine = sorted(
-                (at.start, at.end, place_of[identity]) for identity, at in plan.operators.items() if at.device == device
-            )
-            row = np.array([number for _, _, number in mine], dtype=np.int64)
+            numbers = ((at, place_of[identity]) for identity, at in plan.operators.items() if at.device == device)
+            mine = sorted((at.start, at.end, rank[number], number) for at, number in numbers)
+            row = np.array([number for *_, number in mine], dtype=np.int64)
             orders.append(Order(device, 0, row, np.zeros(len(row), dtype=np.int64)))
         return one_sample(problem.name, problem.unit, places, steps, sorted(set(edges)), orders)
 
@@ -91,6 +92,6 @@ def device_names(problem: MakespanProblem) -> list[str]:
     return [name if names.count(name) == 1 else f"{name}:{number}" for number, name in enumerate(names)]
 
 
-def _in_a_row(rows: Mapping[int, list[tuple[float, float, int]]]) -> list[tuple[int, int]]:
+def _in_a_row(rows: Mapping[int, list[tuple[float, float, int, int]]]) -> list[tuple[int, int]]:
     """Pairs of steps of which the second has to wait for the first, by what they share."""
-    return [(a, b) for row in rows.values() for (_, _, a), (_, _, b) in itertools.pairwise(sorted(row))]
+    return [(a, b) for row in rows.values() for (*_, a), (*_, b) in itertools.pairwise(sorted(row))]

@@ -36,20 +36,22 @@ def schedule_timeline(problem: MakespanProblem, plan: Schedule) -> Timeline:
             reads[v].add(f)
         else:
             before[v].add(u)
-    rows: dict[tuple[str, int], list[tuple[float, float, int]]] = {}
-    for op in problem.operators:
+    rows: dict[tuple[str, int], list[tuple[float, float, int, int]]] = {}
+    rank, rank_of_flow = problem.ranks()
+    for number, op in enumerate(problem.operators):
         at = plan.operators[op.id]
         if problem.serial_operators:
-            rows.setdefault(("runs", at.device), []).append((at.start, at.end, place[op.id]))
+            rows.setdefault(("runs", at.device), []).append((at.start, at.end, rank[number], number))
     for identity, number in moved.items():
         sent = plan.flows[identity]
+        entry = (sent.start, sent.end, rank_of_flow[identity], number)
         if problem.sender_congestion:
-            rows.setdefault(("leaves", sent.source), []).append((sent.start, sent.end, number))
+            rows.setdefault(("leaves", sent.source), []).append(entry)
         if problem.receiver_congestion:
-            rows.setdefault(("enters", sent.target), []).append((sent.start, sent.end, number))
+            rows.setdefault(("enters", sent.target), []).append(entry)
     for row in rows.values():
         row.sort()
-        for (_, _, earlier), (_, _, later) in itertools.pairwise(row):
+        for (*_, earlier), (*_, later) in itertools.pairwise(row):
             before[later].add(earlier)
     spans = [
         Span(
