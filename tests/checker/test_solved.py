@@ -32,7 +32,7 @@ from toy.tasks import TASKS
 
 #: Problems, and kinds of certificates that their small samples have to reach.
 CERTIFICATES = {
-    "throughput": {"largest-operator", "shared-work", "transfer-paths"},
+    "throughput": {"largest-operator", "shared-work", "transfer-paths", "downsets"},
     "makespan": {"weighted-work", "earliest-ends", "separator-potentials"},
     "latency": {"earliest-ends"},
     "mapping": {"crowded-devices"},

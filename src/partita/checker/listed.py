@@ -19,6 +19,7 @@ from partita.checker.makespan.work import WeightedWork
 from partita.checker.mapping import plan as mapping_plan
 from partita.checker.mapping.crowded import CrowdedDevices
 from partita.checker.throughput import plan as throughput_plan
+from partita.checker.throughput.downsets import Downsets
 from partita.checker.throughput.paths import TransferPaths
 from partita.checker.throughput.work import LargestOperator, SharedWork
 
@@ -50,7 +51,7 @@ def _checks(plan: Any, *certificates: type[Certificate]) -> Checks:
 
 
 LISTED: dict[str, Checks] = {
-    "partita.problem": _checks(throughput_plan, LargestOperator, SharedWork, TransferPaths),
+    "partita.problem": _checks(throughput_plan, LargestOperator, SharedWork, TransferPaths, Downsets),
     "partita.makespan": _checks(makespan_plan, WeightedWork, EarliestEnds, SeparatorPotentials),
     "partita.latency": _checks(latency_plan, latency_ends.EarliestEnds),
     "partita.mapping": _checks(mapping_plan, CrowdedDevices),
