@@ -46,8 +46,20 @@ class Checks:
     certificates: tuple[type[Certificate], ...]
 
 
+def _all(problem: Problem, plan: Mapping[str, Any]) -> str | None:
+    """Of problems of which every plan is covered."""
+    return None
+
+
+def _of_all(scope: str, plan: Mapping[str, Any]) -> bool:
+    """Of problems whose proofs are about all plans."""
+    return scope == ""
+
+
 def _checks(plan: Any, *certificates: type[Certificate]) -> Checks:
-    return Checks(plan.not_covered, plan.worth, plan.covers, certificates)
+    """Those of a file with plans; what it leaves out is as in the two above."""
+    known, about = getattr(plan, "not_covered", _all), getattr(plan, "covers", _of_all)
+    return Checks(known, plan.worth, about, certificates)
 
 
 LISTED: dict[str, Checks] = {

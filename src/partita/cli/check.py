@@ -9,7 +9,7 @@ import click
 from partita.checker.verdict import Verdict
 from partita.cli import EXIT_NOT_SHOWN
 from partita.cli.common import emit_json, show
-from partita.cli.flags import GroupedCommand, json_option, option
+from partita.cli.flags import GroupedCommand, json_option, problem_option
 
 
 def command() -> click.Command:
@@ -17,14 +17,7 @@ def command() -> click.Command:
 
     @click.command("check", cls=GroupedCommand)
     @click.argument("result", type=click.Path(), metavar="R.json")
-    @option(
-        "problem",
-        "--problem",
-        "problem_file",
-        type=click.Path(),
-        metavar="P.json",
-        help="The problem that the result is of, if the result file does not hold it.",
-    )
+    @problem_option
     @json_option
     def check(result: str, problem_file: str | None, as_json: bool) -> int:
         """Verify plan and proof of a result file R.json without the solvers.

@@ -100,6 +100,15 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 seed_type = click.IntRange(0, MOST_SEED)
 time_limit_option = option("search", "--time-limit", type=Positive(), default=60.0, show_default=True, help="Seconds.")
+problem_option = option(
+    "problem",
+    "--problem",
+    "problem_file",
+    type=click.Path(),
+    metavar="P.json",
+    help="The problem that the result is of, if the result file does not hold it.",
+)
+
 json_option = option("output", "--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 
 

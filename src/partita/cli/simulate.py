@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from partita.cli.common import check_writable, emit_json, show, warn
-from partita.cli.flags import GroupedCommand, json_option, option, path_option, together
+from partita.cli.flags import GroupedCommand, json_option, option, path_option, problem_option, together
 
 #: How a plan is simulated, for every command that simulates.
 simulation_options = together(
@@ -42,14 +42,7 @@ def command() -> click.Command:
 
     @click.command("simulate", cls=GroupedCommand)
     @click.argument("result", type=click.Path(), metavar="R.json")
-    @option(
-        "problem",
-        "--problem",
-        "problem_file",
-        type=click.Path(),
-        metavar="P.json",
-        help="The problem that the plan is of, if the result file does not hold it.",
-    )
+    @problem_option
     @simulation_options
     @option("schedule", "--microbatches", type=click.IntRange(min=1), metavar="N", help="Microbatches of the batch.")
     @path_option("--trace", metavar="TRACE.json", help="Write the time line for Perfetto or chrome://tracing.")

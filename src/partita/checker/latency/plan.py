@@ -13,16 +13,6 @@ from partita.checker.numbers import FailedCheckError, at_most, exact, total
 Node = tuple[int, int]
 
 
-def not_covered(problem: Problem, plan: Mapping[str, Any]) -> str | None:
-    """Nothing: all problems and plans are covered."""
-    return None
-
-
-def covers(scope: str, plan: Mapping[str, Any]) -> bool:
-    """Proofs are about all plans."""
-    return scope == ""
-
-
 def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     """The time until the last operator is done.
 

@@ -7,16 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from partita.checker.certificate import Problem
+from partita.checker.classes import classes
 from partita.checker.numbers import FailedCheckError, at_most, exact, total
-
-
-def classes(problem: Problem) -> list[list[Mapping[str, Any]]]:
-    """Operators that run on one device: those of one number, and every other one alone."""
-    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for op in problem["operators"]:
-        tie = op.get("colocation")
-        found.setdefault(("own", op["id"]) if tie is None else ("tie", tie), []).append(op)
-    return list(found.values())
 
 
 def allowed(problem: Problem, members: list[Mapping[str, Any]]) -> list[int]:

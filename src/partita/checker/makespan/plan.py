@@ -7,18 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from partita.checker.certificate import Problem
-from partita.checker.makespan.places import classes
+from partita.checker.classes import classes
 from partita.checker.numbers import TOLERANCE, FailedCheckError, at_most, exact, total
-
-
-def not_covered(problem: Problem, plan: Mapping[str, Any]) -> str | None:
-    """Nothing: all problems and plans are covered."""
-    return None
-
-
-def covers(scope: str, plan: Mapping[str, Any]) -> bool:
-    """Proofs are about all schedules."""
-    return scope == ""
 
 
 def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:

@@ -11,16 +11,6 @@ from partita.checker.mapping.traffic import counts, exchanged, own_time, reduced
 from partita.checker.numbers import FailedCheckError
 
 
-def not_covered(problem: Problem, plan: Mapping[str, Any]) -> str | None:
-    """Nothing: all problems and plans are covered."""
-    return None
-
-
-def covers(scope: str, plan: Mapping[str, Any]) -> bool:
-    """Proofs are about all placements."""
-    return scope == ""
-
-
 def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     """The largest time of a replica.
 

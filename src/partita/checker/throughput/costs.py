@@ -36,15 +36,6 @@ def times(op: Mapping[str, Any], kind: int, again: bool) -> tuple[Fraction, Frac
     return value, value if again else Fraction(0)
 
 
-def classes(problem: Problem) -> list[list[Mapping[str, Any]]]:
-    """Operators that share a device: those of one number, and every other one alone."""
-    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for op in problem["operators"]:
-        tie = op.get("colocation")
-        found.setdefault(("own", op["id"]) if tie is None else ("tie", tie), []).append(op)
-    return list(found.values())
-
-
 def work(members: list[Mapping[str, Any]], kind: int, again: bool) -> Fraction | None:
     """All work of operators on one device of a kind; None where one of them cannot run."""
     parts = [times(op, kind, again) for op in members]

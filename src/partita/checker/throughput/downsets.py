@@ -19,8 +19,9 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from partita.checker.certificate import Certificate, Problem
+from partita.checker.classes import classes
 from partita.checker.numbers import TOLERANCE, FailedCheckError, exact, total
-from partita.checker.throughput.costs import classes, present, recomputes, training, transfer, work
+from partita.checker.throughput.costs import present, recomputes, training, transfer, work
 
 #: What parameters bring onto a device.
 _PARTS = ("weight", "gradient", "optimizer")

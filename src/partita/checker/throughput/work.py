@@ -10,8 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from partita.checker.certificate import Certificate, Problem
+from partita.checker.classes import classes
 from partita.checker.numbers import FailedCheckError, exact, least
-from partita.checker.throughput.costs import classes, present, recomputes, work
+from partita.checker.throughput.costs import present, recomputes, work
 
 
 class LargestOperator(Certificate, frozen=True, kw_only=True, tag="largest-operator"):

@@ -7,8 +7,9 @@ from fractions import Fraction
 import numpy as np
 
 from partita.checker.certificate import Certificate, Problem, as_in_file, first_proving, stating
+from partita.checker.classes import classes
 from partita.checker.numbers import exact, least
-from partita.checker.throughput.costs import classes, present, recomputes, work
+from partita.checker.throughput.costs import present, recomputes, work
 from partita.checker.throughput.downsets import Downsets, Graph, fills
 from partita.checker.throughput.work import LargestOperator, SharedWork
 from partita.kernels.throughput.arrays import Floats

@@ -1,0 +1,17 @@
+"""Which operators share a device, as problems of several kinds say it in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from partita.checker.certificate import Problem
+
+
+def classes(problem: Problem) -> list[list[Mapping[str, Any]]]:
+    """Operators that share a device: those of one number, and every other one alone."""
+    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for op in problem["operators"]:
+        tie = op.get("colocation")
+        found.setdefault(("own", op["id"]) if tie is None else ("tie", tie), []).append(op)
+    return list(found.values())
