@@ -26,6 +26,9 @@ from partita.checker.throughput.costs import present, recomputes, training, tran
 #: What parameters bring onto a device.
 _PARTS = ("weight", "gradient", "optimizer")
 
+#: Most downsets and stages that are looked at, in about a second: more are no compact proof.
+MOST_SETS, MOST_STAGES = 5_000, 60_000
+
 #: Devices of each kind that are used.
 Counts = tuple[int, ...]
 
@@ -53,7 +56,7 @@ class Downsets(Certificate, frozen=True, kw_only=True, tag="downsets"):
         found = graph.downsets(most=self.sets)
         if len(found) != self.sets:
             raise FailedCheckError(f"there are not {self.sets} sets of operators that hold all their predecessors")
-        if fills(graph, found):
+        if _fills(graph, found):
             raise FailedCheckError(f"the devices there are run the whole model in less than {self.value!r}")
         return target
 
@@ -272,13 +275,13 @@ class Stage(NamedTuple):
     stays: tuple[tuple[int, int], ...]
 
 
-def fills(graph: Graph, sets: Mapping[int, int], most: float = math.inf) -> bool:
+def _fills(graph: Graph, sets: Mapping[int, int]) -> bool:
     """Whether stages below the target, each on a device of its own, fill the whole model.
 
     Raises
     ------
     FailedCheckError
-        If more than ``most`` stages would have to be looked at.
+        If more than ``MOST_STAGES`` would have to be looked at.
     """
     counts = [graph.problem["kinds"][kind]["count"] for kind in graph.kinds]
     fewest: dict[int, list[Counts]] = {0: [(0,) * len(counts)]}
@@ -286,7 +289,7 @@ def fills(graph: Graph, sets: Mapping[int, int], most: float = math.inf) -> bool
     for inner in sorted(sets, key=int.bit_count):
         for stage in _stages(graph, inner, sets[inner]) if inner in fewest else ():
             looked += 1
-            if looked > most:
+            if looked > MOST_STAGES:
                 raise FailedCheckError("there are too many stages to look at")
             below = [
                 done is not None and _load(graph, done, into, out) < graph.target

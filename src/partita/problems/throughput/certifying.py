@@ -10,7 +10,7 @@ from partita.checker.certificate import Certificate, Problem, as_in_file, first_
 from partita.checker.classes import classes
 from partita.checker.numbers import exact, least
 from partita.checker.throughput.costs import present, recomputes, work
-from partita.checker.throughput.downsets import Downsets, Graph, fills
+from partita.checker.throughput.downsets import MOST_SETS, Downsets, Graph
 from partita.checker.throughput.work import LargestOperator, SharedWork
 from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.paths import charged_paths
@@ -19,8 +19,6 @@ from partita.run.result import Bound
 
 #: Passes over the kinds when weights are tuned, and trial factors of each.
 _PASSES, _FACTORS = 4, np.geomspace(1 / 8, 8, 33)
-#: Most downsets that are counted, and most stages that are looked at, in less than a second.
-_SETS, _STAGES = 5_000, 60_000
 #: Share of the bound that is given up: a plan may be just at the bound.
 _BELOW = 5e-10
 
@@ -32,18 +30,11 @@ def certify(problem: ThroughputProblem, bound: Bound) -> Certificate | None:
         return charged_paths(problem, bound)
 
     def downsets(stated: Problem) -> Certificate | None:
-        return _counted(stated, bound) if bound.scope == "acyclic" else None
+        target = bound.value * (1 - _BELOW)
+        sets = len(Graph(stated, exact(target)).downsets(most=MOST_SETS))
+        return Downsets(value=target, sets=sets) if bound.scope == "acyclic" and sets <= MOST_SETS else None
 
     return first_proving(as_in_file(problem), bound.value, [_largest, _shared, paths, downsets])
-
-
-def _counted(stated: Problem, bound: Bound) -> Certificate | None:
-    """That stages below the bound use up all devices, where there are few enough to look at."""
-    graph = Graph(stated, exact(bound.value * (1 - _BELOW)))
-    sets = graph.downsets(most=_SETS)
-    if len(sets) > _SETS or fills(graph, sets, _STAGES):
-        return None
-    return Downsets(value=bound.value * (1 - _BELOW), sets=len(sets))
 
 
 def _largest(stated: Problem) -> Certificate | None:
