@@ -45,7 +45,7 @@ def problem_of(seed: int) -> HybridProblem:
 def plans(mesh: Mesh, draw: random.Random) -> Iterator[HybridPlan]:
     """Every row of stages of a mesh, with any configurations."""
     tables = {layer.id: layer.configurations[mesh.tensor] for layer in mesh.problem.layers}
-    for row in rows_of(mesh):
+    for row in rows_of(mesh, mesh.problem):
         stages = tuple(
             HybridStage(
                 operators=tuple(part), data_parallel=mesh.data, tensor_parallel=mesh.tensor,

@@ -284,7 +284,7 @@ def test_an_impossible_configuration_is_one_line() -> None:
         ("yolos", True),
         ("xlnet", True),
         ("gpt_oss", True),
-        ("longformer", False),
+        ("longformer", True),
     ],
 )
 def test_other_types(name: str, infers: bool) -> None:

@@ -13,6 +13,7 @@ from partita.errors import InputError
 
 pytest.importorskip("onnx", reason="ONNX files are read by onnx")
 
+from partita.frontends.onnx.sequences import Row
 from partita.frontends.onnx.walk import Walk
 
 #: What an example may be refused for: no arrays, nothing to compute, sizes that only its data says.
@@ -23,6 +24,8 @@ _REFUSED = (
     "depends on data",
     "leaves sizes open",
     "of operator set 8",
+    "without content has no size",
+    "has a sequence in its place",
 )
 
 
@@ -56,6 +59,10 @@ def test_examples_of_the_standard(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if not found or found[1]:
             continue
         for example, array in zip(case.data_sets[0][1], found[0], strict=True):
+            if isinstance(array, Row):
+                # What it holds is compared where it is taken out.
+                assert isinstance(example, list), case.name
+                continue
             expected = to_array(example) if isinstance(example, TensorProto) else np.asarray(example)
             compared += 1
             if expected.shape != array.shape:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from partita.errors import InputError, require
+from partita.errors import InputError, UnsupportedError, require
 from partita.exporters.align import Call, align, carries_state
 from partita.frontends.options import one_line
 from partita.split import Split
@@ -47,6 +47,8 @@ def staged_model(split: Split, model: Any, *, contiguous: bool) -> StagedModel:
         If onnx is not installed, or torch or onnxscript to export the model.
     InputError
         If the model cannot be built, exported or read, or is not the one that was planned.
+    UnsupportedError
+        If a stage has nothing to do but make constants.
     """
     require("onnx", "onnx")
     source = model or (split.source.model if split.source is not None else None)
@@ -134,6 +136,13 @@ def _staged(split: Split, model: Any, name: str, contiguous: bool) -> StagedMode
     stages = align(split, calls, contiguous=contiguous)
     carries = carries_state(calls)
     missing = set(range(len(split.stages))) - {stages[number] for number in call_of if carries[number]}
+    visible = {number for module in split.shared for _, number in module.operators}
+    constant = [v for v in sorted(missing) if not split.stages[v].modules and v not in visible]
+    if constant:
+        raise UnsupportedError(
+            f"ONNX cannot run this plan: stage {constant[0]} does nothing but make constants, for which there are no "
+            "nodes; plan with fewer stages"
+        )
     if missing:
         raise InputError(f"{name} has nothing that stage {min(missing)} of the plan runs; is it the model planned?")
     return StagedModel(model, [stages[v] for v in call_of], [not carries[v] for v in call_of])

