@@ -96,6 +96,25 @@ def _points(rng: np.random.Generator) -> tuple[Model, Floats]:
     return model, point
 
 
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if BACKENDS[name].open_ranges])
+def test_coefficients_that_forbid(backend: str) -> None:
+    """One of 3·10⁸ says that two variables are equal: HiGHS's presolve cut off the optimum."""
+    model = Model()
+    a, b, c, d, e, f = (model.add_binary() for _ in range(6))
+    largest = model.add_continuous(516.1290317419345, 1000.0, 1.0)
+    for u, v in ((a, b), (b, c), (e, f)):
+        model.add_row([(u, 1.0), (v, -1.0)], lower=0.0)
+    small = [(b, 322.58064516129025), *((v, 129.0322580645161) for v in (d, e, f))]
+    model.add_row([(largest, -1.0), (a, 322580967.7419354), *small, (c, -322580645.1612902)], upper=0.0)
+    rest = [(a, 322580322.5806451), *((v, -cost) for v, cost in small), (c, -322580645.1612902)]
+    model.add_row([(largest, -1.0), *rest], upper=-1032.2580645161288)
+    if not available(backend):
+        pytest.skip(f"{backend} is not installed")
+    optimum = 645.1612903225805
+    answer = solve_program(model, backend, gap=1e-7)
+    assert 0.9 * optimum <= answer.bound <= optimum
+
+
 def test_points_lie_inside_of_the_wider_program() -> None:
     """By more than a tolerance of what its rows compare, where they are not of whole numbers."""
     rng = np.random.default_rng(3)

@@ -18,6 +18,9 @@ EXACT = False
 #: a variable at a bound that is within its tolerance of what a row asks for, but not beyond: it does without.
 PRESOLVE_RULES_OFF = 1 << 19
 
+#: With coefficients above this its rule 17 cut off optima, too: there it does without that as well.
+LARGE, MORE_RULES_OFF = 1e5, 1 << 17
+
 #: Relative gap at which a central point is near enough.
 CENTRAL_GAP = 1e-3
 
@@ -35,7 +38,8 @@ def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
     highs.setOptionValue("mip_rel_gap", settings.gap)
     highs.setOptionValue("mip_abs_gap", 0.0)
     # Versions without the rule do not take its number, and need not.
-    highs.setOptionValue("presolve_rule_off", PRESOLVE_RULES_OFF)
+    large = any(abs(c) > LARGE for row in program.rows for c in row[1])
+    highs.setOptionValue("presolve_rule_off", PRESOLVE_RULES_OFF | (MORE_RULES_OFF if large else 0))
     for name in ("mip", "primal", "dual"):
         highs.setOptionValue(f"{name}_feasibility_tolerance", TOLERANCE)
     if settings.central:

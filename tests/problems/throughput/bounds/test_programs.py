@@ -25,7 +25,7 @@ from partita.problems.throughput.bounds.programs.superblocks import BottleneckBo
 from partita.problems.throughput.bounds.protocol import simple_bound
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.generators.regal import regal_problem
-from partita.problems.throughput.problem import DeviceKind, Operator, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.run.monitor import Monitor
 from program_points import violation
 from strategies import examples, throughput_problems
@@ -229,3 +229,22 @@ def test_times_that_differ_by_a_million(name: str, published_data: Path) -> None
     for method in methods:
         bound = method.bound(problem, Monitor(20.0)).value
         assert 0.9 * least <= bound <= least, method.name
+
+
+def test_transfers_that_no_device_can_pay() -> None:
+    """One a million times the optimum ties three operators: 2 of work, and 1.2 on the other device."""
+    times = (1.0, 1.0, 0.0, 0.4, 0.4, 0.4)
+    problem = ThroughputProblem(
+        name="tied",
+        unit="ms",
+        kinds=(DeviceKind(name="gpu", count=2),),
+        operators=tuple(Operator(id=v, times=(time,)) for v, time in enumerate(times)),
+        tensors=(
+            Tensor(producer=0, consumers=(1, 2), size=1e6),
+            Tensor(producer=1, consumers=(2,), size=0.0),
+            Tensor(producer=4, consumers=(5,), size=0.0),
+        ),
+    )
+    assert best(problem, "acyclic") == 2.0
+    for method in (BottleneckBound(), GuessBound(), NodeProgramBound(), MergedBound(), ExactBound()):
+        assert 1.5 <= method.bound(problem, Monitor(20.0)).value <= 2.0, method.name

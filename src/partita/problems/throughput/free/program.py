@@ -49,7 +49,8 @@ class LoadProgram:
             cost = float(arrays.net_cost[e, kind])
             if cost <= 0:
                 continue
-            cost *= self.scale
+            # What no device of interest can pay is as good as twice its load: larger coefficients mislead backends.
+            cost = min(cost * self.scale, 2.0 * UNIT)
             pins = [items[v] for v in arrays.net_pins[arrays.net_ptr[e] : arrays.net_ptr[e + 1]]]
             if len(pins) == 2:
                 cut = indicator()

@@ -24,6 +24,7 @@ Source: Archer et al., "Practical Performance Guarantees for Pipelined DNN Infer
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -97,9 +98,9 @@ class BlockProgram:
         chosen = self.uniform.work if weights is None else weights
         return [self.inside(int(v), block, block, scale * float(chosen[v])) for v in np.flatnonzero(chosen)]
 
-    def cuts(self, block: int, scale: float = 1.0) -> dict[int, Expression]:
-        """What each net costs if a block cuts it, times ``scale``, with the variables and rows that takes."""
-        return {e: self.cut(e, block, scale * float(cost)) for e, cost in enumerate(self.uniform.cost)}
+    def cuts(self, block: int, scale: float = 1.0, most: float = math.inf) -> dict[int, Expression]:
+        """What each net costs if a block cuts it, times ``scale`` and at most so much, with the variables and rows."""
+        return {e: self.cut(e, block, min(scale * float(cost), most)) for e, cost in enumerate(self.uniform.cost)}
 
     def load(self, block: int, scale: float = 1.0) -> list[Expression]:
         """f of a block, its work and the nets that it cuts, times ``scale``."""

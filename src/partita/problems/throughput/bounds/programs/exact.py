@@ -48,7 +48,7 @@ def split_program(run: ProgramRun, sizes: list[int], facts: Charged, order: Orde
     if whole:
         blocks.apart, blocks.split_nets = facts.apart, parts.forced > 0
     for b, size in enumerate(sizes):
-        cuts = blocks.cuts(b, program.scale)
+        cuts = program.cuts(b, size)
         program.limit([*blocks.work(b, scale=program.scale), *cuts.values()], size)
         if (facts.work > uniform.work * (1 + 1e-9)).any():
             others = [cost for net, cost in cuts.items() if not parts.forced[net]]

@@ -149,6 +149,18 @@ class Program:
         largest = blocks.model.add_continuous(min(low * (1 - 1e-9), cutoff) * scale, cutoff * scale, 1.0)
         return cls(blocks, run, largest, cutoff, scale)
 
+    def cuts(self, block: int, share: float = 1.0) -> dict[int, Expression]:
+        """What nets cost that a block cuts whose load is at most ``share`` times the largest.
+
+        No such block cuts one that costs more than that may be: beyond twice as much says no more, and coefficients a
+        million times those of others make backends cut off what they should not.
+        """
+        return self.blocks.cuts(block, self.scale, 2.0 * share * UNIT)
+
+    def load(self, block: int, share: float = 1.0) -> list[Expression]:
+        """Work and cut nets of a block whose load is at most ``share`` times the largest; see ``cuts``."""
+        return [*self.blocks.work(block, scale=self.scale), *self.cuts(block, share).values()]
+
     def limit(self, load: list[Expression], share: float = 1.0) -> None:
         """``share`` times the largest load is at least the (scaled) ``load``."""
         self.blocks.row([([(self.largest, -share)], 0.0), *load], upper=0.0)

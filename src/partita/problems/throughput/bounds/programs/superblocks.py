@@ -34,7 +34,7 @@ class BottleneckBound(ProgramMember):
         """One program; its bound counts as it rises."""
         blocks = BlockProgram(run.knowledge.uniform, 3)
         program = Program.over(blocks, run, run.knowledge.bound, run.cutoff)
-        program.limit(blocks.load(1, program.scale))
+        program.limit(program.load(1))
         _fill(program)
         run.prove(program.solve(run.left_s(), on_bound=run.prove))
 
@@ -79,7 +79,7 @@ class GuessBound(ProgramMember):
                 blocks.keep_within(place[charged.parts.first], place[charged.parts.last])
             for block, share in ((0, j), (1, 1), (2, k - 1 - j)):
                 if share:
-                    program.limit(blocks.load(block, program.scale), share)
+                    program.limit(program.load(block, share), share)
             blocks.keep_within(np.full(uniform.items, int(j == 0)), np.full(uniform.items, 2 - int(j == k - 1)))
             _fill(program)
             # The first of them decide how far the others must get, which then end early.
@@ -109,7 +109,7 @@ class NodeProgramBound(ProgramMember):
         most = np.minimum(uniform.net_loads(), uniform.load(np.ones(uniform.items, dtype=bool)))
         blocks = BlockProgram(uniform, 3, order)
         program = Program.over(blocks, run, 0.0, run.cutoff)
-        program.limit(blocks.load(1, program.scale))
+        program.limit(program.load(1))
         lower, upper = list(blocks.model.lower), list(blocks.model.upper)
 
         def learn(values: Floats) -> None:
