@@ -261,3 +261,24 @@ def test_rows_lack_a_layer_that_only_has_degrees_where_devices_share_out_the_seq
     problem = problem_of(layers, microbatches=2, spreads=(spread,), training=training)
     assert optimum(problem, Options()) is None
     assert check_claims(problem) == 1
+
+
+def test_the_order_of_equally_fast_configurations_says_nothing() -> None:
+    """Their forward parts differ, and with them the gradients of weights that a zero-bubble schedule moves."""
+    ways = tuple(
+        Configuration(id=name, time=1.0, forward_time=share) for name, share in (("none", 0.25), ("full", 0.75))
+    )
+    found = set()
+    for row in (ways, ways[::-1]):
+        state = LayerState(gradient_bytes=1e9, weight_gradient_time=1.0)
+        layers = tuple(Layer(id=v, configurations={1: row}, states={1: state}) for v in range(2))
+        problem = problem_of(
+            layers,
+            devices=2,
+            microbatches=4,
+            edges=(Edge(source=0, target=1, bytes=0.0),),
+            training=Training(schedules=("zero-bubble",)),
+        )
+        found.add(optimum(problem, Options()))
+        assert check_claims(problem) >= 1
+    assert len(found) == 1

@@ -41,7 +41,7 @@ class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Of the optimizer's step on all of it.
     weight_gradient_time
         What of the backward part of a microbatch makes gradients of weights, which nobody waits for; half of the
-        backward part of the fastest configuration if None.
+        backward part of the fastest configuration (of equally fast ones the least) if None.
     experts
         The same of experts that an expert-parallel group shares out, beside all that: fewer replicas hold each of them.
         ``weight_gradient_time`` counts both.
