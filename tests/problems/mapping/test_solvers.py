@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from partita.kernels.mapping.matching import covers
+from partita.problems.mapping import exact
 from partita.problems.mapping.baselines import DEFAULT_BASELINES
 from partita.problems.mapping.bisection import heavier_form
 from partita.problems.mapping.evaluate import evaluate
@@ -15,6 +16,7 @@ from partita.problems.mapping.problem import MappingProblem, Stage
 from partita.problems.mapping.protocol import Options
 from partita.problems.mapping.samples import MACHINES, UNEQUAL
 from partita.problems.mapping.solvers.combined import Combined
+from partita.problems.mapping.solvers.exact import MappingExact
 from partita.run.monitor import Monitor
 from problems.mapping.samples import grid
 
@@ -95,3 +97,13 @@ def test_spare_and_slow_devices_are_left_out() -> None:
 def test_sharing_devices(allowed: tuple[tuple[int, ...], ...], capacity: tuple[int, ...], expected: bool) -> None:
     """Also where the first choice has to be taken back."""
     assert covers(np.array(allowed, dtype=np.int32), np.array(capacity, dtype=np.int32), False) is expected
+
+
+def test_a_bound_that_rounding_keeps_from_the_best_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where numbers differ by 10¹² so much is taken off it that no further search can close the gap."""
+    monkeypatch.setattr(exact, "lowered", lambda instance, target: target * 0.99)
+    problem = grid(2, 4, 4)
+    outcome = MappingExact().solve(problem, Options(), Monitor(60.0))
+    assert outcome.plan is not None
+    assert outcome.bound is not None
+    assert 0.5 <= outcome.bound / evaluate(problem, outcome.plan).objective < 1.0

@@ -28,7 +28,7 @@ from partita.problems.mapping.plan import Placement
 from partita.run.incumbent import Incumbent
 
 #: Devices tried for one target at first, and how they grow.
-_CHECKS, _GROWTH = 200_000, 8
+_CHECKS, _GROWTH, _MOST_CHECKS = 200_000, 8, 1 << 62
 #: Relative distance of the last target from the best mapping; closer is proven.
 _BELOW = 4e-7
 #: Width of the interval, as a share of its upper end, at which bisection ends.
@@ -65,9 +65,10 @@ def settle(instance: Instance, best: Incumbent[Placement], most: float = math.in
         while not best.done and unknown - best.bound > _CLOSE * unknown:
             target = (best.bound + unknown) / 2
             unknown = unknown if ask(target, checks) == NONE else min(target, best.value)
-        if not best.done:
-            ask(best.value * (1 - _BELOW), checks)
-        checks *= _GROWTH
+        if not best.done and ask(best.value * (1 - _BELOW), checks) == NONE:
+            # What rounding takes off the bound, more checks do not give back.
+            return
+        checks = min(checks * _GROWTH, _MOST_CHECKS)
 
 
 def _above(instance: Instance) -> Ints:
