@@ -99,11 +99,16 @@ def test_sharing_devices(allowed: tuple[tuple[int, ...], ...], capacity: tuple[i
     assert covers(np.array(allowed, dtype=np.int32), np.array(capacity, dtype=np.int32), False) is expected
 
 
-def test_a_bound_that_rounding_keeps_from_the_best_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kept", [0.999, 0.5])
+def test_a_bound_that_rounding_keeps_from_the_best_ends_the_search(
+    monkeypatch: pytest.MonkeyPatch, kept: float
+) -> None:
     """Where numbers differ by 10¹² so much is taken off it that no further search can close the gap."""
-    monkeypatch.setattr(exact, "lowered", lambda instance, target: target * 0.99)
+    monkeypatch.setattr(exact, "lowered", lambda instance, target: target * kept)
     problem = grid(2, 4, 4)
-    outcome = MappingExact().solve(problem, Options(), Monitor(60.0))
+    monitor = Monitor(60.0)
+    outcome = MappingExact().solve(problem, Options(), monitor)
     assert outcome.plan is not None
     assert outcome.bound is not None
-    assert 0.5 <= outcome.bound / evaluate(problem, outcome.plan).objective < 1.0
+    assert not monitor.stopping
+    assert 0.4 <= outcome.bound / evaluate(problem, outcome.plan).objective < 1.0

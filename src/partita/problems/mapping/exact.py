@@ -39,7 +39,7 @@ NAME = "branch and bound"
 def settle(instance: Instance, best: Incumbent[Placement], most: float = math.inf) -> None:
     """Search until the best mapping is proven to be that, or told to stop, or targets take more than ``most`` checks.
 
-    There has to be a mapping in ``best``.
+    There has to be a mapping in ``best``. What rounding takes off the bound no search gives back: then that ends, too.
     """
     from partita.kernels.mapping.depth_first import FOUND, NONE, depth_first
 
@@ -63,10 +63,12 @@ def settle(instance: Instance, best: Incumbent[Placement], most: float = math.in
     while not best.done and checks <= most:
         unknown = best.value
         while not best.done and unknown - best.bound > _CLOSE * unknown:
-            target = (best.bound + unknown) / 2
-            unknown = unknown if ask(target, checks) == NONE else min(target, best.value)
+            target, before = (best.bound + unknown) / 2, best.bound
+            if ask(target, checks) != NONE:
+                unknown = min(target, best.value)
+            elif best.bound <= before:
+                return
         if not best.done and ask(best.value * (1 - _BELOW), checks) == NONE:
-            # What rounding takes off the bound, more checks do not give back.
             return
         checks = min(checks * _GROWTH, _MOST_CHECKS)
 
