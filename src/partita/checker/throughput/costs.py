@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 from partita.checker.certificate import Problem
-from partita.checker.numbers import exact, least
+from partita.checker.classes import classes
+from partita.checker.numbers import exact, least, total
 
 
 def training(problem: Problem) -> bool:
@@ -58,3 +59,25 @@ def cheapest_work(problem: Problem, op: Mapping[str, Any], again: bool) -> Fract
 def cheapest_transfer(problem: Problem, tensor: Mapping[str, Any]) -> Fraction:
     """Least that any device there is pays for a tensor."""
     return min(transfer(problem["kinds"][kind], tensor["size"]) for kind in present(problem))
+
+
+def parameter_bytes(parameter: Mapping[str, Any]) -> Fraction:
+    """What a parameter takes of every device that holds one of its users."""
+    return total(parameter.get(f"{part}_bytes", 0.0) for part in ("weight", "gradient", "optimizer"))
+
+
+def links(problem: Problem, home: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """Pairs of which the stage of the first comes no later, as ``home`` calls them.
+
+    Contiguity is of the forward part. A class with backward operators alone counts as forward, its edges turned round.
+    """
+    late = {op["id"]: op.get("backward", False) for op in problem["operators"]}
+    rows = [[op["id"] for op in row] for row in classes(problem)]
+    forward = {identity for row in rows if not all(late[identity] for identity in row) for identity in row}
+    for tensor in problem.get("tensors", ()):
+        u = tensor["producer"]
+        for v in tensor["consumers"]:
+            if not late[u] and not late[v]:
+                yield home[u], home[v]
+            elif late[u] and late[v] and not {u, v} <= forward:
+                yield home[v], home[u]

@@ -20,11 +20,8 @@ from typing import Any, NamedTuple
 
 from partita.checker.certificate import Certificate, Problem
 from partita.checker.classes import classes
-from partita.checker.numbers import TOLERANCE, FailedCheckError, exact, total
-from partita.checker.throughput.costs import present, recomputes, training, transfer, work
-
-#: What parameters bring onto a device.
-_PARTS = ("weight", "gradient", "optimizer")
+from partita.checker.numbers import TOLERANCE, FailedCheckError, exact
+from partita.checker.throughput.costs import links, parameter_bytes, present, recomputes, training, transfer, work
 
 #: Most downsets and stages that are looked at, in about a second: more are no compact proof.
 MOST_SETS, MOST_STAGES = 5_000, 60_000
@@ -110,7 +107,7 @@ class Graph:
         self.communication = problem.get("communication", "sum")
         home = {op["id"]: place for place, row in enumerate(self.members) for op in row}
         self.before, self.after = [0] * len(self.members), [0] * len(self.members)
-        for u, v in _links(problem, home):
+        for u, v in links(problem, home):
             if u != v:
                 self.before[v] |= 1 << u
                 self.after[u] |= 1 << v
@@ -128,9 +125,8 @@ class Graph:
         self.moves = [Move(u, readers, tuple(int(t * self.unit) for t in row)) for u, readers, row in moves]
         self.touching: list[list[Move]] = [[] for _ in self.members]
         for move in self.moves:
-            for place in range(len(self.members)):
-                if place == move.source or move.readers >> place & 1:
-                    self.touching[place].append(move)
+            for place in bits(move.readers | 1 << move.source):
+                self.touching[place].append(move)
 
     def downsets(self, most: float = math.inf) -> dict[int, int]:
         """Every set of blocks that holds their predecessors and the blocks that may be next, as bits.
@@ -171,10 +167,7 @@ class Memory:
             own[place] += exact(op.get("memory_bytes", 0.0))
             if largest:
                 space[place] = max(space[place], exact(op.get("workspace_bytes", 0.0)))
-        shared = [
-            (_mask(home, one["users"]), total(one.get(f"{part}_bytes", 0.0) for part in _PARTS))
-            for one in problem.get("parameters", ())
-        ]
+        shared = [(_mask(home, one["users"]), parameter_bytes(one)) for one in problem.get("parameters", ())]
         shared += [(_mask(home, one["users"]), exact(one["bytes"])) for one in problem.get("saved", ())]
         stated = [problem["kinds"][kind].get("memory_bytes") for kind in kinds]
         limits = [None if limit is None else exact(limit) * (1 + TOLERANCE) for limit in stated]
@@ -204,27 +197,9 @@ def _moves(
     """Of every tensor that goes between blocks: its source, bits of its readers, and its time on every kind."""
     for tensor in problem.get("tensors", ()):
         source = home[tensor["producer"]]
-        readers = {home[v] for v in tensor["consumers"]} - {source}
+        readers = _mask(home, tensor["consumers"]) & ~(1 << source)
         if readers:
-            times = tuple(transfer(problem["kinds"][kind], tensor["size"]) for kind in kinds)
-            yield source, _mask(home, tensor["consumers"]) & ~(1 << source), times
-
-
-def _links(problem: Problem, home: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """Pairs of which the stage of the first comes no later, as ``home`` calls them.
-
-    Contiguity is of the forward part. A class with backward operators alone counts as forward, its edges turned round.
-    """
-    late = {op["id"]: op.get("backward", False) for op in problem["operators"]}
-    rows = [[op["id"] for op in row] for row in classes(problem)]
-    forward = {identity for row in rows if not all(late[identity] for identity in row) for identity in row}
-    for tensor in problem.get("tensors", ()):
-        u = tensor["producer"]
-        for v in tensor["consumers"]:
-            if not late[u] and not late[v]:
-                yield home[u], home[v]
-            elif late[u] and late[v] and not {u, v} <= forward:
-                yield home[v], home[u]
+            yield source, readers, tuple(transfer(problem["kinds"][kind], tensor["size"]) for kind in kinds)
 
 
 def _blocks(problem: Problem) -> list[list[Mapping[str, Any]]]:
@@ -232,7 +207,7 @@ def _blocks(problem: Problem) -> list[list[Mapping[str, Any]]]:
     rows = classes(problem)
     home = {op["id"]: place for place, row in enumerate(rows) for op in row}
     after: list[set[int]] = [set() for _ in rows]
-    for u, v in _links(problem, home):
+    for u, v in links(problem, home):
         after[u].add(v)
     reached = [_reached(after, place) for place in range(len(rows))]
     found: dict[int, list[Mapping[str, Any]]] = {}

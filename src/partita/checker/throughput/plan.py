@@ -12,7 +12,7 @@ from typing import Any
 
 from partita.checker.certificate import Problem
 from partita.checker.numbers import FailedCheckError, at_most, exact, total
-from partita.checker.throughput.costs import recomputes, times, training, transfer
+from partita.checker.throughput.costs import links, parameter_bytes, recomputes, times, training, transfer
 
 
 def not_covered(problem: Problem, plan: Mapping[str, Any]) -> str | None:
@@ -112,23 +112,8 @@ def _check_classes(problem: Problem, home: dict[int, int]) -> None:
 
 
 def _stage_order(problem: Problem, home: dict[int, int], count: int) -> list[int] | None:
-    """Place of every stage in the pipeline, the listed order where it is one; None if they depend in a cycle.
-
-    Contiguity is of the forward part. A class with backward operators alone counts as forward, its edges turned round.
-    """
-    backward = {op["id"]: op.get("backward", False) for op in problem["operators"]}
-    key = {op["id"]: ("tie", op["colocation"]) if op.get("colocation") is not None else ("own", op["id"])
-           for op in problem["operators"]}  # fmt: skip
-    forward = {key[identity] for identity, late in backward.items() if not late}
-    edges: set[tuple[int, int]] = set()
-    for tensor in problem.get("tensors", ()):
-        u = tensor["producer"]
-        for v in tensor["consumers"]:
-            if not backward[u] and not backward[v]:
-                edges.add((home[u], home[v]))
-            elif backward[u] and backward[v] and not {key[u], key[v]} <= forward:
-                edges.add((home[v], home[u]))
-    edges = {(a, b) for a, b in edges if a != b}
+    """Place of every stage in the pipeline, the listed order where it is one; None if they depend in a cycle."""
+    edges = {(a, b) for a, b in links(problem, home) if a != b}
     if all(a < b for a, b in edges):
         return list(range(count))
     row: list[int] = []
@@ -187,7 +172,7 @@ def _check_memory(problem: Problem, home: dict[int, int], stage: int, kind: Mapp
     workspace = max((exact(op.get("workspace_bytes", 0.0)) for op in members), default=Fraction(0))
     for parameter in problem.get("parameters", ()):
         if any(home[user] == stage for user in parameter["users"]):
-            held += total(parameter.get(f"{part}_bytes", 0.0) for part in ("weight", "gradient", "optimizer"))
+            held += parameter_bytes(parameter)
     saved = total(one["bytes"] for one in problem.get("saved", ()) if any(home[user] == stage for user in one["users"]))
     if problem.get("schedule", {}).get("recompute", False) and training(problem):
         # What enters is kept for every microbatch, and one microbatch at a time has all its activations again.

@@ -30,9 +30,11 @@ def certify(problem: ThroughputProblem, bound: Bound) -> Certificate | None:
         return charged_paths(problem, bound)
 
     def downsets(stated: Problem) -> Certificate | None:
+        if bound.scope != "acyclic":
+            return None
         target = bound.value * (1 - _BELOW)
         sets = len(Graph(stated, exact(target)).downsets(most=MOST_SETS))
-        return Downsets(value=target, sets=sets) if bound.scope == "acyclic" and sets <= MOST_SETS else None
+        return Downsets(value=target, sets=sets) if sets <= MOST_SETS else None
 
     return first_proving(as_in_file(problem), bound.value, [_largest, _shared, paths, downsets])
 
