@@ -14,6 +14,7 @@ counts, too, and may become less.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -209,12 +210,27 @@ def _blocks(problem: Problem) -> list[list[Mapping[str, Any]]]:
     after: list[set[int]] = [set() for _ in rows]
     for u, v in links(problem, home):
         after[u].add(v)
-    reached = [_reached(after, place) for place in range(len(rows))]
+    reached = {place: _reached(after, place) for place in _entangled(after)}
     found: dict[int, list[Mapping[str, Any]]] = {}
     for place, row in enumerate(rows):
-        first = min([place, *(other for other in reached[place] if place in reached[other])])
+        first = min([place, *(other for other in reached.get(place, ()) if place in reached.get(other, ()))])
         found.setdefault(first, []).extend(row)
     return list(found.values())
+
+
+def _entangled(after: list[set[int]]) -> set[int]:
+    """Those that wait for a circle, or are in one: what is left when whatever waits for nothing is taken away."""
+    waits = Counter(v for row in after for v in row)
+    free = [place for place in range(len(after)) if not waits[place]]
+    left = set(range(len(after)))
+    while free:
+        place = free.pop()
+        left.discard(place)
+        for v in after[place]:
+            waits[v] -= 1
+            if not waits[v]:
+                free.append(v)
+    return left
 
 
 def _reached(after: list[set[int]], start: int) -> set[int]:
