@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import stat
@@ -66,6 +67,46 @@ def test_an_edited_callee_changes_the_caller(kernels: Path) -> None:
     assert run(kernels)[:5] == ["False", "10", "0", "1", "True"]
     # The new code took the place of the old.
     assert sorted(path.name for path in kernels.rglob("*.nb?")) == files
+
+
+def test_an_edit_elsewhere_changes_nothing(kernels: Path) -> None:
+    run(kernels)
+    (kernels / "inner" / "other.py").write_text(CALLEE.format(addend=3))
+    assert run(kernels)[:5] == ["True", "8", "1", "0", "True"]
+
+
+def test_an_edit_two_files_away_changes_the_caller(kernels: Path) -> None:
+    """And one that only names a number, imported with its module or under another name."""
+    (kernels / "inner" / "numbers.py").write_text("ONE = 1\n")
+    callee = CALLEE.replace("import compiled\n", "import compiled\nfrom tiny.inner import numbers as of\n")
+    (kernels / "inner" / "callee.py").write_text(callee.format(addend="of.ONE"))
+    assert run(kernels)[:5] == ["False", "8", "0", "1", "True"]
+    assert run(kernels)[:5] == ["True", "8", "1", "0", "True"]
+    (kernels / "inner" / "numbers.py").write_text("ONE = 2\n")
+    assert run(kernels)[:5] == ["False", "10", "0", "1", "True"]
+
+
+def test_all_that_a_kernel_can_name_is_among_its_sources() -> None:
+    """Whatever a kernel of the package reads from another of its files, that file is under its mark."""
+    folder, asked = Path(decorator.__file__).parent, 0
+    for path in sorted(folder.rglob("*.py")):
+        name = ".".join(("partita.kernels", *path.relative_to(folder).with_suffix("").parts))
+        if path.name == "__init__.py":
+            continue
+        module = importlib.import_module(name)
+        mark = {str(each) for each in decorator.sources(path)}
+        for kernel in vars(module).values():
+            function = getattr(kernel, "py_func", None)
+            if function is None or function.__module__ != name:
+                continue
+            for used in function.__code__.co_names:
+                value = function.__globals__.get(used)
+                where = value if isinstance(value, types.ModuleType) else getattr(value, "py_func", value)
+                of = getattr(where, "__name__" if isinstance(where, types.ModuleType) else "__module__", None) or ""
+                if of.startswith("partita."):
+                    asked += 1
+                    assert str(sys.modules[of].__file__) in mark, f"{name}.{function.__name__} reads {used} of {of}"
+    assert asked > 300
 
 
 def test_code_for_types_that_are_gone_is_compiled_again(kernels: Path) -> None:

@@ -1,8 +1,8 @@
 """The decorators of the compiled kernels and of their steps, and whether a kernel has been compiled before.
 
 numba keeps machine code on disk and marks it with the file that defines the kernel, but the code also holds what the
-kernel calls in other files. Here the mark is a digest of all sources of the package: an edit anywhere makes every
-kernel compile again, over its old code.
+kernel calls in other files. Here the mark is a digest of that file and of all that it imports, directly or not: an edit
+makes the kernels compile again that could have read it, over their old code, and no others.
 
 Where neither the package's folder nor the user's can be written, the code is kept in a folder of the user's own among
 the temporary files; where that cannot be had, or the disk is full, every process compiles for itself.
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable
@@ -43,12 +45,46 @@ register("numba:compile", _Compiling())
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
+#: The folder of the package that this file is of, and its name; of what is imported from elsewhere the version counts.
+_ROOT, _PACKAGE = Path(__file__).resolve().parents[__name__.count(".") - 1], __name__.partition(".")[0]
+
+
+#: What is imported and, after "from", the names: found as text, which is a tenth of parsing.
+_IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+(.*)|from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|.*))", re.MULTILINE)
+
+
 @cache
-def _digest() -> str:
-    """Of every source file beside and below this one, read once in a process."""
-    folder, digest = Path(__file__).parent, hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        for part in (path.relative_to(folder).as_posix().encode(), path.read_bytes()):
+def _read(source: Path) -> tuple[bytes, frozenset[Path]]:
+    """The text of a source file and the files of the package that it imports, for types alone or not."""
+    text = source.read_bytes()
+    found: set[Path] = set()
+    for modules, module, names in _IMPORT.findall(text.decode()):
+        # What is imported from a module may be a module; "as" and what follows it name none.
+        said = re.findall(r"[\w.]+", modules or names)
+        for name in [module, *(f"{module}.{each}" for each in said)] if module else said:
+            package, *rest = name.split(".")
+            path = _ROOT.joinpath(*rest).with_suffix(".py") if rest else _ROOT / "__init__.py"
+            if package == _PACKAGE and path.is_file():
+                found.add(path)
+    return text, frozenset(found)
+
+
+def sources(module: Path) -> list[Path]:
+    """A source file and all of the package that it imports, directly or not, in one order."""
+    found, left = {module}, [module]
+    while left:
+        new = _read(left.pop())[1] - found
+        found |= new
+        left.extend(new)
+    return sorted(found)
+
+
+@cache
+def _digest(module: Path) -> str:
+    """Of all that the kernels of a source file can call; every file is read once in a process."""
+    digest = hashlib.sha256()
+    for path in sources(module):
+        for part in (os.path.relpath(path, _ROOT).encode(), _read(path)[0]):
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
     return digest.hexdigest()
@@ -83,13 +119,20 @@ def _own_temporary_folder() -> str | None:
     return str(folder) if stat.S_ISDIR(found.st_mode) and mine and shut else None
 
 
+def _source_of(function: Callable[..., object]) -> Path:
+    """Where a function is defined: in the package, or in a test."""
+    return Path(inspect.getfile(function)).resolve()
+
+
 class _PackageCache(FunctionCache):  # type: ignore[misc]
-    """numba's cache of one function, where numba puts it, fresh as long as no source of the package changes."""
+    """numba's cache of one function, where numba puts it, fresh as long as no source changes that it can call."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
         self._cache_file = _Index(
-            cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=_digest()
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=_digest(_source_of(function)),
         )
 
     def save_overload(self, sig: Any, data: Any) -> None:
