@@ -16,10 +16,10 @@ from partita.conductor.split import make_split
 from partita.costs.profile import Measured, Profile
 from partita.frontends.options import Asked
 from partita.graph import Graph, Source
+from partita.pipeline import Plan
 from partita.problems.facets.model import Priced
 from partita.problems.throughput.baselines.layers import find_layers, plan_from_labels
 from partita.problems.throughput.descriptor import THROUGHPUT
-from partita.problems.throughput.plan import Plan
 from partita.profiler.profile import profile_model
 from partita.runtime.job import Answer, Job
 from partita.runtime.launch import Host

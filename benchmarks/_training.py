@@ -20,9 +20,9 @@ import partita as pt
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import find_splits
 from partita.graph import Graph
+from partita.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.pricing import layer_menus
 from partita.problems.hybrid.problem import Edge, HybridProblem, Layer
 from partita.problems.hybrid.step.layout import Layout, layout_plan, uniform_plan
@@ -66,7 +66,7 @@ class Prediction:
 
     row: Row
     problem: HybridProblem
-    plan: HybridPlan
+    plan: Plan
     evaluation: HybridEvaluation
     reserve_bytes: float
     model_flops: float
@@ -241,7 +241,7 @@ def _renumbered(layer: Layer, shift: int, number: int) -> Layer:
     return msgspec.structs.replace(layer, id=number, configurations=configurations)
 
 
-def balanced_by_cost(problem: HybridProblem, layout: Layout, row: Row) -> HybridPlan:
+def balanced_by_cost(problem: HybridProblem, layout: Layout, row: Row) -> Plan:
     """The plan of a runtime that deals out blocks by their operations, the head being one of them, as nanotron does.
 
     A stage takes blocks until all so far have more than its part of the operations.

@@ -136,8 +136,8 @@ def equal_partition(problem):  # type: ignore[no-untyped-def]
 
     The layers before the first transformer layer, and those after the last, share its stage or have one of their own.
     """
+    from partita.pipeline import Plan, Stage
     from partita.problems.hybrid.evaluate import evaluate
-    from partita.problems.hybrid.plan import HybridPlan, HybridStage
 
     layers = {layer.id: layer for layer in problem.layers}
     row = [layer.id for layer in problem.layers if layer.name == "ParallelTransformerLayer"]
@@ -165,9 +165,9 @@ def equal_partition(problem):  # type: ignore[no-untyped-def]
                         if d * len(groups) > problem.microbatches or problem.microbatches % d:
                             continue
                         for choice in (0, 1):
-                            plan = HybridPlan(
+                            plan = Plan(
                                 stages=tuple(
-                                    HybridStage(
+                                    Stage(
                                         operators=tuple(group),
                                         data_parallel=d,
                                         tensor_parallel=t,

@@ -25,7 +25,8 @@ from partita.simulator.build import build
 from partita.simulator.program import Message
 from partita.simulator.schedules import find_schedule
 from partita.simulator.simulate import simulate
-from partita.simulator.stages import Stage, StagePipeline, StageWork, staged_program
+from partita.simulator.pipeline import PipelineStage, Pipeline, StageWork
+from partita.simulator.stages import staged_program
 
 ranks, microbatches, plain = int(sys.argv[1]), int(sys.argv[2]), sys.argv[5] == "1"
 schedule, contention = sys.argv[3:5]
@@ -35,7 +36,7 @@ streams = "sum" if contention == "dedicated" else "overlap"
 def pipeline(count):
     moved, last = 0.05, count - 1
     stages = tuple(
-        Stage(
+        PipelineStage(
             replicas=((f"device:{i}",),),
             forward=StageWork(1.0, moved * (i > 0), moved * (i < last)),
             backward=StageWork(2.0, moved * (i < last), moved * (i > 0)),
@@ -46,7 +47,7 @@ def pipeline(count):
     steps = [(i, i + 1) for i in range(last)] + [(count + i + 1, count + i) for i in range(last)]
     messages = tuple(Message(a, b, moved) for a, b in steps)
     edges = (*steps, *((i, count + i) for i in range(count)))
-    return StagePipeline(name="equal stages", unit="s", stages=stages, edges=edges, messages=messages, streams=streams)
+    return Pipeline(name="equal stages", unit="s", stages=stages, edges=edges, messages=messages, streams=streams)
 
 simulate(staged_program(pipeline(2), find_schedule("1f1b"), 2))
 started = time.perf_counter()

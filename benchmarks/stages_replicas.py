@@ -90,7 +90,7 @@ def planner(name, schedule, recompute):
             if not kind.evaluate(whole, spread).feasible:
                 continue
             staged, device = staged_plan(whole, spread), iter(range(count))
-            layout = tuple(tuple((next(device),) for _ in range(one.replicas)) for one in staged.stages)
+            layout = tuple(tuple((next(device),) for _ in one.replicas) for one in staged.ranks)
             step = step_on(staged, layout, where)
             if step is not None and (best is None or step.time < best[0]):
                 best = (step.time, shape.name)

@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         shown = "" if equal is None else f"{1e3 * equal.objective:.2f} ms"
         print(f"{cluster:38}{1e3 * result.objective:>9.2f} ms{bound:>17}{shown:>14}")
         for stage in result.plan.stages:
-            print(f"    {stage.device:16}{len(stage.operators):6} operators")
+            print(f"    {stage.devices[0]:16}{len(stage.operators):6} operators")
     return 0
 
 

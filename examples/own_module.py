@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"\n{devices} devices: {1e3 * result.objective:.3f} ms per microbatch, {result.status}{gap}")
         for stage in result.plan.stages:
             names = sorted({problem.operators[v].module for v in stage.operators} - {""})
-            print(f"    {stage.device}: {', '.join(names)}")
+            print(f"    {stage.devices[0]}: {', '.join(names)}")
         # What anyone can check: the objective of the plan, from the problem alone.
         assert pt.evaluate(problem, result.plan).objective == result.objective
     return 0

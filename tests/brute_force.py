@@ -14,7 +14,7 @@ from functools import lru_cache
 import msgspec
 
 import independent_evaluator as independent
-from partita.problems.throughput.plan import Contiguity, Plan, Stage
+from partita.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["all_plans", "best", "best_acyclic", "best_free"]
@@ -276,10 +276,10 @@ def _plan(table: _Table, blocks: list[Block], contiguity: Contiguity) -> Plan:
         devices = [names[pool].pop(0) for _ in range(replicas)]
         stages.append(
             Stage(
-                device=devices[0],
+                devices=tuple(devices),
                 kind=table.problem.kinds[table.kind[pool]].name,
                 operators=tuple(op.id for op in table.problem.operators if op.id in ids),
-                replicas=tuple(devices[1:]),
+                data_parallel=replicas,
             )
         )
     return Plan(stages=tuple(stages), contiguity=contiguity)

@@ -33,7 +33,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from partita.problems.throughput.plan import Plan
+from partita.pipeline import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 
 __all__ = ["Answer", "StageAnswer", "evaluate", "group_loads", "loads_of", "memory_of", "objective_of", "order_pairs"]
@@ -245,7 +245,7 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Answer:
     """Objective, feasibility, order and per-stage values of a plan that places every operator exactly once."""
     kind_numbers = {kind.name: number for number, kind in enumerate(problem.kinds)}
     sets: Sequence[set[int]] = [set(stage.operators) for stage in plan.stages]
-    devices = [[stage.device, *stage.replicas] for stage in plan.stages]
+    devices = [list(stage.devices) for stage in plan.stages]
     group_of = device_groups(problem)
     groups = [group_of[names[0]] for names in devices]
     home = {identity: number for number, members in enumerate(sets) for identity in members}

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from partita.problems.hybrid.plan import HybridStage
+from partita.pipeline import Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.training import Training
 from partita.problems.throughput.problem import ThroughputProblem
@@ -210,7 +210,7 @@ def in_other_ids(plan: Any, number: dict[int, int]) -> Any:
     stages = []
     for stage in plan.stages:
         changes: dict[str, Any] = {"operators": tuple(number[identity] for identity in stage.operators)}
-        if isinstance(stage, HybridStage):
+        if isinstance(stage, Stage):
             changes["configurations"] = {number[identity]: name for identity, name in stage.configurations.items()}
             changes["chunks"] = tuple(tuple(number[identity] for identity in part) for part in stage.chunks)
         stages.append(msgspec.structs.replace(stage, **changes))

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from partita.simulator.build import build
 from partita.simulator.engine import run
+from partita.simulator.pipeline import NOTHING, Hop, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Message, Place, Program
 from partita.simulator.rounds import IN, OUT, WORK
 from partita.simulator.simulate import simulate
-from partita.simulator.stages import NOTHING, Hop, Stage, StagePipeline, StageWork
 from partita.simulator.timeline import COPY_IN, COPY_OUT, SORTS, SYNC, TRANSFER, UPDATE
 
 Floats = npt.NDArray[np.float64]
@@ -43,13 +43,13 @@ def equal_stages(
     activations: float = 0.0,
     weights: float = 0.0,
     end: End = NOTHING,
-) -> StagePipeline:
+) -> Pipeline:
     """Stages that all take the same time and hand over for nothing; rank i may hold S − i microbatches."""
-    return StagePipeline(
+    return Pipeline(
         name="equal",
         unit="ms",
         stages=tuple(
-            Stage(
+            PipelineStage(
                 replicas=tuple((f"device:{s * replicas + r}",) for r in range(replicas)),
                 forward=StageWork(forward),
                 backward=None if backward is None else StageWork(backward),
@@ -87,7 +87,7 @@ def random_pipeline(
     skips: bool = True,
     traffic: bool = True,
     most_stages: int = 6,
-) -> StagePipeline:
+) -> Pipeline:
     """Up to six stages in a row, perhaps over links between groups of stages, with everything that pipelines have."""
     count = rng.randint(1, most_stages)
     degrees = [rng.choice([1, 1, 2, 3]) if replicas else 1 for _ in range(count)]
@@ -145,7 +145,7 @@ def random_pipeline(
         names = tuple(tuple(f"device:{device + r * together + k}" for k in range(together)) for r in range(degree))
         device += degree * together
         stages.append(
-            Stage(
+            PipelineStage(
                 replicas=names,
                 forward=work(),
                 backward=work() if training else None,
@@ -161,7 +161,7 @@ def random_pipeline(
             )
         )
     # Nodes of hops follow those of the backward works, which there are none of without training.
-    return StagePipeline(
+    return Pipeline(
         name="random",
         unit="ms",
         stages=tuple(stages),
@@ -173,7 +173,7 @@ def random_pipeline(
     )
 
 
-def without_transfers(pipeline: StagePipeline) -> StagePipeline:
+def without_transfers(pipeline: Pipeline) -> Pipeline:
     """The pipeline with copies and hops that take no time."""
 
     def alone(work: StageWork | None) -> StageWork | None:

@@ -10,10 +10,11 @@ from partita.conductor.split import make_split
 from partita.exporters import find_exporter
 from partita.exporters.refusals import refusals
 from partita.graph import Graph, Operator, Parameter, Tensor
-from partita.problems.facets.model import Parts, StagePart
+from partita.pipeline import Plan, Stage
+from partita.problems.facets.model import Parts
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.split import StagePart
 
 #: Bytes of a small tensor; times of operators are those of hundreds of these.
 UNIT = 1 << 20
@@ -101,7 +102,10 @@ def _graph(
 
 def accepts(runtime: str, graph: Graph, problem: ThroughputProblem, plan: Plan) -> bool:
     """Whether a runtime takes a plan, by what its exporter says; that the model cannot be built does not count."""
-    stages = [StagePart(stage.operators, stage.devices, stage.kind, rank=n) for n, stage in enumerate(plan.stages)]
+    stages = [
+        StagePart(operators=stage.operators, devices=stage.devices, kind=stage.kind, rank=n)
+        for n, stage in enumerate(plan.stages)
+    ]
     schedule = problem.schedule.name if problem.training else "forward"
     split = make_split(graph, Parts(stages, schedule=schedule, microbatches=problem.schedule.microbatches))
     exporter = find_exporter(runtime)
@@ -140,7 +144,7 @@ def all_splits(problem: ThroughputProblem) -> Iterator[Plan]:
         stages = [tuple(v for v, label in home.items() if label == n) for n in range(max(labels) + 1)]
         yield Plan(
             stages=tuple(
-                Stage(device=f"{kind.name}:{n}", kind=kind.name, operators=ids) for n, ids in enumerate(stages)
+                Stage(devices=(f"{kind.name}:{n}",), kind=kind.name, operators=ids) for n, ids in enumerate(stages)
             ),
             contiguity="free",
         )

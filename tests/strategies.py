@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from partita import graph as graphs_module
-from partita.problems.throughput.plan import Contiguity, Plan, Stage
+from partita.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import (
     DeviceGroup,
     DeviceKind,
@@ -290,10 +290,10 @@ def plans(
         members[chosen[key]].append(op.id)
     stages = tuple(
         Stage(
-            device=name,
+            devices=(names := (name, *(spare[kind].pop() for _ in range(draw(st.integers(0, len(spare[kind]))))))),
             kind=problem.kinds[kind].name,
             operators=tuple(ids),
-            replicas=tuple(spare[kind].pop() for _ in range(draw(st.integers(0, len(spare[kind]))))),
+            data_parallel=len(names),
         )
         for (name, kind), ids in zip(devices, members, strict=True)
         if ids

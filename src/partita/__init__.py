@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from partita.frontends.models import load_model as load_model
     from partita.frontends.torch import trace as trace
     from partita.graph import Graph as Graph
-    from partita.problems.hybrid.plan import HybridPlan as HybridPlan
-    from partita.problems.hybrid.plan import HybridStage as HybridStage
+    from partita.pipeline import Plan as Plan
+    from partita.pipeline import Stage as Stage
     from partita.problems.hybrid.pricing import hybrid_problem as hybrid_problem
     from partita.problems.hybrid.problem import HybridProblem as HybridProblem
     from partita.problems.importers import read_problem as read_problem
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from partita.problems.throughput.evaluation import Evaluation as Evaluation
     from partita.problems.throughput.generators.plain import plain_problem as plain_problem
     from partita.problems.throughput.generators.regal import regal_problem as regal_problem
-    from partita.problems.throughput.plan import Plan as Plan
-    from partita.problems.throughput.plan import Stage as Stage
     from partita.problems.throughput.problem import ThroughputProblem as ThroughputProblem
     from partita.run.result import Bound as Bound
     from partita.run.result import Event as Event
@@ -56,6 +54,7 @@ if TYPE_CHECKING:
     from partita.run.result import StopReason as StopReason
     from partita.topology.read import read_cluster as read_cluster
     from partita.topology.topology import Topology as Topology
+    from partita.version import __version__ as __version__
 
 #: Where the public names are.
 _NAMES = {
@@ -74,7 +73,7 @@ _NAMES = {
     "partita.frontends.models": "load_model",
     "partita.frontends.torch": "trace",
     "partita.graph": "Graph",
-    "partita.problems.hybrid.plan": "HybridPlan HybridStage",
+    "partita.pipeline": "Plan Stage",
     "partita.problems.hybrid.pricing": "hybrid_problem",
     "partita.problems.hybrid.problem": "HybridProblem",
     "partita.problems.makespan.problem": "MakespanProblem",
@@ -86,17 +85,15 @@ _NAMES = {
     "partita.problems.throughput.evaluation": "Evaluation",
     "partita.problems.throughput.generators.plain": "plain_problem",
     "partita.problems.throughput.generators.regal": "regal_problem",
-    "partita.problems.throughput.plan": "Plan Stage",
     "partita.problems.throughput.problem": "ThroughputProblem",
     "partita.run.result": "Bound Event Result Status StopReason",
     "partita.topology.read": "read_cluster",
     "partita.topology.topology": "Topology",
+    "partita.version": "__version__",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__version__ = "0.1.0"
-
-__all__ = ["__version__", *sorted(_HOMES)]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -69,8 +69,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     recompute: str = "none"
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What runs together.
+class StagePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What of a model runs together, and where.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     model: str
-    stages: tuple[Stage, ...]
+    stages: tuple[StagePart, ...]
     layers: tuple[Layer, ...] = ()
     sends: tuple[Send, ...] = ()
     constants: tuple[Send, ...] = ()

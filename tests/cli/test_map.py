@@ -15,10 +15,10 @@ from partita.conductor.place import placing_of, staged_plan
 from partita.documents.document import write_json
 from partita.documents.result_file import with_problem
 from partita.documents.stated import write_problem
+from partita.pipeline import Plan, Stage
 from partita.problems.makespan.samples import DIAMOND
 from partita.problems.planned import read_planned
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import (
     DeviceKind,
     Operator,
@@ -179,8 +179,24 @@ def split(folder: Path) -> str:
     )
     plan = Plan(
         stages=(
-            Stage(device="gpu:0", kind="gpu", operators=(0, 3), replicas=("gpu:1",)),
-            Stage(device="gpu:2", kind="gpu", operators=(1, 2), replicas=("gpu:3",)),
+            Stage(
+                devices=(
+                    "gpu:0",
+                    "gpu:1",
+                ),
+                kind="gpu",
+                operators=(0, 3),
+                data_parallel=2,
+            ),
+            Stage(
+                devices=(
+                    "gpu:2",
+                    "gpu:3",
+                ),
+                kind="gpu",
+                operators=(1, 2),
+                data_parallel=2,
+            ),
         )
     )
     evaluation = evaluate(problem, plan)

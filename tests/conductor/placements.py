@@ -13,7 +13,8 @@ import partita as pt
 from partita.conductor.place import runs, step_on
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
-from partita.simulator.placed import Layout, StagedPlan
+from partita.simulator.pipeline import Pipeline
+from partita.simulator.placed import Layout
 from partita.topology.topology import Topology
 
 #: Machines of up to four devices.
@@ -112,7 +113,7 @@ def splits(problem: ThroughputProblem, stages: int, replicas: int = 1) -> Iterat
             yield pt.Plan(
                 stages=tuple(
                     pt.Stage(
-                        device=f"{kind}:{next(used[kind])}", kind=kind,
+                        devices=(f"{kind}:{next(used[kind])}",), kind=kind,
                         operators=(*range(a, b), *range(count + a, count + b)),
                     )
                     for (a, b), kind in zip(itertools.pairwise((0, *inner, count)), kinds, strict=True)
@@ -120,17 +121,17 @@ def splits(problem: ThroughputProblem, stages: int, replicas: int = 1) -> Iterat
             )  # fmt: skip
 
 
-def layouts(staged: StagedPlan, devices: int) -> Iterator[Layout]:
+def layouts(staged: Pipeline, devices: int) -> Iterator[Layout]:
     """Every layout; devices of a group in any order."""
-    sizes = [stage.group for stage in staged.stages for _ in range(stage.replicas)]
+    sizes = [stage.group for stage in staged.stages for _ in stage.replicas]
     for taken in itertools.permutations(range(devices), sum(sizes)):
         left = iter(taken)
         yield tuple(
-            tuple(tuple(itertools.islice(left, stage.group)) for _ in range(stage.replicas)) for stage in staged.stages
+            tuple(tuple(itertools.islice(left, stage.group)) for _ in stage.replicas) for stage in staged.stages
         )
 
 
-def shortest(staged: StagedPlan, where: Topology, most: int | None = None, draw: random.Random | None = None) -> float:
+def shortest(staged: Pipeline, where: Topology, most: int | None = None, draw: random.Random | None = None) -> float:
     """The shortest step of a plan wherever it is placed, or on that many layouts drawn at random; infinite if none."""
     found = list(layouts(staged, where.device_count))
     if most is not None and draw is not None and len(found) > most:

@@ -13,9 +13,9 @@ from partita.cli.common import exit_code
 from partita.conductor import compare, plan, solve
 from partita.graph import Graph, Operator, Tensor
 from partita.problems import kind_of
+from partita.report.results import summary_lines
 from partita.run.monitor import Monitor
 from partita.run.result import Status, StopReason
-from partita.tables.results import summary_lines
 from strategies import random_problem
 
 GRAPH = Graph(

@@ -22,9 +22,9 @@ import pytest
 
 from partita.conductor.judge import adopt, adopt_better, best_of, evaluate, judge, judge_plan, proven, with_bound
 from partita.errors import DisagreementError, InputError
+from partita.pipeline import Contiguity, Plan, Stage
 from partita.problems.kind import Outcome
 from partita.problems.throughput.options import Options
-from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.run.result import Bound, Event, Result, Row, Status, StopReason
@@ -39,7 +39,7 @@ PROBLEM = ThroughputProblem(
 
 def split(*stages: tuple[int, ...], contiguity: Contiguity = "acyclic") -> Plan:
     return Plan(
-        stages=tuple(Stage(device=f"gpu:{i}", kind="gpu", operators=ids) for i, ids in enumerate(stages)),
+        stages=tuple(Stage(devices=(f"gpu:{i}",), kind="gpu", operators=ids) for i, ids in enumerate(stages)),
         contiguity=contiguity,
     )
 

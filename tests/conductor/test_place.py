@@ -10,13 +10,14 @@ import pytest
 
 import partita as pt
 from partita.conductor.place import place, place_staged, placing_of, staged_plan, step_on
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.step.layout import Layout, equal_parts, uniform_plan
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
-from partita.simulator.placed import Handover, StageDemand, StagedPlan, all_reduce_s
+from partita.simulator.pipeline import Handover, Pipeline, PipelineStage, StageWork
+from partita.simulator.placed import all_reduce_s
 from partita.topology import topology
 from partita.topology.topology import Topology
 
@@ -54,7 +55,12 @@ def plan_of(stages: list[tuple[int, ...]], count: int, replicas: int = 1) -> pt.
     for ids in stages:
         first, *more = [f"gpu:{next(numbers)}" for _ in range(replicas)]
         rows.append(
-            pt.Stage(device=first, kind="gpu", operators=(*ids, *(count + i for i in ids)), replicas=tuple(more))
+            pt.Stage(
+                devices=(first, *more),
+                kind="gpu",
+                operators=(*ids, *(count + i for i in ids)),
+                data_parallel=1 + len(more),
+            )
         )
     return pt.Plan(stages=tuple(rows))
 
@@ -107,10 +113,10 @@ def test_alike_links_change_nothing(seed: int) -> None:
 
 
 def test_slow_links_are_paid_by_the_replicas_that_use_them() -> None:
-    stage = StageDemand(name="s", replicas=2, group=1, work_s={"": (1.0, 0.0)}, kind="")
-    staged = StagedPlan(
-        name="two", stages=(stage, stage), handovers=(Handover(0, 1, 2.0),), microbatches=2, training=False,
-        schedule="forward", order=(0, 1),
+    stage = PipelineStage(replicas=(("",), ("",)), forward=StageWork(1.0))
+    staged = Pipeline(
+        name="two", unit="s", stages=(stage, stage), handovers=(Handover(0, 1, 2.0),), microbatches=2,
+        schedule="forward",
     )  # fmt: skip
     band = np.full((4, 4), 2.0)
     band[1, 3] = band[3, 1] = 0.5
@@ -121,7 +127,7 @@ def test_slow_links_are_paid_by_the_replicas_that_use_them() -> None:
     assert step.time == pytest.approx((1 + 4) + (4 + 1))
 
 
-def hybrid(degrees: list[tuple[int, int]], devices: int) -> tuple[HybridProblem, HybridPlan]:
+def hybrid(degrees: list[tuple[int, int]], devices: int) -> tuple[HybridProblem, Plan]:
     """A row of layers and a plan with a stage for each, with (replicas, tensor-parallel degree)."""
     layers = tuple(
         Layer(
@@ -136,10 +142,10 @@ def hybrid(degrees: list[tuple[int, int]], devices: int) -> tuple[HybridProblem,
         edges=tuple(Edge(source=i, target=i + 1, bytes=1e6) for i in range(len(degrees) - 1)),
     )  # fmt: skip
     stages = tuple(
-        HybridStage(operators=(i,), data_parallel=d, tensor_parallel=t, configurations={i: "c"})
+        Stage(operators=(i,), data_parallel=d, tensor_parallel=t, configurations={i: "c"})
         for i, (d, t) in enumerate(degrees)
     )
-    return problem, HybridPlan(stages=stages)
+    return problem, Plan(stages=stages)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +189,8 @@ def test_a_stage_goes_to_devices_that_can_run_it() -> None:
     )
     plan = pt.Plan(
         stages=(
-            pt.Stage(device="T4:0", kind="T4", operators=(0,)),
-            pt.Stage(device="A100-40GB:0", kind="A100-40GB", operators=(1,)),
+            pt.Stage(devices=("T4:0",), kind="T4", operators=(0,)),
+            pt.Stage(devices=("A100-40GB:0",), kind="A100-40GB", operators=(1,)),
         )
     )
     band = np.full((4, 4), 1e9)
@@ -211,10 +217,10 @@ def test_what_cannot_be_placed_is_refused() -> None:
 
 
 def test_a_circle_of_stages_has_a_mapping_and_no_step() -> None:
-    stage = StageDemand(name="s", replicas=1, group=1, work_s={"": (1.0, 0.0)}, kind="", own=((0,),))
-    staged = StagedPlan(
-        name="circle", stages=(stage, stage), handovers=(Handover(0, 1, 1e9), Handover(1, 0, 1e9)), microbatches=1,
-        training=False, schedule="forward", order=None,
+    stage = PipelineStage(replicas=(("gpu:0",),), forward=StageWork(1.0))
+    staged = Pipeline(
+        name="circle", unit="s", stages=(stage, stage), handovers=(Handover(0, 1, 1e9), Handover(1, 0, 1e9)),
+        schedule="forward", row=False,
     )  # fmt: skip
     found = place_staged(staged, topology("two-level:2x2"))
     assert found.chosen.step is None
@@ -230,16 +236,15 @@ def test_layouts_and_mappings_say_the_same() -> None:
 
 
 def test_replicas_exchange_in_levels_over_machines() -> None:
-    stage = StageDemand(name="s", replicas=4, group=1, work_s={"": (1.0, 1.0)}, kind="", parameter_bytes=4.0)
-    staged = StagedPlan(
-        name="one", stages=(stage,), handovers=(), microbatches=4, training=True, schedule="1f1b", order=(0,)
-    )
+    work = StageWork(1.0)
+    stage = PipelineStage(replicas=(("",),) * 4, forward=work, backward=work, parameter_bytes=4.0)
+    staged = Pipeline(name="one", unit="s", stages=(stage,), microbatches=4)
     where = topology("two-level:2x2:inside=4:between=1")
     layout = (((0,), (1,), (2,), (3,)),)
     band = where.bandwidth_bytes_per_s
-    assert all_reduce_s(staged, layout, band, 0) == pytest.approx(2 * 3 / 4 * 4.0 / 1)
+    assert all_reduce_s(stage, layout[0], band) == pytest.approx(2 * 3 / 4 * 4.0 / 1)
     # Half of it in each machine's ring of two, and two halves at once between the machines.
-    assert all_reduce_s(staged, layout, band, 0, where.machine_of) == pytest.approx(4.0 / 4 + 2.0 / 1)
+    assert all_reduce_s(stage, layout[0], band, where.machine_of) == pytest.approx(4.0 / 4 + 2.0 / 1)
     # Seven of eight parts of the gradients are there before the backward part ends; 3/8 s each.
     step = step_on(staged, layout, where)
     assert step is not None
@@ -249,7 +254,7 @@ def test_replicas_exchange_in_levels_over_machines() -> None:
 # -- steps of uniform meshes -------------------------------------------------------------------------------------------
 
 
-def mesh_plan(seed: int) -> tuple[HybridProblem, HybridPlan]:
+def mesh_plan(seed: int) -> tuple[HybridProblem, Plan]:
     """Layers with weights on machines of four devices, under any schedule, degrees and stage of ZeRO that run."""
     draw = random.Random(seed)
     stages, data, tensor = draw.choice((1, 2, 3)), draw.choice((1, 2, 4, 8)), draw.choice((1, 2))

@@ -64,7 +64,7 @@ def cuts(problem: ThroughputProblem, stages: int) -> Iterator[pt.Plan]:
         yield pt.Plan(
             stages=tuple(
                 pt.Stage(
-                    device=f"gpu:{s}", kind="gpu",
+                    devices=(f"gpu:{s}",), kind="gpu",
                     operators=(*range(a, b), *range(count + a, count + b)),
                 )
                 for s, (a, b) in enumerate(itertools.pairwise(ends))

@@ -26,7 +26,8 @@ from partita.problems.facets.replicas import Replicas
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Schedule, Tensor, ThroughputProblem
 from partita.simulator.fastest import FastLinks, fast_links, least_collective_s, least_ring_s, least_step
-from partita.simulator.placed import Exchange, StageDemand, StagedPlan, placed_step
+from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
+from partita.simulator.placed import placed_step
 from partita.topology.topology import Topology
 from problems.hybrid.brute_force_step import meshes
 
@@ -138,7 +139,7 @@ def test_under_gpipe_the_kind_with_the_least_sum_is_no_bound() -> None:
     assert len(steps) == 2
 
 
-def least_sum(stage: StageDemand) -> StageDemand:
+def least_sum(stage: PipelineStage) -> PipelineStage:
     """A stage on the kind on which forward and backward parts together are shortest."""
     kind = min(stage.work_s, key=lambda name: sum(stage.work_s[name]))
     return replace(stage, kind="", work_s={"": stage.work_s[kind]})
@@ -162,10 +163,9 @@ def test_levels_that_go_on_at_once_are_no_flat_ring(kind: str, scattered: bool) 
         forward_s=(0.0,), backward_s=(0.0,), reduce_bytes=(size,), gather_bytes=(0.0,), reduce_wait_s=(0.0,),
         gather_wait_s=(0.0,), scattered=scattered, overlap=False,
     )  # fmt: skip
-    stage = StageDemand(name="all", replicas=16, group=1, work_s={"": (0.0, 0.0)}, kind="", exchange=exchange)
-    plan = StagedPlan(
-        name="one stage", stages=(stage,), handovers=(), microbatches=16, training=True, schedule="1f1b", order=(0,)
-    )
+    nothing = StageWork()
+    stage = PipelineStage(replicas=(("",),) * 16, forward=nothing, backward=nothing, exchange=exchange)
+    plan = Pipeline(name="one stage", unit="s", stages=(stage,), microbatches=16)
     layout = (tuple((device,) for device in range(16)),)
     step = placed_step(plan, layout, where.bandwidth_bytes_per_s, machine_of=where.machine_of).time
     links = fast_links(where.bandwidth_bytes_per_s, where.machine_of)

@@ -12,9 +12,9 @@ import pytest
 import partita as pt
 from partita.conductor import search as module
 from partita.conductor.search import search_stages
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.replicas import HybridReplicas
 from partita.problems.hybrid.solvers.protocol import Options
@@ -42,18 +42,18 @@ def problem_of(seed: int) -> HybridProblem:
     return found
 
 
-def plans(mesh: Mesh, draw: random.Random) -> Iterator[HybridPlan]:
+def plans(mesh: Mesh, draw: random.Random) -> Iterator[Plan]:
     """Every row of stages of a mesh, with any configurations."""
     tables = {layer.id: layer.configurations[mesh.tensor] for layer in mesh.problem.layers}
     for row in rows_of(mesh, mesh.problem):
         stages = tuple(
-            HybridStage(
+            Stage(
                 operators=tuple(part), data_parallel=mesh.data, tensor_parallel=mesh.tensor,
                 configurations={v: draw.choice(tables[v]).id for v in part},
             )
             for part in row
         )  # fmt: skip
-        yield HybridPlan(stages=stages, schedule=mesh.schedule, zero=mesh.zero)
+        yield Plan(stages=stages, schedule=mesh.schedule, zero=mesh.zero)
 
 
 @pytest.mark.parametrize("seed", range(0, 25, 3))

@@ -17,7 +17,7 @@ from partita.documents.split_file import split_document
 from partita.errors import InputError
 from partita.graph import Graph
 from partita.problems.planned import read_split
-from partita.split import Split, Stage
+from partita.split import Split, StagePart
 
 
 def check(split: Split, graph: Graph) -> None:
@@ -128,7 +128,7 @@ def test_a_split_is_checked() -> None:
         Split(model="m", stages=())
     split = by_layers("decoder", (3, 3))
     with pytest.raises(InputError, match="names stage 1 and has 1 stages"):
-        msgspec.structs.replace(split, stages=(Stage(rank=0, devices=("L4:0",)),))
+        msgspec.structs.replace(split, stages=(StagePart(rank=0, devices=("L4:0",)),))
 
 
 def test_result_files_hold_it(tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ class Claims:
 
 def kind(**parts: Any) -> Any:
     """Independent tasks with other parts, for a block of code."""
-    return registered(type("Changed", (Tasks,), parts)())
+    usual = {"usual_solver": parts["solvers"][0].name} if "solvers" in parts else {}
+    return registered(type("Changed", (Tasks,), usual | parts)())
 
 
 def test_a_proof_of_all_plans_counts() -> None:

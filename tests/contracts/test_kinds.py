@@ -50,6 +50,16 @@ def test_it_says_what_it_is(kind: Any) -> None:
 
 
 @every_kind
+def test_the_default_solver_has_a_name_and_no_place(kind: Any) -> None:
+    """Another order of the list changes nothing."""
+    turned = type("Turned", (type(kind),), {"solvers": tuple(reversed(kind.solvers))})()
+    for family in samples_of(kind.name).families:
+        for options in options_of(kind):
+            usual = kind.default_solver(family.typical, options)
+            assert kind.solver(usual).name == usual == turned.default_solver(family.typical, options)
+
+
+@every_kind
 def test_scopes_are_consistent(kind: Any) -> None:
     """What is proven for the plans that were asked for holds for them, and is said in words."""
     for options in options_of(kind):

@@ -25,12 +25,11 @@ from partita.costs.roofline import Roofline
 from partita.costs.table import CostRow, CostTable
 from partita.errors import InputError, UnsupportedError
 from partita.graph import Graph
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluate import evaluate as judge
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.pricing import LayerMenus, layer_menus, model_flops
 from partita.problems.hybrid.problem import Configuration
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan, Stage
 
 S, B, H, A, V = 512, 2, 1024, 16, 5120
 SIZE = S * B * H
@@ -226,7 +225,7 @@ def test_groups_across_machines_use_the_network() -> None:
 def test_memory_is_that_of_the_throughput_problem() -> None:
     cluster = pt.Cluster.from_spec("1xA100-80GB")
     price = pt.price(graph(), cluster, microbatches=8)
-    stage = Stage(device="A100-80GB:0", kind="A100-80GB", operators=tuple(op.id for op in price.operators))
+    stage = Stage(devices=("A100-80GB:0",), kind="A100-80GB", operators=tuple(op.id for op in price.operators))
     expected = evaluate(price, Plan(stages=(stage,))).stages[0].memory
     found = layer_menus(graph(), cluster, microbatches=8, memory_options=("none",))
     choices = [layer.configurations[1][0] for layer in found.problem.layers]
@@ -449,7 +448,7 @@ def test_zero1_fits_more_into_a_device() -> None:
         sizes.append(sum(held))
     states = sum(menu.entry(1).optimizer_bytes for menu in menus().layers)
     assert sizes[0] - sizes[1] == pytest.approx(states * 15 / 16)
-    stage = HybridStage(
+    stage = Stage(
         operators=tuple(layer.id for layer in problem.layers),
         data_parallel=16,
         tensor_parallel=1,
@@ -457,7 +456,7 @@ def test_zero1_fits_more_into_a_device() -> None:
         machines=2,
         machine_group=0,
     )
-    worth = judge(problem.replace(memory_bytes=sizes[1]), HybridPlan(stages=(stage,)))
+    worth = judge(problem.replace(memory_bytes=sizes[1]), Plan(stages=(stage,)))
     assert worth.feasible
     assert worth.stages[0].memory_bytes == pytest.approx(sizes[1])
 

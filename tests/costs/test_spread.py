@@ -334,7 +334,7 @@ def test_a_layout_with_shared_experts_and_sequences() -> None:
     layout = Layout(tensor=2, data=2, context=4, expert=4, zero=1)
     found = price_layout(mixture(), CLUSTER, layout, microbatches=16)
     assert found.evaluation.feasible, found.evaluation.violations
-    assert found.layout.devices == found.plan.devices == 16
+    assert found.layout.devices == found.plan.device_count == 16
     stage = found.plan.stages[0]
     assert (stage.context_parallel, stage.expert_parallel) == (4, 4)
     assert found.problem.training is not None

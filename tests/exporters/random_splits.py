@@ -16,8 +16,8 @@ from partita.conductor.split import make_split
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers
 from partita.graph import Graph
-from partita.problems.facets.model import Parts, StagePart
-from partita.split import Split
+from partita.problems.facets.model import Parts
+from partita.split import Split, StagePart
 
 #: Models by what is special about them: nothing, tied ends, a mask that all blocks read, skips.
 MODELS = ("decoder", "decoder", "tied", "masked", "unet")
@@ -119,16 +119,15 @@ def _mesh(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int],
         places = numbers[rank * share : (rank + 1) * share]
         parts.append(
             StagePart(
-                own,
-                [f"{kinds[number]}:{number}" for number in places],
-                kinds[places[0]],
+                operators=tuple(own),
+                devices=tuple(f"{kinds[number]}:{number}" for number in places),
+                kind=kinds[places[0]],
                 replicas=data,
                 tensor=tensor,
                 rank=rank,
                 context=context,
                 expert=expert,
-                places=places,
-                recompute={v: again[row[v]] for v in own},
+                places=tuple(places),
                 offload="activations" if draw.random() < 0.02 else "",
             )
         )
@@ -136,6 +135,7 @@ def _mesh(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int],
     schedule = "interleaved" if chunks > 1 else draw.choice(("1f1b",) if likely else ("1f1b", "gpipe", "zero-bubble"))
     zero = limits.meshes.zero if ranks > 1 else limits.meshes.zero_alone
     how: dict[str, Any] = {
+        "recompute": {v: again[row[v]] for v in range(len(place))},
         "zero": draw.choice(zero if likely else (0, 1, 2, 3)),
         "sequence_parallel": {"always": True, "never": False, "any": draw.random() < 0.7}[limits.tokens]
         if likely
@@ -187,13 +187,13 @@ def _row(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int], 
         kind = kinds[places[0]]
         parts.append(
             StagePart(
-                [v for v, where in enumerate(place) if where == stage],
-                [f"{kinds[number]}:{number}" for number in places],
-                kind,
-                kind != "CPU",
+                operators=tuple(v for v, where in enumerate(place) if where == stage),
+                devices=tuple(f"{kinds[number]}:{number}" for number in places),
+                kind=kind,
+                accelerator=kind != "CPU",
                 replicas=replicas,
                 rank=stage,
-                places=places,
+                places=tuple(places),
             )
         )
     return make_split(graph, Parts(parts, microbatches=draw.choice((1, 4))), cluster)

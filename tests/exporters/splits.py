@@ -16,8 +16,8 @@ from partita.conductor.split import make_split
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers
 from partita.graph import Graph
-from partita.problems.facets.model import Parts, StagePart
-from partita.split import Split
+from partita.problems.facets.model import Parts
+from partita.split import Split, StagePart
 
 MODELS = Path(__file__).with_name("models.py")
 
@@ -34,9 +34,9 @@ def cut(graph: Graph, place: Sequence[int], **how: Any) -> Split:
     devices = how.pop("devices", {})
     stages = []
     for number in range(max(place) + 1):
-        own = [v for v in range(len(graph.operators)) if place[roots[v]] == number]
+        own = tuple(v for v in range(len(graph.operators)) if place[roots[v]] == number)
         details = {"devices": (f"L4:{number}",), "kind": "L4", "rank": number, **devices.get(number, {})}
-        stages.append(StagePart(own, **details))
+        stages.append(StagePart(operators=own, **details))
     usual = {"schedule": "1f1b" if graph.training else "forward", "microbatches": 4 if graph.training else 1}
     return make_split(graph, Parts(stages, **{**usual, **how}))
 

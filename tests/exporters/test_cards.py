@@ -21,8 +21,8 @@ from partita.errors import InputError
 from partita.exporters import find_exporter
 from partita.exporters.card_names import check_cards, is_card
 from partita.exporters.cards import cards_of_split
-from partita.problems.facets.model import Parts, StagePart
-from partita.split import Split
+from partita.problems.facets.model import Parts
+from partita.split import Split, StagePart
 
 #: What drivers call cards of the catalogue, and cards that are none of them.
 NAMES = {
@@ -48,12 +48,12 @@ def on(cluster: str, *places: int, training: bool = False, counts: tuple[int, ..
     kinds = found.device_names()
     stages = [
         StagePart(
-            [v for v, root in enumerate(view.roots) if row[root] // size == number],
-            [f"{kinds[place]}:{place}"],
-            kinds[place],
-            kinds[place] != "CPU",
+            operators=tuple(v for v, root in enumerate(view.roots) if row[root] // size == number),
+            devices=(f"{kinds[place]}:{place}",),
+            kind=kinds[place],
+            accelerator=kinds[place] != "CPU",
             rank=number,
-            places=[place],
+            places=(place,),
         )
         for number, place in enumerate(places)
     ]

@@ -20,7 +20,7 @@ from partita.runtime.pieces import make_pieces
 from partita.runtime.places import place_calls
 from partita.runtime.program import compile_piece
 from partita.runtime.reference import run_reference, settled
-from partita.split import Split, Stage
+from partita.split import Split, StagePart
 
 MODELS = Path(__file__).with_name("models.py")
 
@@ -42,7 +42,7 @@ def split(
         source=made,
         schedule=schedule or ("1f1b" if made.training else "forward"),
         stages=tuple(
-            Stage(
+            StagePart(
                 rank=s % (ranks or stages),
                 devices=tuple(f"device {s}.{r}" for r in range(replicas)),
                 replicas=replicas,

@@ -8,10 +8,11 @@ from itertools import product
 
 import pytest
 
+from partita.simulator.pipeline import Pipeline
 from partita.simulator.schedules import DEFAULT_SCHEDULES, find_schedule
 from partita.simulator.schedules.protocol import Schedule
 from partita.simulator.simulate import Simulation, simulate
-from partita.simulator.stages import StagePipeline, staged_program
+from partita.simulator.stages import staged_program
 from pipelines import equal_stages
 
 STAGES = (1, 2, 3, 4, 6)
@@ -19,7 +20,7 @@ TIMES = ((1.0, 1.0), (1.0, 2.0), (2.5, 1.5))
 BATCHES = (1, 2, 3, 4, 7, 12)
 
 
-def ran(pipeline: StagePipeline, schedule: str, microbatches: int, chunks: int | None = None) -> Simulation:
+def ran(pipeline: Pipeline, schedule: str, microbatches: int, chunks: int | None = None) -> Simulation:
     """A pipeline under a schedule."""
     return simulate(staged_program(pipeline, find_schedule(schedule), microbatches, chunks=chunks))
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from partita.errors import FormatError, InputError
+from partita.simulator.pipeline import Pipeline
 from partita.simulator.program import End, Order, Place, Program, Step
 from partita.simulator.schedules import find_schedule
 from partita.simulator.schedules.protocol import Action, Schedule
 from partita.simulator.simulate import simulate
-from partita.simulator.stages import StagePipeline, staged_program
+from partita.simulator.stages import staged_program
 from partita.simulator.timeline import FORWARD
 from pipelines import equal_stages
 
@@ -32,7 +33,7 @@ class Given(Schedule):
         return [[Action(int(word[0]), word[1], int(word[2])) for word in row.split()] for row in self.rows]  # type: ignore[arg-type]
 
 
-def pipeline(stages: int, **changes: object) -> StagePipeline:
+def pipeline(stages: int, **changes: object) -> Pipeline:
     """Equal stages for training."""
     return equal_stages(stages, 1.0, 2.0, **changes)  # type: ignore[arg-type]
 

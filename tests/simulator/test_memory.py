@@ -14,18 +14,19 @@ import pytest
 
 from partita.errors import InputError
 from partita.problems.hybrid.step.pipeline import held, refusal
+from partita.simulator.pipeline import Pipeline, PipelineStage, StageWork
 from partita.simulator.schedules import DEFAULT_SCHEDULES as SCHEDULES
 from partita.simulator.schedules import find_schedule
 from partita.simulator.schedules.protocol import InTurns, Schedule
 from partita.simulator.simulate import simulate
-from partita.simulator.stages import Stage, StagePipeline, StageWork, _actions, staged_program
+from partita.simulator.stages import _actions, staged_program
 from pipelines import row_edges
 from plain_memory import plain_peak
 
 FIRST, LAST = (int(part) for part in os.environ.get("SEEDS", "0:400").split(":"))
 
 
-def pipeline_of(draw: random.Random, schedule: Schedule) -> tuple[StagePipeline, int, int]:
+def pipeline_of(draw: random.Random, schedule: Schedule) -> tuple[Pipeline, int, int]:
     """Stages of any times, sizes and replicas, some whose work takes no time; their microbatches and chunks."""
     ranks = draw.randint(1, 5)
     chunks = 1 if schedule.default_chunks() == 1 else draw.choice((2, 2, 3, 4))
@@ -39,10 +40,10 @@ def pipeline_of(draw: random.Random, schedule: Schedule) -> tuple[StagePipeline,
     def time() -> float:
         return draw.choice((least, 0.5, 1.0, 2.0, 3.5, 1e6))
 
-    def stage(number: int) -> Stage:
+    def stage(number: int) -> PipelineStage:
         rank = number % ranks
         copies = (time(), time()) if given and draw.random() < 0.3 else (0.0, 0.0)
-        return Stage(
+        return PipelineStage(
             replicas=tuple((f"{rank}:{replica}",) for replica in range(replicas[rank])),
             forward=StageWork(time(), *copies),
             backward=StageWork(time(), *copies[::-1]) if schedule.training else None,
@@ -56,7 +57,7 @@ def pipeline_of(draw: random.Random, schedule: Schedule) -> tuple[StagePipeline,
     parts = chunks if given else 1
     stages = tuple(stage(number) for number in range(ranks * parts))
     edges = tuple(row_edges(len(stages), schedule.training))
-    return StagePipeline("random", "s", stages, edges, parts=parts), total, chunks
+    return Pipeline("random", "s", stages, edges, parts=parts), total, chunks
 
 
 def test_simulated_peaks_are_those_of_a_walk_through_the_orders() -> None:
@@ -130,14 +131,14 @@ def test_hybrid_stages_hold_what_their_orders_hold() -> None:
 
 def test_an_instant_comes_twice_where_work_takes_no_time() -> None:
     """By hand: a forward part of no time comes before the backward part of no time that makes room."""
-    stage = Stage(
+    stage = PipelineStage(
         replicas=(("0",),), forward=StageWork(0.0), backward=StageWork(0.0), in_flight=2, activation_bytes=4.0,
         memory={"state": 1.0}, workspace=2.0,
     )  # fmt: skip
-    last = Stage(
+    last = PipelineStage(
         replicas=(("1",),), forward=StageWork(1.0), backward=StageWork(1.0), activation_bytes=4.0, memory={"state": 1.0}
     )
-    pipeline = StagePipeline("two", "s", (stage, last), tuple(row_edges(2, True)))
+    pipeline = Pipeline("two", "s", (stage, last), tuple(row_edges(2, True)))
     curve = simulate(staged_program(pipeline, find_schedule("1f1b"), 3)).timeline.memory[0]
     # Two at once; at 2 one goes and another one comes; then one after the other goes.
     assert curve.times.tolist() == [0.0, 0.0, 2.0, 2.0, 4.0, 4.0, 6.0, 6.0]

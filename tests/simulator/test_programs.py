@@ -16,12 +16,13 @@ import pytest
 
 from partita.simulator.build import Builder
 from partita.simulator.critical import critical_summary
+from partita.simulator.pipeline import Pipeline
 from partita.simulator.program import CONTENTIONS, Contention, End, Program
 from partita.simulator.rounds import WORK, parts_of
 from partita.simulator.schedules import find_schedule
 from partita.simulator.sensitivity import changes, faster
 from partita.simulator.simulate import simulate
-from partita.simulator.stages import StagePipeline, staged_program
+from partita.simulator.stages import staged_program
 from partita.simulator.timeline import SYNC, UPDATE
 from partita.simulator.trace_file import trace_document
 from pipelines import Ran, equal_stages, random_pipeline, without_transfers
@@ -36,7 +37,7 @@ STREAMS = ("sum", "overlap", "duplex")
 
 def program_of(
     rng: random.Random, schedule: str, contention: Contention = "dedicated", **drawn: Any
-) -> tuple[StagePipeline, Program]:
+) -> tuple[Pipeline, Program]:
     """A random pipeline, and its program for a batch in which every replica gets something."""
     pipeline = random_pipeline(rng, training=schedule != "forward", **drawn)
     least = max(len(stage.replicas) for stage in pipeline.stages)

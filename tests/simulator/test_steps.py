@@ -11,10 +11,11 @@ from itertools import pairwise
 import pytest
 
 from partita.simulator import steps
+from partita.simulator.pipeline import Pipeline, StageWork
 from partita.simulator.program import CONTENTIONS, End, Program
 from partita.simulator.schedules import find_schedule
 from partita.simulator.simulate import Simulation, simulate
-from partita.simulator.stages import StagePipeline, StageWork, staged_program
+from partita.simulator.stages import staged_program
 from partita.simulator.steps import StepSummary, step_summary, summary
 from pipelines import equal_stages, random_pipeline
 
@@ -41,7 +42,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return found
 
 
-def batches_of(pipeline: StagePipeline, schedule: str = "1f1b", **settings: object) -> Callable[[int], Program]:
+def batches_of(pipeline: Pipeline, schedule: str = "1f1b", **settings: object) -> Callable[[int], Program]:
     """The program of a batch of so many microbatches."""
     return lambda microbatches: staged_program(pipeline, find_schedule(schedule), microbatches, **settings)  # type: ignore[arg-type]
 
@@ -92,7 +93,7 @@ def test_what_is_left_over_from_whole_turns_counts(counted: Counted) -> None:
         assert max(counted.batches) < 100
 
 
-def one_busiest(rng: random.Random, **drawn: object) -> StagePipeline:
+def one_busiest(rng: random.Random, **drawn: object) -> Pipeline:
     """A random pipeline in which one stage does so much more than the others that it never waits once it has begun."""
     pipeline = random_pipeline(rng, **drawn)  # type: ignore[arg-type]
     number = rng.randrange(len(pipeline.stages))
@@ -153,7 +154,7 @@ def test_all_schedules(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> Non
 # -- where figures alone would mislead --------------------------------------------------------------------------------
 
 
-def two_paces() -> StagePipeline:
+def two_paces() -> Pipeline:
     """1F1B on three stages of which the first works 5.5 + 6 = 11.5 for a microbatch, the last 6.5 + 4.5 = 11."""
     pipeline = equal_stages(3, 0.0, 0.0)
     times = ((5.5, 6.0), (0.0, 0.0), (6.5, 4.5))

@@ -129,6 +129,7 @@ class Tasks(Kind[TaskProblem, Schedule, Makespan]):
     plan = Schedule
     options = Options
     solvers = (Branching(),)
+    usual_solver = "branching"
     bounds = (Mean(),)
     baselines = (ListOrder(),)
 

@@ -58,8 +58,8 @@ def command() -> click.Command:
         from partita.conductor.plan import SEARCH, plan_priced
         from partita.conductor.solve import options_of, run_solver
         from partita.problems.planned import read_plan
+        from partita.report.results import comparison_table, ranked, summary_lines
         from partita.run.monitor import Monitor
-        from partita.tables.results import comparison_table, ranked, summary_lines
 
         output, search = Output.take(parameters), Search.take(parameters)
         source = read_source(what, cluster, objective, parameters, solver=search.solver)

@@ -25,7 +25,7 @@ def command() -> click.Command:
         """Evaluate PLAN, a result file or another file that plans are written in, on the problem in FILE."""
         from partita.conductor.documents import evaluation_document
         from partita.problems.planned import read_plan
-        from partita.tables.results import verdict_lines
+        from partita.report.results import verdict_lines
 
         stated = read_file(file, parameters)
         problem, report = stated.problem, stated.kind.report

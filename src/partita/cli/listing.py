@@ -96,7 +96,7 @@ def _link(spec: Any) -> str:
 problems = _listing(
     "problems", "List the problems.", lambda: _named(((kind.name, kind.summary) for kind in kinds()), "name", "summary")
 )
-solvers = _components("solvers", "List the solvers of every problem, the default first.", lambda kind: kind.solvers)
+solvers = _components("solvers", "List the solvers of every problem.", lambda kind: kind.solvers)
 bounds = _components("bounds", "List the bounds of every problem, cheapest first.", lambda kind: kind.bounds)
 baselines = _components(
     "baselines", "List the baselines of every problem: what people do by hand.", lambda kind: kind.baselines

@@ -63,12 +63,19 @@ def placement_tables(found: PlacedPlan) -> list[RenderableType]:
     topology, staged, chosen = found.topology, found.staged, found.chosen
     table = new_table(f"Placement on {topology.name}", ("#", "replicas", "devices each"), "stage", ("machines",))
     table.add_column("devices", overflow="fold", ratio=2)
-    for number, (stage, row) in enumerate(zip(staged.stages, chosen.layout, strict=True)):
+    for rank, (stage, row) in enumerate(zip(staged.ranks, chosen.layout, strict=True)):
         machines = sorted({topology.machine_of[device] for group in row for device in group})
         named = ["+".join(topology.names[device] for device in group) for group in row[:_LISTED]]
         more = f" … {len(row) - _LISTED} more" if len(row) > _LISTED else ""
         where = ", ".join(map(str, machines[:_LISTED])) + (" …" if len(machines) > _LISTED else "")
-        table.add_row(str(number), str(stage.replicas), str(stage.group), stage.name, where, ", ".join(named) + more)
+        table.add_row(
+            str(staged.number(rank)),
+            str(stage.data_parallel),
+            str(stage.group),
+            stage.name,
+            where,
+            ", ".join(named) + more,
+        )
     return [table, paragraphs("Where it runs", placement_sentences(found))]
 
 

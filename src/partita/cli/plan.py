@@ -66,8 +66,8 @@ def command() -> click.Command:
         from partita.conductor.runtimes import runtime_sentences
         from partita.conductor.solve import options_of
         from partita.documents.stated import write_graph, write_problem
+        from partita.report.results import comparison_table, summary_lines
         from partita.run.monitor import Monitor
-        from partita.tables.results import comparison_table, summary_lines
         from partita.tables.text import paragraphs
         from partita.tables.topology_plot import save_topology
 

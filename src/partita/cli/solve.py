@@ -44,8 +44,8 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
     def solve(file: str, **parameters: Any) -> int:
         from partita.conductor.documents import result_document
         from partita.conductor.solve import options_of, run_solver
+        from partita.report.results import summary_lines
         from partita.run.monitor import Monitor
-        from partita.tables.results import summary_lines
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
         output, search = Output.take(parameters, *asked.values()), Search.take(parameters)

@@ -53,7 +53,7 @@ def command() -> click.Command:
         from partita.conductor.parallel import Pool
         from partita.conductor.sweep import grid
         from partita.conductor.sweep import sweep as run
-        from partita.tables.sweep import sweep_csv, sweep_document, sweep_table
+        from partita.report.sweep import sweep_csv, sweep_document, sweep_table
 
         output = Output.take(parameters, csv_path, plot_path)
         search, axes = Search.take(parameters), take_axes(parameters)
@@ -80,7 +80,7 @@ def command() -> click.Command:
 
             write_atomic(csv_path, sweep_csv(document).encode())
         if plot_path is not None and swept.points:
-            from partita.tables.plots import save_sweep
+            from partita.report.plots import save_sweep
 
             save_sweep(plot_path, facet.axes, document)
         if swept.points:

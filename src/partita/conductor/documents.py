@@ -14,7 +14,6 @@ from partita.problems import kind_of
 from partita.problems.facets.model import Answer
 from partita.problems.kind import AnyResult
 from partita.run.result import Row
-from partita.tables.results import row_documents
 
 
 def result_document(result: AnyResult, rows: Sequence[Row] | None = None) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def result_document(result: AnyResult, rows: Sequence[Row] | None = None) -> dic
         plan = kind.files.plan_document(result.problem, result.plan, result.evaluation)
     document = result_file.result_document(result, plan, **kind.report.result_document(result))
     if rows is not None:
-        document["baselines"] = row_documents(kind.report, result, rows)
+        document["baselines"] = kind.report.row_documents(result, rows)
     return document
 
 

@@ -14,7 +14,8 @@ from partita.problems import kind_of, kinds
 from partita.problems.facets.stages import Placing
 from partita.problems.kind import AnyKind, AnyResult
 from partita.run.monitor import Monitor
-from partita.simulator.placed import Layout, StagedPlan, placed_step
+from partita.simulator.pipeline import Pipeline
+from partita.simulator.placed import Layout, placed_step
 from partita.simulator.steps import StepSummary
 from partita.topology.read import topology as read_topology
 
@@ -80,7 +81,7 @@ class PlacedPlan:
         All layouts that were looked at, the chosen one first.
     """
 
-    staged: StagedPlan
+    staged: Pipeline
     topology: Topology
     result: AnyResult
     chosen: Candidate
@@ -104,7 +105,7 @@ def rank(candidate: Candidate) -> float:
     return float("inf") if found is None else float(found)
 
 
-def staged_plan(problem: Any, plan: Any, evaluation: Any = None) -> StagedPlan:
+def staged_plan(problem: Any, plan: Any, evaluation: Any = None) -> Pipeline:
     """What a plan asks of physical devices.
 
     Raises
@@ -121,7 +122,7 @@ def staged_plan(problem: Any, plan: Any, evaluation: Any = None) -> StagedPlan:
             f"plans of {kind.name} problems are not made of stages, so they cannot be placed; {able} can"
         )
     worth = kind.evaluate(problem, plan) if evaluation is None else evaluation
-    found: StagedPlan = kind.stages.staged(problem, plan, worth)
+    found: Pipeline = kind.stages.staged(problem, plan, worth)
     return found
 
 
@@ -130,7 +131,7 @@ def placing_kind() -> AnyKind:
     return next(kind for kind in kinds() if kind.from_result is not None)
 
 
-def placing_of(staged: StagedPlan, topology: Topology) -> Placing:
+def placing_of(staged: Pipeline, topology: Topology) -> Placing:
     """A plan of stages on a topology, as a problem; errors as for ``place``."""
     kind = placing_kind()
     assert kind.from_result is not None
@@ -187,7 +188,7 @@ def place(
 
 
 def place_staged(
-    staged: StagedPlan,
+    staged: Pipeline,
     topology: Topology,
     *,
     time_limit_s: float | None = PLACE_S,
@@ -229,7 +230,7 @@ def place_staged(
 
 
 def _candidate(
-    names: tuple[str, ...], layout: Layout, placing: Placing, staged: StagedPlan, topology: Topology
+    names: tuple[str, ...], layout: Layout, placing: Placing, staged: Pipeline, topology: Topology
 ) -> Candidate:
     plan = placing.plan(layout)
     worth = None if plan is None else kind_of(placing.problem).evaluate(placing.problem, plan)
@@ -237,9 +238,9 @@ def _candidate(
     return Candidate(names, layout, objective, step_on(staged, layout, topology))
 
 
-def step_on(staged: StagedPlan, layout: Layout, topology: Topology) -> StepSummary | None:
+def step_on(staged: Pipeline, layout: Layout, topology: Topology) -> StepSummary | None:
     """The step of a plan of stages on given devices; None if its stages are not in a row."""
-    if staged.order is None:
+    if not staged.passed_once:
         return None
     return placed_step(
         staged,
@@ -250,16 +251,16 @@ def step_on(staged: StagedPlan, layout: Layout, topology: Topology) -> StepSumma
     )
 
 
-def runs(staged: StagedPlan, layout: Layout, topology: Topology) -> bool:
+def runs(staged: Pipeline, layout: Layout, topology: Topology) -> bool:
     """Whether every stage can run on the devices it is given."""
     known = _told_apart(staged, topology)
-    pairs = zip(staged.stages, layout, strict=True)
-    return not known or all(known[d] in stage.work_s for stage, row in pairs for group in row for d in group)
+    pairs = zip(staged.ranks, layout, strict=True)
+    return not known or all(known[d] in stage.by_kind for stage, row in pairs for group in row for d in group)
 
 
-def _told_apart(staged: StagedPlan, topology: Topology) -> tuple[str, ...]:
+def _told_apart(staged: Pipeline, topology: Topology) -> tuple[str, ...]:
     """Kinds of the devices, if the plan tells them apart."""
-    several = {kind for stage in staged.stages for kind in stage.work_s}
+    several = {kind for stage in staged.ranks for kind in stage.by_kind}
     return topology.kinds if len(several) > 1 else ()
 
 
@@ -291,7 +292,7 @@ def placement_document(found: PlacedPlan) -> dict[str, Any]:
         **summary(chosen),
         "stages": [
             {
-                "stage": number,
+                "stage": found.staged.number(rank),
                 "name": stage.name,
                 "replicas": [
                     {
@@ -302,7 +303,7 @@ def placement_document(found: PlacedPlan) -> dict[str, Any]:
                     for group in row
                 ],
             }
-            for number, (stage, row) in enumerate(zip(found.staged.stages, chosen.layout, strict=True))
+            for rank, (stage, row) in enumerate(zip(found.staged.ranks, chosen.layout, strict=True))
         ],
         "critical": critical,
         "in_order": None if found.in_order is None else summary(found.in_order),

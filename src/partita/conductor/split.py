@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
+
+import msgspec
 
 from partita.cluster import Cluster
 from partita.costs.menus.forward import GraphView
@@ -12,8 +14,8 @@ from partita.costs.menus.layers import assign_layers
 from partita.costs.optimizer import formats_of
 from partita.graph import Graph
 from partita.problems import kind_of
-from partita.problems.facets.model import Answer, Parts, StagePart
-from partita.split import Layer, Part, Send, SharedModule, Split, Stage, Weight, cards_of
+from partita.problems.facets.model import Answer, Parts
+from partita.split import Layer, Part, Send, SharedModule, Split, StagePart, Weight, cards_of
 from partita.tables.modules import part_modules
 
 
@@ -46,24 +48,16 @@ def make_split(graph: Graph, parts: Parts, cluster: Cluster | None = None) -> Sp
         source=graph.source,
         training=graph.training,
         stages=tuple(
-            Stage(
+            msgspec.structs.replace(
+                part,
                 rank=ranks[part.rank],
-                devices=tuple(part.devices),
-                kind=part.kind,
-                accelerator=part.accelerator,
-                replicas=part.replicas,
-                tensor=part.tensor,
                 operators=tuple(sorted(own)),
                 modules=whole.complete,
-                context=part.context,
-                expert=part.expert,
-                places=tuple(part.places) if cluster is not None else (),
-                planned=tuple(part.planned),
-                offload=part.offload,
+                places=part.places if cluster is not None else (),
             )
             for part, own, whole in zip(held, operators, modules, strict=True)
         ),
-        layers=_layers(view, stage_of, counted, held),
+        layers=_layers(view, stage_of, counted, parts.recompute),
         sends=_sends(view, stage_of, constants=False),
         constants=_sends(view, stage_of, constants=True),
         weights=tuple(
@@ -137,13 +131,12 @@ def _paths(module: str) -> Iterator[str]:
 
 
 def _layers(
-    view: GraphView, stage_of: dict[int, int], counted: Sequence[int], held: Sequence[StagePart]
+    view: GraphView, stage_of: dict[int, int], counted: Sequence[int], recompute: Mapping[int, str]
 ) -> tuple[Layer, ...]:
     place, names = assign_layers(view)
     ways: list[set[str]] = [set() for _ in names]
-    for stage in held:
-        for v, way in stage.recompute.items():
-            ways[place[v]].add(way)
+    for v, way in recompute.items():
+        ways[place[v]].add(way)
     stages: list[set[int]] = [set() for _ in names]
     for v in counted:
         stages[place[v]].add(stage_of[v])

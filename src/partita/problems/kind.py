@@ -232,7 +232,7 @@ class Kind(Generic[P, L, E]):
     """A problem, as the conductor, the command line and the contract tests see it: P problem, L plan, E evaluation.
 
     A problem's package derives its descriptor from this and says what differs from what is usual. Left to say are
-    ``summary``, ``problem``, ``plan``, ``solvers`` and ``evaluate``.
+    ``summary``, ``problem``, ``plan``, ``solvers``, ``usual_solver`` and ``evaluate``.
 
     Attributes
     ----------
@@ -247,7 +247,9 @@ class Kind(Generic[P, L, E]):
     baseline_time_s
         Wall time that one baseline gets; most take a moment.
     solvers, bounds, baselines
-        The visible lists: solvers with the default first, bounds cheapest first, what people do by hand.
+        The visible lists: ways to search, bounds cheapest first, what people do by hand.
+    usual_solver
+        Name of the solver that is used unless another one is named, where ``default_solver`` does not say it.
     model
         How a model on a cluster becomes a problem; None if it does not.
     files, report, sweep
@@ -275,6 +277,7 @@ class Kind(Generic[P, L, E]):
     baseline_time_s: float = 10.0
 
     solvers: Sequence[Solver[P, L, Any]] = ()
+    usual_solver: str
     bounds: Sequence[BoundMethod[P]] = ()
     baselines: Sequence[Solver[P, L, Any]] = ()
     model: FromModel[P] | None = None
@@ -310,8 +313,12 @@ class Kind(Generic[P, L, E]):
         return self.options, *(() if self.model is None else (self.model.pricing,)), self.changes
 
     def default_solver(self, problem: P, options: Any) -> str:
-        """The solver for a problem if none is named: the first of the list."""
-        return self.solvers[0].name
+        """Name of the solver for a problem if none is named."""
+        return self.usual_solver
+
+    def solver(self, name: str) -> Solver[P, L, Any]:
+        """One of the solvers by its name; KeyError if there is none."""
+        return {solver.name: solver for solver in self.solvers}[name]
 
     def baselines_of(self, problem: P) -> Sequence[Solver[P, L, Any]]:
         """The baselines that are beside a problem's plan: all of the list."""

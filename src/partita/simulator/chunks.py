@@ -6,15 +6,12 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from partita.simulator.pipeline import Hop, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Message
 
-if TYPE_CHECKING:
-    from partita.simulator.stages import Hop, Stage, StagePipeline, StageWork
 
-
-def cut(pipeline: StagePipeline, rank_of: Sequence[int]) -> StagePipeline:
+def cut(pipeline: Pipeline, rank_of: Sequence[int]) -> Pipeline:
     """The pipeline with each stage's work cut into equal parts, which are stages of their own.
 
     The parts of a rank share its work, weights and activations evenly. Each hands over to the next one as much as the
@@ -30,7 +27,7 @@ def cut(pipeline: StagePipeline, rank_of: Sequence[int]) -> StagePipeline:
     parts = Counter(rank_of)
     count, stages, training = len(rank_of), pipeline.stages, pipeline.training
     last = count - 1
-    new: list[Stage] = []
+    new: list[PipelineStage] = []
     for number, rank in enumerate(rank_of):
         stage = stages[rank]
         share = 1.0 / parts[rank]

@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from partita.costs.collectives import sent_share
-from partita.simulator.placed import Exchange, Floats, Layout, StageDemand, StagedPlan, placed_step
+from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
+from partita.simulator.placed import Floats, Layout, placed_step
 from partita.simulator.steps import SAME
 
 #: What a bound is lowered by: long batches are simulated by turns that are alike within ``SAME``, and sums of up to a
@@ -87,7 +88,7 @@ def _spreads(kind: str, replicas: int, links: FastLinks) -> Iterator[tuple[float
             yield sent_share(kind, inner) / links.inside, sent_share(kind, outer) / inner / links.across
 
 
-def least_step(plan: StagedPlan, links: FastLinks) -> float:
+def least_step(plan: Pipeline, links: FastLinks) -> float:
     """Seconds that no step of a plan goes below, wherever it is placed; 0 if its stages are not in a row.
 
     Parameters
@@ -97,35 +98,35 @@ def least_step(plan: StagedPlan, links: FastLinks) -> float:
     links
         Of the devices.
     """
-    if plan.order is None:
+    if not plan.passed_once:
         return 0.0
     rows: list[tuple[tuple[int, ...], ...]] = []
     count = 0
     for stage in plan.stages:
-        rows.append(tuple((count + r,) for r in range(stage.replicas)))
-        count += stage.replicas
+        rows.append(tuple((count + r,) for r in range(stage.data_parallel)))
+        count += stage.data_parallel
     layout: Layout = tuple(rows)
     matrix = np.full((count, count), links.fastest)
     np.fill_diagonal(matrix, np.inf)
     quick = replace(plan, stages=tuple(_fastest(stage, links) for stage in plan.stages))
-    turns = [plan.microbatches // stage.replicas for stage in plan.stages]
+    turns = [plan.microbatches // stage.data_parallel for stage in plan.stages]
     # Of one stage forward and backward parts are of one kind.
-    alone = max(turn * min(map(sum, stage.work_s.values())) for turn, stage in zip(turns, plan.stages, strict=True))
+    alone = max(turn * min(map(sum, stage.by_kind.values())) for turn, stage in zip(turns, plan.stages, strict=True))
     return max(placed_step(quick, layout, matrix).time, alone) * (1 - MARGIN)
 
 
-def _fastest(stage: StageDemand, links: FastLinks) -> StageDemand:
+def _fastest(stage: PipelineStage, links: FastLinks) -> PipelineStage:
     """A stage at its fastest, whose rings take over the fastest link what its exchanges take at least."""
-    parts = list(stage.work_s.values())
+    parts = list(stage.by_kind.values())
     work = (min(forward for forward, _ in parts), min(backward for _, backward in parts))
 
     def scale(kind: str, least: float) -> float:
-        if stage.replicas < 2 or math.isinf(links.fastest):
+        if stage.data_parallel < 2 or math.isinf(links.fastest):
             return 1.0
-        return least * links.fastest / sent_share(kind, stage.replicas)
+        return least * links.fastest / sent_share(kind, stage.data_parallel)
 
     def of(kind: str) -> float:
-        return scale(kind, least_collective_s(kind, stage.replicas, links))
+        return scale(kind, least_collective_s(kind, stage.data_parallel, links))
 
     exchange: Exchange | None = stage.exchange
     if exchange is not None:
@@ -135,12 +136,14 @@ def _fastest(stage: StageDemand, links: FastLinks) -> StageDemand:
             reduce_bytes=tuple(size * reduced for size in exchange.reduce_bytes),
             gather_bytes=tuple(size * gathered for size in exchange.gather_bytes),
         )
-    ring = scale("all-reduce", least_ring_s(stage.replicas, links))
+    ring = scale("all-reduce", least_ring_s(stage.data_parallel, links))
     return replace(
         stage,
         kind="",
         work_s={"": work},
-        group=1,
+        backward=None if stage.backward is None else StageWork(work[1]),
+        weight_share=stage.later_share,
+        replicas=tuple(group[:1] for group in stage.replicas),
         parameter_bytes=stage.parameter_bytes * ring,
         exchange=exchange,
     )

@@ -1,23 +1,25 @@
 """Pipelines on physical devices: stages and replicas whose links differ, and the step that they make.
 
-A ``StagedPlan`` is what a plan of stages asks of devices, whatever problem it is of. ``placed_program`` runs it where
-it is placed: each replica pays for the links between its own devices and those that it talks to.
+``placed_program`` runs a lowered pipeline where it is placed: each replica pays for the links between its own devices
+and those that it talks to.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from partita.costs.collectives import Level, collective_time
 from partita.costs.exposure import exposed_once
+from partita.errors import InputError
+from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Program, Step
 from partita.simulator.schedules import find_schedule
-from partita.simulator.stages import Stage, StagePipeline, StageWork, staged_program
+from partita.simulator.stages import staged_program
 from partita.simulator.steps import StepSummary, step_summary
 from partita.simulator.timeline import BACKWARD
 
@@ -30,133 +32,9 @@ BUCKETS = 8
 Layout = tuple[tuple[tuple[int, ...], ...], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exchange:
-    """What the replicas of a stage exchange once in a step, layer by layer in the order of the forward part.
-
-    Attributes
-    ----------
-    forward_s, backward_s
-        The work that hides exchanges.
-    reduce_bytes, gather_bytes
-        Of each layer: gradients that all have, and weights of which each replica has a share.
-    reduce_wait_s, gather_wait_s
-        What an exchange takes beside its bytes.
-    scattered
-        Whether each replica wants its share of the sum of gradients alone.
-    overlap
-        Whether exchanges hide: of gradients behind the last backward part, of weights ahead of the first forward part.
-    occupied
-        Part of a device that they take away from the work that hides them.
-    rest_s
-        What is waited for besides.
-    """
-
-    forward_s: tuple[float, ...]
-    backward_s: tuple[float, ...]
-    reduce_bytes: tuple[float, ...]
-    gather_bytes: tuple[float, ...]
-    reduce_wait_s: tuple[float, ...]
-    gather_wait_s: tuple[float, ...]
-    scattered: bool
-    overlap: bool
-    occupied: float = 0.0
-    rest_s: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageDemand:
-    """One stage of a plan.
-
-    Attributes
-    ----------
-    name
-        For people.
-    replicas
-        That take turns: microbatch m is that of replica m mod ``replicas``.
-    group
-        Devices of each replica, which run in lockstep (the tensor-parallel degree).
-    work_s
-        By device kind on which it can run, forward and backward seconds of a microbatch on a replica, without transfers
-        between stages.
-    kind
-        The kind it was planned on.
-    parameter_bytes
-        What each device reduces with those of the other replicas, once per batch.
-    update_s
-        Of the optimizer, once per batch.
-    own
-        By replica, the devices that the plan itself names, counted among those of the kind.
-    weight_share
-        What of the backward part makes gradients of weights, where a schedule puts that off.
-    exchange
-        What replicas exchange once in a step, where that is known by layer; otherwise they reduce ``parameter_bytes``,
-        evenly behind the backward part.
-    """
-
-    name: str
-    replicas: int
-    group: int
-    work_s: Mapping[str, tuple[float, float]]
-    kind: str
-    parameter_bytes: float = 0.0
-    update_s: float = 0.0
-    own: tuple[tuple[int, ...], ...] = ()
-    weight_share: float = 0.5
-    exchange: Exchange | None = None
-
-    @property
-    def planned_s(self) -> tuple[float, float]:
-        """Forward and backward seconds on the kind it was planned on."""
-        return self.work_s[self.kind]
-
-
-@dataclass(frozen=True)
-class Handover:
-    """Bytes that one stage hands to another for a microbatch, in its forward or its backward part."""
-
-    source: int
-    target: int
-    bytes: float
-    backward: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class StagedPlan:
-    """What a plan of stages asks of devices.
-
-    Attributes
-    ----------
-    name
-        The problem's.
-    stages, handovers
-        The pipeline; stages are counted from 0.
-    microbatches
-        Of a batch, over all replicas.
-    training
-        Whether there is a backward part.
-    schedule
-        The name of the schedule it was planned for.
-    order
-        Stages in the order of the pipeline; None if they wait for each other in a circle, or are passed more than once.
-    duplex
-        Whether a device sends and receives at once, so that each end of a transfer counts as half of its time.
-    """
-
-    name: str
-    stages: tuple[StageDemand, ...]
-    handovers: tuple[Handover, ...]
-    microbatches: int
-    training: bool
-    schedule: str
-    order: tuple[int, ...] | None
-    notes: tuple[str, ...] = field(default=())
-    duplex: bool = False
-
-
-def ring_bytes(stage: StageDemand) -> float:
+def ring_bytes(stage: PipelineStage) -> float:
     """Bytes that each device of a stage moves over its links in a ring all-reduce: 2·(R − 1)/R of its parameters."""
-    return 2.0 * (stage.replicas - 1) / stage.replicas * stage.parameter_bytes
+    return 2.0 * (stage.data_parallel - 1) / stage.data_parallel * stage.parameter_bytes
 
 
 def link_of(bandwidth: Floats, ends: Sequence[int], others: Sequence[int]) -> float:
@@ -166,25 +44,24 @@ def link_of(bandwidth: Floats, ends: Sequence[int], others: Sequence[int]) -> fl
 
 
 def all_reduce_s(
-    plan: StagedPlan, layout: Layout, bandwidth: Floats, stage: int, machine_of: Sequence[int] = ()
+    stage: PipelineStage, row: Sequence[tuple[int, ...]], bandwidth: Floats, machine_of: Sequence[int] = ()
 ) -> float:
-    """Seconds of a stage's all-reduce: one ring of all replicas, or in levels over machines if that is faster.
+    """Seconds of a stage's all-reduce on given devices: one ring, or in levels over machines if that is faster.
 
     In levels, the replicas of a machine scatter what they have among them, all that hold the same part reduce it over
     the machines, each over its own links, and the machine gathers it again. That needs as many replicas in each of
     the machines.
     """
-    demand, row = plan.stages[stage], layout[stage]
-    if demand.replicas < 2 or demand.parameter_bytes == 0:
+    if stage.data_parallel < 2 or stage.parameter_bytes == 0:
         return 0.0
-    found = _ring(demand.parameter_bytes, row, bandwidth)
+    found = _ring(stage.parameter_bytes, row, bandwidth)
     machines: dict[int, list[tuple[int, ...]]] = {}
     for group in row if machine_of else ():
         machines.setdefault(machine_of[group[0]], []).append(group)
     sizes = {len(members) for members in machines.values()}
     if len(machines) > 1 and len(sizes) == 1 and sizes != {1}:
-        inside = max(_ring(demand.parameter_bytes, members, bandwidth) for members in machines.values())
-        part = demand.parameter_bytes / sizes.pop()
+        inside = max(_ring(stage.parameter_bytes, members, bandwidth) for members in machines.values())
+        part = stage.parameter_bytes / sizes.pop()
         across = max(_ring(part, alike, bandwidth) for alike in zip(*machines.values(), strict=True))
         found = min(found, inside + across)
     return found
@@ -238,7 +115,7 @@ def _ring(size: float, members: Sequence[tuple[int, ...]], bandwidth: Floats) ->
 
 
 def placed_program(
-    plan: StagedPlan,
+    plan: Pipeline,
     layout: Layout,
     bandwidth: Floats,
     *,
@@ -270,39 +147,34 @@ def placed_program(
     InputError
         If the plan's stages are not in a row, or the schedule cannot run it.
     """
-    from partita.errors import InputError
-
-    if plan.order is None:
+    if not plan.passed_once:
         raise InputError(
             f"{plan.name}: its stages wait for each other in a circle; they are not simulated where they are placed"
         )
     count, total = len(plan.stages), plan.microbatches if microbatches is None else microbatches
-    place = {stage: number for number, stage in enumerate(plan.order)}
     edges = [(number, count + number) for number in range(count)] if plan.training else []
     for one in plan.handovers:
         shift = count if one.backward else 0
-        edges.append((shift + place[one.source], shift + place[one.target]))
+        edges.append((shift + one.source, shift + one.target))
     behind = 0
-    stages: list[Stage] = []
-    for stage in reversed(plan.order):
-        demand = plan.stages[stage]
-        behind += demand.replicas
-        if demand.exchange is not None:
-            sync = _exchange_s(demand.exchange, layout[stage], bandwidth, machine_of)
-            end = End(sync=sync, update=demand.update_s)
+    stages: list[PipelineStage] = []
+    for stage, row in zip(reversed(plan.stages), reversed(layout), strict=True):
+        behind += stage.data_parallel
+        if stage.exchange is not None:
+            end = End(sync=_exchange_s(stage.exchange, row, bandwidth, machine_of), update=stage.update_s)
         else:
-            sync = all_reduce_s(plan, layout, bandwidth, stage, machine_of)
-            end = End(sync=sync, behind=_behind(sync), update=demand.update_s)
+            sync = all_reduce_s(stage, row, bandwidth, machine_of)
+            end = End(sync=sync, behind=_behind(sync), update=stage.update_s)
         stages.append(
-            Stage(
-                replicas=tuple(tuple(f"device:{device}" for device in devices) for devices in layout[stage]),
-                forward=StageWork(demand.planned_s[0]),
-                backward=StageWork(demand.planned_s[1]) if plan.training else None,
-                in_flight=min(-(-behind // demand.replicas), total),
+            PipelineStage(
+                replicas=tuple(tuple(f"device:{device}" for device in devices) for devices in row),
+                forward=StageWork(stage.planned_s[0]),
+                backward=StageWork(stage.planned_s[1]) if plan.training else None,
+                in_flight=min(-(-behind // stage.data_parallel), total),
                 end=end,
             )
         )
-    pipeline = StagePipeline(
+    pipeline = Pipeline(
         name=plan.name, unit="s", stages=tuple(reversed(stages)), edges=tuple(dict.fromkeys(edges)), notes=plan.notes
     )
     program = staged_program(pipeline, find_schedule(schedule or plan.schedule), total)
@@ -317,25 +189,24 @@ def _behind(sync: float) -> tuple[tuple[float, float], ...]:
 
 
 def _timed(
-    step: Step, plan: StagedPlan, layout: Layout, kinds: Sequence[str], times: list[tuple[Floats, Floats]]
+    step: Step, plan: Pipeline, layout: Layout, kinds: Sequence[str], times: list[tuple[Floats, Floats]]
 ) -> Step:
     """A step with what it takes of each microbatch."""
-    assert plan.order is not None
     if step.letter not in ("F", "B", "I", "W"):
         return step
-    stage = plan.order[step.stage]
-    forward, backward = times[stage]
+    stage = plan.stages[step.stage]
+    forward, backward = times[step.stage]
     if step.letter in ("F", "B"):
         return replace(step, times=forward if step.letter == "F" else backward)
     # Where the backward part is split, transfers go with the first part, which others wait for.
-    later = demand_work(plan, layout, kinds, stage, len(backward))[1] * plan.stages[stage].weight_share
+    later = _work(stage, layout[step.stage], kinds, len(backward))[1] * stage.later_share
     if step.letter == "W":
         return replace(step, times=later if step.absent is None else np.where(step.absent, 0.0, later))
     whole = np.zeros(len(backward), dtype=bool) if step.sorts is None else step.sorts == BACKWARD
     return replace(step, times=np.where(whole, backward, backward - later))
 
 
-def placed_step(plan: StagedPlan, layout: Layout, bandwidth: Floats, **settings: object) -> StepSummary:
+def placed_step(plan: Pipeline, layout: Layout, bandwidth: Floats, **settings: object) -> StepSummary:
     """The step of a plan on given devices; parameters and errors as for ``placed_program``."""
     total = settings.pop("microbatches", None)
 
@@ -345,32 +216,29 @@ def placed_step(plan: StagedPlan, layout: Layout, bandwidth: Floats, **settings:
     return step_summary(make, plan.microbatches if total is None else int(str(total)))
 
 
-def demand_work(
-    plan: StagedPlan, layout: Layout, kinds: Sequence[str], stage: int, microbatches: int
+def _work(
+    stage: PipelineStage, row: Sequence[tuple[int, ...]], kinds: Sequence[str], microbatches: int
 ) -> tuple[Floats, Floats]:
     """(microbatches,) Forward and backward seconds of a stage on the devices of its replicas."""
-    demand = plan.stages[stage]
-    rows = np.array(
-        [max_work(demand, [kinds[d] for d in devices] if kinds else ()) for devices in layout[stage]]
-    ).reshape(-1, 2)
-    turns = rows[np.arange(microbatches) % demand.replicas]
+    rows = np.array([max_work(stage, [kinds[d] for d in devices] if kinds else ()) for devices in row]).reshape(-1, 2)
+    turns = rows[np.arange(microbatches) % stage.data_parallel]
     return turns[:, 0].copy(), turns[:, 1].copy()
 
 
-def max_work(demand: StageDemand, kinds: Sequence[str]) -> tuple[float, float]:
+def max_work(stage: PipelineStage, kinds: Sequence[str]) -> tuple[float, float]:
     """Forward and backward seconds of a replica whose devices are of some kinds: those of the slowest."""
-    found = [demand.work_s.get(kind, (math.inf, math.inf)) for kind in kinds] or [demand.planned_s]
+    found = [stage.by_kind.get(kind, (math.inf, math.inf)) for kind in kinds] or [stage.planned_s]
     return max(found, key=sum)
 
 
 def _times(
-    plan: StagedPlan, layout: Layout, bandwidth: Floats, kinds: Sequence[str], microbatches: int
+    plan: Pipeline, layout: Layout, bandwidth: Floats, kinds: Sequence[str], microbatches: int
 ) -> list[tuple[Floats, Floats]]:
     """By stage, (microbatches,) seconds of its forward and of its backward part with its transfers."""
-    found = [demand_work(plan, layout, kinds, stage, microbatches) for stage in range(len(plan.stages))]
+    found = [_work(stage, row, kinds, microbatches) for stage, row in zip(plan.stages, layout, strict=True)]
     counted = 0.5 if plan.duplex else 1.0
     for one in plan.handovers:
-        a, b = plan.stages[one.source].replicas, plan.stages[one.target].replicas
+        a, b = plan.stages[one.source].data_parallel, plan.stages[one.target].data_parallel
         for m in range(math.lcm(a, b)):
             source, target = layout[one.source][m % a], layout[one.target][m % b]
             mine = slice(m, None, math.lcm(a, b))

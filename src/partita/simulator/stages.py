@@ -1,143 +1,23 @@
-"""A pipeline of stages, run by a schedule: the program of plans whose stages are in a row."""
+"""A lowered pipeline under a schedule: the program of plans whose stages are in a row."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from partita.errors import InputError
 from partita.simulator.chunks import cut
-from partita.simulator.program import Contention, End, Message, Order, Place, Program, Step, Streams
+from partita.simulator.pipeline import NOTHING, Pipeline, PipelineStage, StageWork
+from partita.simulator.program import Contention, Order, Place, Program, Step
 from partita.simulator.schedules.check import check_orders
 from partita.simulator.schedules.protocol import Action, InTurns, Schedule
 from partita.simulator.timeline import BACKWARD, FORWARD, INPUT, SYNC, TRANSFER, WEIGHT
 
-#: The share of backward work that makes gradients of weights, where nothing more is known.
-WEIGHT_SHARE = 0.5
-
-
-#: Nothing happens at the end of a batch.
-NOTHING = End()
-
-
-@dataclass(frozen=True)
-class StageWork:
-    """What a device does for one microbatch, and how long it moves data before and after, in units of time.
-
-    ``traffic`` is the share of the work that is traffic inside the replica.
-    """
-
-    time: float = 0.0
-    incoming: float = 0.0
-    outgoing: float = 0.0
-    traffic: float = 0.0
-
-    def part(self, share: float) -> StageWork:
-        """A share of the work, with all transfers."""
-        return replace(self, time=self.time * share)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One stage.
-
-    Attributes
-    ----------
-    replicas
-        For every replica its devices, which run in lockstep; replicas take turns at microbatches.
-    forward, backward
-        Its work; there is no backward work in inference.
-    weight_share
-        Share of the backward work that makes gradients of weights, and that nobody else waits for.
-    in_flight
-        Microbatches that each replica may hold at once under 1F1B.
-    sync_each
-        Time to synchronise weights for every microbatch, once its backward work (in inference its forward work) is
-        done and handed over.
-    activation_bytes
-        What each device holds of each microbatch in flight.
-    memory, workspace, limit, weight_bytes
-        Bytes of each device: always held, by what for; while it works; that there are; of one version of the weights.
-    end
-        What happens at the end of a batch.
-    link
-        The link by which its machine is reached, among the pipeline's links; −1 for none.
-    capacity
-        Units of size that each device moves per unit of time.
-    """
-
-    replicas: tuple[tuple[str, ...], ...]
-    forward: StageWork
-    backward: StageWork | None = None
-    weight_share: float = WEIGHT_SHARE
-    in_flight: int = 1
-    sync_each: float = 0.0
-    activation_bytes: float = 0.0
-    memory: Mapping[str, float] = field(default_factory=dict)
-    workspace: float = 0.0
-    limit: float | None = None
-    weight_bytes: float = 0.0
-    end: End = NOTHING
-    link: int = -1
-    capacity: float = 1.0
-
-
-@dataclass(frozen=True)
-class Hop:
-    """A transfer over a link, for every microbatch: how long, and whether it leaves the link's machine."""
-
-    link: int
-    time: float
-    outward: bool
-
-
-@dataclass(frozen=True)
-class StagePipeline:
-    """Stages in a row; *nodes* are the forward works, the backward works, and the hops, numbered in that order.
-
-    Attributes
-    ----------
-    name, unit
-        As of programs.
-    stages
-        First stage first.
-    edges
-        Pairs of nodes: the second waits for the first, for the same microbatch.
-    links, hops
-        Links between machines and what passes them.
-    messages
-        What nodes of stages hand to each other, as in ``Program`` but by node; ``links`` count from 0.
-    streams
-        What transfers take of a device.
-    end_every, notes
-        As of programs.
-    parts
-        Stages that every rank has, if they are given already: of all ranks the first ones, then all second ones. The
-        first stage of a rank says what of it happens at the end.
-    """
-
-    name: str
-    unit: str
-    stages: tuple[Stage, ...]
-    edges: tuple[tuple[int, int], ...]
-    links: tuple[Place, ...] = ()
-    hops: tuple[Hop, ...] = ()
-    messages: tuple[Message, ...] = ()
-    streams: Streams = "sum"
-    end_every: int | None = None
-    notes: tuple[str, ...] = ()
-    parts: int = 1
-
-    @property
-    def training(self) -> bool:
-        """Whether there is backward work."""
-        return any(stage.backward is not None for stage in self.stages)
-
 
 def staged_program(
-    pipeline: StagePipeline,
+    pipeline: Pipeline,
     schedule: Schedule,
     microbatches: int,
     *,
@@ -240,7 +120,7 @@ def staged_program(
 
 
 def _actions(
-    pipeline: StagePipeline, schedule: Schedule, microbatches: int, batches: int, chunks: int
+    pipeline: Pipeline, schedule: Schedule, microbatches: int, batches: int, chunks: int
 ) -> dict[tuple[int, int], list[Action]]:
     """What every replica of every rank does, in order; microbatches are numbered over all replicas."""
     ranks = len(pipeline.stages) // pipeline.parts
@@ -298,7 +178,7 @@ def _order(
     return Order(rank, instance, np.array(steps, dtype=np.int64), np.array(microbatches, dtype=np.int64))
 
 
-def _step(stage: Stage, place: int, number: int, letter: str, split: bool) -> Step:
+def _step(stage: PipelineStage, place: int, number: int, letter: str, split: bool) -> Step:
     """One action of a stage; activations are kept to the end of the backward work."""
     back = stage.backward or StageWork()
     held = stage.activation_bytes
@@ -350,7 +230,7 @@ def _whole_backwards(
     return steps
 
 
-def _place(pipeline: StagePipeline, mine: Sequence[int], schedule: Schedule) -> Place:
+def _place(pipeline: Pipeline, mine: Sequence[int], schedule: Schedule) -> Place:
     """The place of a rank, which holds some stages."""
     stages = [pipeline.stages[s] for s in mine]
     first = stages[0]

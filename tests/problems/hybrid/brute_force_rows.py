@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
 
@@ -25,19 +25,19 @@ def _steps(problem: HybridProblem) -> Iterator[float]:
         for chosen in itertools.product(*(tables[k][v].get(t, ()) for k, v, t in flat)):
             names = {v: choice.id for (_, v, _), choice in zip(flat, chosen, strict=True)}
             stages = tuple(
-                HybridStage(
+                Stage(
                     operators=tuple(row),
                     data_parallel=d,
                     tensor_parallel=t,
                     configurations={v: names[v] for v in row},
-                    device=problem.kinds[k].device,
+                    kind=problem.kinds[k].device,
                 )
                 for row, (k, d, t) in zip(rows, degrees, strict=True)
             )
             for schedule, zero in itertools.product(training.schedules, training.zero):
                 if schedule == "interleaved":
                     continue
-                found = evaluate_step(problem, HybridPlan(stages=stages, schedule=schedule, zero=zero))
+                found = evaluate_step(problem, Plan(stages=stages, schedule=schedule, zero=zero))
                 if found.feasible:
                     yield found.objective
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import LikeBlocks, find_blocks
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Edge, HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
 from partita.problems.hybrid.step.interleaved import part_rows
@@ -133,7 +133,7 @@ def _allowed(problem: HybridProblem, mesh: Mesh, rows: list[list[int]], combinat
     for rank, (_, names) in enumerate(combination):
         parts = tuple(tuple(part) for part in rows[rank::p])
         stages.append(
-            HybridStage(
+            Stage(
                 operators=tuple(v for part in parts for v in part),
                 data_parallel=mesh.data,
                 tensor_parallel=mesh.tensor,
@@ -143,5 +143,5 @@ def _allowed(problem: HybridProblem, mesh: Mesh, rows: list[list[int]], combinat
                 expert_parallel=mesh.expert,
             )
         )
-    plan = HybridPlan(stages=tuple(stages), schedule=mesh.schedule, zero=mesh.zero)
+    plan = Plan(stages=tuple(stages), schedule=mesh.schedule, zero=mesh.zero)
     return evaluate_step(problem, plan).feasible

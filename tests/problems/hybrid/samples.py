@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from contracts.samples import Family, Samples
+from partita.pipeline import Plan
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.options import Options
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from problems.hybrid.brute_force import best_objective
@@ -117,7 +117,7 @@ def _remembered(encoded: bytes) -> float | None:
     return best_objective(problem) if problem.hierarchy is None else best_objective_on_machines(problem)
 
 
-def check(problem: HybridProblem, plan: HybridPlan, options: Options) -> None:
+def check(problem: HybridProblem, plan: Plan, options: Options) -> None:
     """The evaluator agrees with an independent one."""
     found = evaluate(problem, plan)
     if problem.training is not None:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from partita.errors import InputError
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 
 
@@ -29,10 +29,8 @@ def problem(**changes: Any) -> HybridProblem:
     return HybridProblem(**(fields | changes))
 
 
-def stage(*operators: int, d: int = 1, t: int = 1, name: str = "c") -> HybridStage:
-    return HybridStage(
-        operators=operators, data_parallel=d, tensor_parallel=t, configurations=dict.fromkeys(operators, name)
-    )
+def stage(*operators: int, d: int = 1, t: int = 1, name: str = "c") -> Stage:
+    return Stage(operators=operators, data_parallel=d, tensor_parallel=t, configurations=dict.fromkeys(operators, name))
 
 
 nan, inf = float("nan"), float("inf")
@@ -98,7 +96,7 @@ def test_transfers_scale_by_the_bandwidth() -> None:
 
 def test_a_plan_by_hand() -> None:
     """The second stage has two replicas: 4/2 + 2·6/(2·2) + 4·1·3/(2·2·2) = 6.5; the first waits for 12/2."""
-    found = evaluate(problem(memory_bytes=5.0), HybridPlan(stages=(stage(0), stage(1, d=2))))
+    found = evaluate(problem(memory_bytes=5.0), Plan(stages=(stage(0), stage(1, d=2))))
     assert [entry.time_per_microbatch for entry in found.stages] == [2.0 + 6.0, 2.0 + 3.0 + 1.5]
     assert (found.objective, found.feasible) == (8.0, True)
     assert [entry.in_flight for entry in found.stages] == [3, 1]
@@ -108,29 +106,27 @@ def test_a_plan_by_hand() -> None:
 def test_what_tensor_parallel_groups_move_counts_at_the_boundary() -> None:
     """Beside the edge's 6 bytes the first layer's group moves 3 on the way back, the second's 1 on the way in."""
     layers = (layer(0, time=2.0, sync_out_bytes={1: 3.0}), layer(1, time=4.0, sync_in_bytes={0: 1.0}))
-    found = evaluate(problem(layers=layers), HybridPlan(stages=(stage(0), stage(1))))
+    found = evaluate(problem(layers=layers), Plan(stages=(stage(0), stage(1))))
     assert [entry.transfer for entry in found.stages] == [2 * (6 + 3) / 2, 2 * (6 + 1) / 2]
-    together = evaluate(problem(layers=layers), HybridPlan(stages=(stage(0, 1),)))
+    together = evaluate(problem(layers=layers), Plan(stages=(stage(0, 1),)))
     assert [entry.transfer for entry in together.stages] == [0.0]
 
 
 def test_edges_inside_a_stage_move_nothing() -> None:
     """Of three layers in a row the first two share a stage: 2·5/2 between the stages."""
     edges = (Edge(source=0, target=1, bytes=7.0), Edge(source=1, target=2, bytes=5.0))
-    found = evaluate(
-        problem(layers=(layer(0), layer(1), layer(2)), edges=edges), HybridPlan(stages=(stage(0, 1), stage(2)))
-    )
+    found = evaluate(problem(layers=(layer(0), layer(1), layer(2)), edges=edges), Plan(stages=(stage(0, 1), stage(2))))
     assert found.feasible
     assert [entry.transfer for entry in found.stages] == [5.0, 5.0]
 
 
 def test_all_devices_and_microbatches_may_be_used() -> None:
-    found = evaluate(problem(devices=4, microbatches=4), HybridPlan(stages=(stage(0), stage(1, d=3))))
+    found = evaluate(problem(devices=4, microbatches=4), Plan(stages=(stage(0), stage(1, d=3))))
     assert found.violations == ()
 
 
 def test_every_layer_without_the_degree_is_named() -> None:
-    found = evaluate(problem(), HybridPlan(stages=(stage(0, 1, t=2),)))
+    found = evaluate(problem(), Plan(stages=(stage(0, 1, t=2),)))
     assert found.violations == (
         "layer 0 has no configuration of degree 2 (stage 0)",
         "layer 1 has no configuration of degree 2 (stage 0)",
@@ -138,7 +134,7 @@ def test_every_layer_without_the_degree_is_named() -> None:
 
 
 def test_weights_synchronised_once_per_batch() -> None:
-    plan = HybridPlan(stages=(stage(0), stage(1, d=2)))
+    plan = Plan(stages=(stage(0), stage(1, d=2)))
     found = evaluate(problem(weight_sync_per_batch=True), plan)
     assert found.stages[1].weight_sync == 4 * 1 * 3 / (2 * 4 * 2)
     assert evaluate(problem(weight_sync_per_batch=True, microbatches=3), plan).violations == (
@@ -146,11 +142,11 @@ def test_weights_synchronised_once_per_batch() -> None:
     )
 
 
-def nested(*groups: tuple[int, tuple[HybridStage, ...]]) -> HybridPlan:
+def nested(*groups: tuple[int, tuple[Stage, ...]]) -> Plan:
     """Groups of stages with their machines; the stages' data parallelism is per machine."""
-    return HybridPlan(
+    return Plan(
         stages=tuple(
-            HybridStage(
+            Stage(
                 operators=part.operators,
                 data_parallel=part.data_parallel * machines,
                 tensor_parallel=part.tensor_parallel,
@@ -209,14 +205,14 @@ def test_whole_weights_are_the_smallest_over_degrees_unless_given() -> None:
         (nested((1, (stage(0, d=2), stage(1)))), "group 0 needs 3 devices in each machine"),
     ],
 )
-def test_too_many_machines_are_violations(plan: HybridPlan, message: str) -> None:
+def test_too_many_machines_are_violations(plan: Plan, message: str) -> None:
     found = evaluate(problem(microbatches=9, hierarchy=PAIRS), plan)
     assert not found.feasible
     assert any(message in text for text in found.violations)
 
 
-def placed(d: int, machines: int | None, group: int | None) -> HybridStage:
-    return HybridStage(
+def placed(d: int, machines: int | None, group: int | None) -> Stage:
+    return Stage(
         operators=(0,) if group in (0, None) else (1,),
         data_parallel=d,
         tensor_parallel=1,
@@ -241,15 +237,15 @@ def placed(d: int, machines: int | None, group: int | None) -> HybridStage:
         ),
     ],
 )
-def test_what_is_no_plan_on_machines_is_refused(stages: tuple[HybridStage, ...], message: str) -> None:
+def test_what_is_no_plan_on_machines_is_refused(stages: tuple[Stage, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        evaluate(problem(hierarchy=PAIRS), HybridPlan(stages=stages))
+        evaluate(problem(hierarchy=PAIRS), Plan(stages=stages))
 
 
 @pytest.mark.parametrize("fields", [{"machines": 1}, {"machine_group": 0}, {"machines": 1, "machine_group": 0}])
 def test_machines_need_a_hierarchy(fields: dict[str, int]) -> None:
     with pytest.raises(InputError, match="has no hierarchy"):
-        evaluate(problem(), HybridPlan(stages=(msgspec.structs.replace(stage(0, 1), **fields),)))
+        evaluate(problem(), Plan(stages=(msgspec.structs.replace(stage(0, 1), **fields),)))
 
 
 @pytest.mark.parametrize(
@@ -262,8 +258,8 @@ def test_machines_need_a_hierarchy(fields: dict[str, int]) -> None:
         ({}, (stage(0, t=2), stage(1)), "layer 0 has no configuration of degree 2"),
     ],
 )
-def test_broken_limits_are_violations(changes: dict[str, Any], stages: tuple[HybridStage, ...], message: str) -> None:
-    found = evaluate(problem(**changes), HybridPlan(stages=stages))
+def test_broken_limits_are_violations(changes: dict[str, Any], stages: tuple[Stage, ...], message: str) -> None:
+    found = evaluate(problem(**changes), Plan(stages=stages))
     assert not found.feasible
     assert any(message in text for text in found.violations)
 
@@ -279,18 +275,18 @@ def test_broken_limits_are_violations(changes: dict[str, Any], stages: tuple[Hyb
         ((stage(0, 1, d=0),), "data_parallel is 0"),
         ((stage(0, 1, name="x"),), "no configuration 'x'"),
         (
-            (HybridStage(operators=(0, 1), data_parallel=1, tensor_parallel=1, configurations={0: "c"}),),
+            (Stage(operators=(0, 1), data_parallel=1, tensor_parallel=1, configurations={0: "c"}),),
             "no configuration for layer 1",
         ),
         (
             (
                 stage(0),
-                HybridStage(operators=(1,), data_parallel=1, tensor_parallel=1, configurations={0: "c", 1: "c"}),
+                Stage(operators=(1,), data_parallel=1, tensor_parallel=1, configurations={0: "c", 1: "c"}),
             ),
             "not in the stage",
         ),
     ],
 )
-def test_what_is_no_plan_is_refused(stages: tuple[HybridStage, ...], message: str) -> None:
+def test_what_is_no_plan_is_refused(stages: tuple[Stage, ...], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        evaluate(problem(), HybridPlan(stages=stages))
+        evaluate(problem(), Plan(stages=stages))

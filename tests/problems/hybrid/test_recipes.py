@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 import partita as pt
 from partita.conductor.compare import compare
 from partita.conductor.judge import adopt_better
+from partita.pipeline import Plan
 from partita.problems.hybrid.baselines import DEFAULT_BASELINES
 from partita.problems.hybrid.baselines.choices import fastest_choices
 from partita.problems.hybrid.baselines.kinds import OnKinds
 from partita.problems.hybrid.baselines.layouts import Layouts
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.problems.hybrid.report.limits import device_time, explain_slower, hybrid_sentences
 from partita.problems.hybrid.solvers.protocol import Options, Solver
@@ -38,7 +38,7 @@ STEADY = [
 every_recipe = pytest.mark.parametrize("recipe", STEADY, ids=[recipe.name for recipe in STEADY])
 
 
-def has_kind(recipe: Solver, problem: HybridProblem, plan: HybridPlan) -> bool:
+def has_kind(recipe: Solver, problem: HybridProblem, plan: Plan) -> bool:
     """Whether a plan is of the kind that the recipe's name promises."""
     stages = plan.stages
     replicas = {stage.data_parallel for stage in stages}
@@ -196,7 +196,7 @@ def test_blocks_are_found_between_the_ends() -> None:
     assert (blocks.end, blocks.layers) == (9, 10)
 
 
-def plan_of(name: str, problem: HybridProblem, machine: int = 8) -> HybridPlan:
+def plan_of(name: str, problem: HybridProblem, machine: int = 8) -> Plan:
     (recipe,) = [recipe for recipe in DEFAULT_BASELINES if recipe.name == name]
     outcome = recipe.solve(problem, Options(machine_devices=machine), Monitor(30.0))
     assert outcome.plan is not None, outcome.reason

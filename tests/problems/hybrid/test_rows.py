@@ -11,12 +11,12 @@ import pytest
 
 import partita as pt
 from partita.errors import InputError
+from partita.pipeline import Plan, Stage
 from partita.problems.facets.timeline import Request
 from partita.problems.hybrid.baselines.kinds import FASTEST_KIND, PROPORTIONAL
 from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.options import Changes
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
 from partita.problems.hybrid.solvers.free import FreeMesh, bound_of_free
 from partita.problems.hybrid.solvers.protocol import Options
@@ -177,7 +177,7 @@ def test_bounds_for_uniform_meshes_are_below_every_row() -> None:
     assert proven > 5
 
 
-def random_row(seed: int, problem: HybridProblem) -> HybridPlan | None:
+def random_row(seed: int, problem: HybridProblem) -> Plan | None:
     """Any row of stages that differ, with the fastest configurations."""
     assert problem.training is not None
     draw = random.Random(seed)
@@ -191,15 +191,15 @@ def random_row(seed: int, problem: HybridProblem) -> HybridPlan | None:
         if not all(layers[v].configurations.get(t) for v in part):
             return None
         stages.append(
-            HybridStage(
+            Stage(
                 operators=tuple(part),
                 data_parallel=d,
                 tensor_parallel=t,
-                device=problem.kinds[k].device,
+                kind=problem.kinds[k].device,
                 configurations={v: layers[v].configurations[t][0].id for v in part},
             )
         )
-    plan = HybridPlan(stages=tuple(stages), schedule=problem.training.schedules[0], zero=problem.training.zero[0])
+    plan = Plan(stages=tuple(stages), schedule=problem.training.schedules[0], zero=problem.training.zero[0])
     return plan if evaluate(problem, plan).feasible else None
 
 
@@ -247,7 +247,7 @@ def test_several_kinds_by_hand(tmp_path: Path) -> None:
     result = pt.solve(problem)
     # Two replicas of two stages, three layers on the fast devices: 9 + 9 and three more of 9 each.
     assert result.objective == pytest.approx(18 + 3 * 9)
-    assert [(stage.device, len(stage.operators), stage.data_parallel) for stage in result.plan.stages] in (
+    assert [(stage.kind, len(stage.operators), stage.data_parallel) for stage in result.plan.stages] in (
         [("fast", 3, 2), ("slow", 1, 2)],
         [("slow", 1, 2), ("fast", 3, 2)],
     )
@@ -259,7 +259,7 @@ def test_several_kinds_by_hand(tmp_path: Path) -> None:
     alone = FASTEST_KIND.solve(problem, Options(), Monitor(10.0)).plan
     assert evaluate(problem, alone).objective == pytest.approx(48.0)
     shares = PROPORTIONAL.solve(problem, Options(), Monitor(10.0)).plan
-    assert {stage.device for stage in shares.stages} == {"fast", "slow"}
+    assert {stage.kind for stage in shares.stages} == {"fast", "slow"}
     assert evaluate(problem, shares).objective == pytest.approx(45.0)
     assert [each.name for each in HYBRID.baselines_of(problem)] == [FASTEST_KIND.name, PROPORTIONAL.name]
     assert FASTEST_KIND not in HYBRID.baselines_of(problem.replace(others=()))
@@ -277,9 +277,7 @@ def test_plans_on_several_kinds_are_judged() -> None:
     )
     assert any("take 4 devices and there are 2" in text for text in many.violations)
     with pytest.raises(InputError, match="no devices 'other'"):
-        evaluate(
-            problem, msgspec.structs.replace(best, stages=(msgspec.structs.replace(first, device="other"), second))
-        )
+        evaluate(problem, msgspec.structs.replace(best, stages=(msgspec.structs.replace(first, kind="other"), second)))
     parts = tuple(
         msgspec.structs.replace(stage, chunks=((stage.operators[0],), stage.operators[1:])) for stage in (first, second)
     )

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partita.errors import InputError
+from partita.pipeline import Plan
 from partita.problems.facets.timeline import Request
 from partita.problems.hybrid.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
 from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.solvers.uniform import UniformMesh
@@ -31,7 +31,7 @@ from problems.hybrid.step_strategies import limited, random_step, spread_step
 EVERY = [("1f1b",), ("gpipe",), ("zero-bubble",), ("interleaved",), ("1f1b", "interleaved", "zero-bubble")]
 
 
-def check(problem: HybridProblem) -> HybridPlan | None:
+def check(problem: HybridProblem) -> Plan | None:
     """The solver's answer is that of looking at every plan, and proven."""
     best = shortest_step(problem)
     outcome = UniformMesh().solve(problem, Options(), Monitor(300.0))
@@ -105,7 +105,7 @@ def test_no_plan_of_a_thousand_models_is_shorter(schedules: tuple[str, ...]) -> 
 
 
 @st.composite
-def equal_meshes(draw: st.DrawFn) -> tuple[HybridProblem, HybridPlan]:
+def equal_meshes(draw: st.DrawFn) -> tuple[HybridProblem, Plan]:
     """A row of equal layers without transfers, on any mesh."""
     schedule = draw(st.sampled_from(SCHEDULES))
     interleaved = schedule == "interleaved"
@@ -164,7 +164,7 @@ LATER = {"1f1b": 1e-9, "gpipe": 1e-9, "zero-bubble": 0.03, "interleaved": 0.1}
 
 
 @st.composite
-def unlike_meshes(draw: st.DrawFn) -> tuple[HybridProblem, HybridPlan]:
+def unlike_meshes(draw: st.DrawFn) -> tuple[HybridProblem, Plan]:
     """Equal blocks with heavier ends, some stages of which recompute, on any mesh that runs."""
     schedule = draw(st.sampled_from(SCHEDULES))
     stages, chunks = draw(st.integers(2, 5)), 1
@@ -198,13 +198,13 @@ def unlike_meshes(draw: st.DrawFn) -> tuple[HybridProblem, HybridPlan]:
     return problem, uniform_plan(problem, problem.layers, rows, configurations, layout)
 
 
-def simulated(problem: HybridProblem, plan: HybridPlan) -> Simulation:
+def simulated(problem: HybridProblem, plan: Plan) -> Simulation:
     return simulate(hybrid_program(problem, plan, evaluate(problem, plan), Request()))
 
 
 @given(equal_meshes())
 @settings(max_examples=150)
-def test_equal_stages_take_and_hold_just_that(case: tuple[HybridProblem, HybridPlan]) -> None:
+def test_equal_stages_take_and_hold_just_that(case: tuple[HybridProblem, Plan]) -> None:
     problem, plan = case
     found, run = evaluate(problem, plan), simulated(problem, plan)
     assert found.feasible, found.violations
@@ -215,7 +215,7 @@ def test_equal_stages_take_and_hold_just_that(case: tuple[HybridProblem, HybridP
 
 @given(unlike_meshes())
 @settings(max_examples=120)
-def test_unlike_stages_take_about_that(case: tuple[HybridProblem, HybridPlan]) -> None:
+def test_unlike_stages_take_about_that(case: tuple[HybridProblem, Plan]) -> None:
     problem, plan = case
     found, run = evaluate(problem, plan), simulated(problem, plan)
     assert found.step is not None
@@ -229,7 +229,7 @@ def test_unlike_stages_take_about_that(case: tuple[HybridProblem, HybridPlan]) -
 
 @given(unlike_meshes())
 @settings(max_examples=80)
-def test_all_forward_first_takes_just_that(case: tuple[HybridProblem, HybridPlan]) -> None:
+def test_all_forward_first_takes_just_that(case: tuple[HybridProblem, Plan]) -> None:
     problem, plan = case
     if plan.chunks > 1:
         return
@@ -424,7 +424,7 @@ def test_context_and_expert_degrees_are_those_that_there_are() -> None:
     training = msgspec.structs.replace(training, context=(2,), expert=(2,))
     both = problem.replace(training=training, spreads=(spread,))
     plan = layout_plan(both, Layout(context=2, expert=2, pipeline=2))
-    assert plan.devices == 4
+    assert plan.device_count == 4
     assert evaluate(both, plan).feasible
     whole = evaluate(both, layout_plan(both, Layout(pipeline=2)))
     assert [text.partition(" is")[0] for text in whole.violations] == [

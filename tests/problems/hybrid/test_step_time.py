@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import Options
@@ -62,7 +62,7 @@ def simulate(times: list[int], replicas: int, batch: int) -> float:
     return max(finished.values())
 
 
-def row_of_stages(times: list[int], replicas: int, batch: int) -> tuple[HybridProblem, HybridPlan]:
+def row_of_stages(times: list[int], replicas: int, batch: int) -> tuple[HybridProblem, Plan]:
     """One layer per stage, three times ``times`` long, without transfers."""
     problem = HybridProblem(
         name="row",
@@ -75,10 +75,10 @@ def row_of_stages(times: list[int], replicas: int, batch: int) -> tuple[HybridPr
         edges=tuple(Edge(source=i, target=i + 1, bytes=0.0) for i in range(len(times) - 1)),
     )
     stages = tuple(
-        HybridStage(operators=(i,), data_parallel=replicas, tensor_parallel=1, configurations={i: "c"})
+        Stage(operators=(i,), data_parallel=replicas, tensor_parallel=1, configurations={i: "c"})
         for i in range(len(times))
     )
-    return problem, HybridPlan(stages=stages)
+    return problem, Plan(stages=stages)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 3), st.integers(1, 24))
@@ -132,8 +132,8 @@ def test_synchronisation_and_update_come_at_the_end() -> None:
         layers=(layer,),
         weight_sync_per_batch=True,
     )
-    stage = HybridStage(operators=(0,), data_parallel=2, tensor_parallel=1, configurations={0: "c"})
-    plan = HybridPlan(stages=(stage,))
+    stage = Stage(operators=(0,), data_parallel=2, tensor_parallel=1, configurations={0: "c"})
+    plan = Plan(stages=(stage,))
     found = step_time(problem, plan, evaluate(problem, plan))
     # Four rounds of 3; each replica moves 4·(2 − 1)/2·5 bytes.
     assert (found.pipeline, found.weight_sync, found.update) == (12.0, 10.0, 0.5)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from partita.conductor.simulate import Simulated, simulate, simulate_plan
 from partita.errors import InputError
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.step_time import step_time
@@ -25,11 +25,11 @@ SAME = 1e-9
 
 
 @st.composite
-def hybrid_plans(draw: Any, problem: HybridProblem) -> HybridPlan | None:
+def hybrid_plans(draw: Any, problem: HybridProblem) -> Plan | None:
     """Any row of stages, whatever it needs of devices and memory; None where stages have no degree in common."""
     order = problem.order()
     cuts = sorted(draw(st.sets(st.integers(1, len(order) - 1), max_size=3))) if len(order) > 1 else []
-    stages: list[HybridStage] = []
+    stages: list[Stage] = []
     group, machines = 0, 0
     for first, last in itertools.pairwise([0, *cuts, len(order)]):
         layers = [problem.layers[place] for place in sorted(order[first:last])]
@@ -45,17 +45,17 @@ def hybrid_plans(draw: Any, problem: HybridProblem) -> HybridPlan | None:
             d, more = machines * draw(st.sampled_from([1, 2])), {"machines": machines, "machine_group": group}
         chosen = {layer.id: draw(st.sampled_from([c.id for c in layer.configurations[t]])) for layer in layers}
         ids = tuple(layer.id for layer in layers)
-        stages.append(HybridStage(operators=ids, data_parallel=d, tensor_parallel=t, configurations=chosen, **more))
-    return HybridPlan(stages=tuple(stages))
+        stages.append(Stage(operators=ids, data_parallel=d, tensor_parallel=t, configurations=chosen, **more))
+    return Plan(stages=tuple(stages))
 
 
-def windows(plan: HybridPlan) -> list[int]:
+def windows(plan: Plan) -> list[int]:
     """How many microbatches behind its forward work each stage goes back: d · ⌈s/d⌉ − d."""
     degrees = [stage.data_parallel for stage in plan.stages]
     return [-(-sum(degrees[i:]) // d) * d - d for i, d in enumerate(degrees)]
 
 
-def windows_nest(plan: HybridPlan) -> bool:
+def windows_nest(plan: Plan) -> bool:
     """Whether each stage may hold what the next one may, and what goes back and forth between them."""
     degrees, held = [stage.data_parallel for stage in plan.stages], windows(plan)
     return all(a >= b + d for a, b, d in zip(held, held[1:], degrees[1:], strict=False))
@@ -139,7 +139,7 @@ def test_memory_is_that_of_the_plan() -> None:
 
 def row(
     times: list[float], microbatches: int = 8, *, replicas: int = 1, bandwidth: float = 1.0, **changes: Any
-) -> tuple[HybridProblem, HybridPlan]:
+) -> tuple[HybridProblem, Plan]:
     """One layer a stage; a third of its time is forward."""
     per_batch = changes.pop("weight_sync_per_batch", False)
     weights, size = changes.pop("weights", 0.0), changes.pop("size", 0.0)
@@ -161,10 +161,10 @@ def row(
         weight_sync_per_batch=per_batch,
     )
     stages = tuple(
-        HybridStage(operators=(i,), data_parallel=replicas, tensor_parallel=1, configurations={i: "c"})
+        Stage(operators=(i,), data_parallel=replicas, tensor_parallel=1, configurations={i: "c"})
         for i in range(len(times))
     )
-    return problem, HybridPlan(stages=stages)
+    return problem, Plan(stages=stages)
 
 
 def test_the_step_of_equal_stages_is_the_formulas() -> None:
@@ -187,9 +187,7 @@ def test_weights_are_synchronised_after_the_batch_or_behind_its_last_backward_pa
     # A single layer's gradients are there when its backward part is done: nothing hides.
     assert behind.step_time == after.step_time
     layers = (problem.layers[0], msgspec.structs.replace(problem.layers[1], id=1))
-    one = HybridPlan(
-        stages=(HybridStage(operators=(0, 1), data_parallel=2, tensor_parallel=1, configurations={0: "c", 1: "c"}),)
-    )
+    one = Plan(stages=(Stage(operators=(0, 1), data_parallel=2, tensor_parallel=1, configurations={0: "c", 1: "c"}),))
     problem = problem.replace(layers=layers, devices=2)
     apart = [simulate(problem, one, weight_sync=how) for how in ("after", "behind")]
     # One stage of two layers: half of the synchronisation runs while the first layer goes back, which takes 2.
@@ -215,7 +213,7 @@ def test_machine_links_are_passed_one_after_the_other() -> None:
     stages = tuple(
         msgspec.structs.replace(stage, machines=1, machine_group=number) for number, stage in enumerate(plan.stages)
     )
-    found = simulate_plan(problem, HybridPlan(stages=stages))
+    found = simulate_plan(problem, Plan(stages=stages))
     # 2 bytes leave one machine and enter the other, forward and back, for each of 8 microbatches.
     busy = {lane.owner: 0.0 for lane in found.simulation.timeline.lanes if lane.device < 0}
     line = found.simulation.timeline
@@ -228,9 +226,7 @@ def test_machine_links_are_passed_one_after_the_other() -> None:
         "network of machine group 1": pytest.approx(32.0),
     }
     # The only microbatch in flight beside another: forward 1, 2 + 2 over the links, forward 1, backward 2, and back.
-    assert simulate(problem, HybridPlan(stages=stages), microbatches=1).step_time == pytest.approx(
-        1 + 4 + 3 + 4 + 2 + 0.5
-    )
+    assert simulate(problem, Plan(stages=stages), microbatches=1).step_time == pytest.approx(1 + 4 + 3 + 4 + 2 + 0.5)
 
 
 def test_microbatches_that_arrive_one_by_one() -> None:
@@ -241,15 +237,15 @@ def test_microbatches_that_arrive_one_by_one() -> None:
 
 def test_plans_that_cannot_run_are_refused() -> None:
     problem, plan = row([3.0] * 2)
-    turned = HybridPlan(stages=plan.stages[::-1])
+    turned = Plan(stages=plan.stages[::-1])
     with pytest.raises(InputError, match="goes from stage 1 back to stage 0"):
         simulate(problem, turned)
-    wider = HybridPlan(stages=(msgspec.structs.replace(plan.stages[0], tensor_parallel=2), plan.stages[1]))
+    wider = Plan(stages=(msgspec.structs.replace(plan.stages[0], tensor_parallel=2), plan.stages[1]))
     with pytest.raises(InputError, match="has no configuration 'c' of degree 2"):
         simulate(problem, wider)
     with pytest.raises(InputError, match="is for inference"):
         simulate(problem, plan, schedule="forward")
-    uneven = HybridPlan(stages=(msgspec.structs.replace(plan.stages[0], data_parallel=2), plan.stages[1]))
+    uneven = Plan(stages=(msgspec.structs.replace(plan.stages[0], data_parallel=2), plan.stages[1]))
     with pytest.raises(InputError, match="needs as many replicas of every stage, here are 2, 1"):
         simulate(problem, uneven, schedule="interleaved")
     assert simulated_step(problem, turned, evaluate(problem, turned)) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partita.errors import DisagreementError
-from partita.problems.hybrid.plan import HybridPlan
+from partita.pipeline import Plan
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.exact import HybridExact
@@ -30,7 +30,7 @@ def test_a_refuted_target_above_a_plan_is_no_proof(monkeypatch: pytest.MonkeyPat
     least = honest.bound
     decide = Family.decide
 
-    def wrong(self: Family, target: float) -> tuple[float, HybridPlan] | bool | None:
+    def wrong(self: Family, target: float) -> tuple[float, Plan] | bool | None:
         return False if target < 1.5 * least else decide(self, target)
 
     monkeypatch.setattr(Family, "decide", wrong)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
+from partita.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.row import Row
 from strategies import throughput_problems
@@ -62,7 +62,9 @@ def on_devices(
         if taken[kind] > problem.kinds[kind].count:
             return None
         ids = tuple(v for unit, home in zip(problem.row.units, homes, strict=True) for v in unit if home == number)
-        stages.append(Stage(device=names[0], kind=problem.kinds[kind].name, operators=ids, replicas=tuple(names[1:])))
+        stages.append(
+            Stage(devices=tuple(names), kind=problem.kinds[kind].name, operators=ids, data_parallel=len(names))
+        )
     return Plan(stages=tuple(stages))
 
 

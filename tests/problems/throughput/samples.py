@@ -6,8 +6,8 @@ from typing import Any
 
 import brute_force
 from contracts.samples import Family, Samples
+from partita.pipeline import Plan
 from partita.problems.throughput.options import Options
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
 from partita.problems.throughput.row import Row
 from problems.throughput.every_row import best_of_all, rows

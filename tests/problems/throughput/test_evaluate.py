@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from partita.errors import InputError
+from partita.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.evaluation import Transfers
-from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import (
     DeviceGroup,
     DeviceKind,
@@ -42,7 +42,7 @@ def chain(times: list[float], sizes: list[float], **fields: object) -> Throughpu
 def plan(*stages: tuple[str, tuple[int, ...]], contiguity: Contiguity = "acyclic") -> Plan:
     """A plan from (device, operators) pairs."""
     return Plan(
-        stages=tuple(Stage(device=name, kind=name.split(":")[0], operators=ids) for name, ids in stages),
+        stages=tuple(Stage(devices=(name,), kind=name.split(":")[0], operators=ids) for name, ids in stages),
         contiguity=contiguity,
     )
 
@@ -405,8 +405,8 @@ def shared_stage(*devices: str) -> Plan:
     first, *others = devices
     return Plan(
         stages=(
-            Stage(device=first, kind="gpu", operators=(0,), replicas=tuple(others)),
-            Stage(device="gpu:3", kind="gpu", operators=(1,)),
+            Stage(devices=(first, *others), kind="gpu", operators=(0,), data_parallel=1 + len(others)),
+            Stage(devices=("gpu:3",), kind="gpu", operators=(1,)),
         )
     )
 
@@ -512,7 +512,7 @@ class TestPeaks:
         (plan(("gpu:4", (0, 1))), "plan stage 0: there is no device 'gpu:4' in problem 'chain'"),
         (plan(("gpu:0", (0,)), ("gpu:0", (1,))), "plan stage 1: device 'gpu:0' is used twice"),
         (
-            Plan(stages=(Stage(device="gpu:0", kind="cpu", operators=(0, 1)),)),
+            Plan(stages=(Stage(devices=("gpu:0",), kind="cpu", operators=(0, 1)),)),
             "plan stage 0: device 'gpu:0' is not of kind 'cpu'",
         ),
     ],

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import brute_force
 import independent_evaluator
+from partita.pipeline import Plan
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from strategies import examples, plans, throughput_problems
 
@@ -65,7 +65,10 @@ def test_renaming_devices_of_a_kind_changes_nothing(case: tuple[ThroughputProble
     renamed = Plan(
         stages=tuple(
             msgspec.structs.replace(
-                stage, device=f"{stage.kind}:{counts[stage.kind] - 1 - int(stage.device.rpartition(':')[2])}"
+                stage,
+                devices=tuple(
+                    f"{stage.kind}:{counts[stage.kind] - 1 - int(name.rpartition(':')[2])}" for name in stage.devices
+                ),
             )
             for stage in plan.stages
         ),

@@ -9,15 +9,15 @@ from cost_graphs import make_cluster, make_graph
 from partita.cluster import Cluster
 from partita.errors import InputError
 from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.pricing import price
 from partita.problems.throughput.problem import SavedTensor
 
 SPLIT = Plan(
     stages=(
-        Stage(device="toy:0", kind="toy", operators=(0, 5)),
-        Stage(device="toy:1", kind="toy", operators=(1, 2, 3, 4)),
+        Stage(devices=("toy:0",), kind="toy", operators=(0, 5)),
+        Stage(devices=("toy:1",), kind="toy", operators=(1, 2, 3, 4)),
     )
 )
 
@@ -199,8 +199,8 @@ def test_copies_of_a_tied_parameter_do_not_exchange_gradients_for_every_microbat
     problem = price(tied_graph(), make_cluster())
     assert [t.name for t in problem.tensors] == ["a", "b", "c", "part2"]
     stages = (
-        Stage(device="toy:0", kind="toy", operators=(0, 1, 4, 5)),
-        Stage(device="toy:1", kind="toy", operators=(2, 3)),
+        Stage(devices=("toy:0",), kind="toy", operators=(0, 1, 4, 5)),
+        Stage(devices=("toy:1",), kind="toy", operators=(2, 3)),
     )
     for stage in evaluate(problem, Plan(stages=stages)).stages:
         assert (stage.memory.weights, stage.memory.gradients, stage.memory.optimizer) == (80, 80, 160)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partita.graph import Graph
+from partita.pipeline import Plan
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from strategies import graphs, plans, throughput_problems
 

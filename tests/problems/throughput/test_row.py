@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.errors import InputError, UnsupportedError
+from partita.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.problems.throughput.row import Row
 from partita.run.result import Status
@@ -99,7 +99,7 @@ def test_the_row_is_part_of_the_problem_file() -> None:
 
 
 def staged(*groups: tuple[int, ...], kind: str = "gpu") -> Plan:
-    return Plan(stages=tuple(Stage(device=f"{kind}:{n}", kind=kind, operators=ids) for n, ids in enumerate(groups)))
+    return Plan(stages=tuple(Stage(devices=(f"{kind}:{n}",), kind=kind, operators=ids) for n, ids in enumerate(groups)))
 
 
 @pytest.mark.parametrize(

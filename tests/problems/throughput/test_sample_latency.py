@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partita.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.nodes import nodes_of
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.problems.throughput.sample_latency import pipeline_of
+from partita.problems.throughput.sample_latency import sample_latency
 from partita.problems.throughput.virtual_stages import edges_of, virtual_stages
 from strategies import examples, plans
 
@@ -28,14 +28,14 @@ def chain(times: list[float], size: float, devices: int = 2) -> ThroughputProble
 
 def split(*sets: tuple[int, ...], contiguity: str = "acyclic") -> Plan:
     """Set i on gpu:i."""
-    stages = tuple(Stage(device=f"gpu:{i}", kind="gpu", operators=ids) for i, ids in enumerate(sets))
+    stages = tuple(Stage(devices=(f"gpu:{i}",), kind="gpu", operators=ids) for i, ids in enumerate(sets))
     return Plan(stages=stages, contiguity=contiguity)  # type: ignore[arg-type]
 
 
 def test_two_stages_in_a_row() -> None:
     """Times 2, 3, 4, transfers 1: loads 2 + 3 + 1 = 6 and 1 + 4 = 5; two rounds of 6, or 6 + 5 alone."""
     problem, plan = chain([2.0, 3.0, 4.0], 1.0), split((0, 1), (2,))
-    found = pipeline_of(problem, plan, evaluate(problem, plan))
+    found = sample_latency(problem, plan, evaluate(problem, plan))
     assert (found.stages, found.virtual_stages, found.depth) == (2, 2, 2)
     assert (found.period, found.latency, found.latency_alone) == (6.0, 12.0, 11.0)
 
@@ -47,7 +47,7 @@ def test_a_free_split_is_a_pipeline_of_virtual_stages() -> None:
     alone 3 + 5 + 5 = 13.
     """
     problem, plan = chain([2.0, 3.0, 4.0], 1.0), split((0, 2), (1,), contiguity="free")
-    found = pipeline_of(problem, plan, evaluate(problem, plan))
+    found = sample_latency(problem, plan, evaluate(problem, plan))
     assert (found.stages, found.virtual_stages, found.depth) == (2, 3, 3)
     assert (found.period, found.latency, found.latency_alone) == (8.0, 24.0, 13.0)
 
@@ -58,7 +58,7 @@ def test_parallel_branches_do_not_add_to_the_depth() -> None:
         tensors=(Tensor(producer=0, consumers=(1, 2), size=0.0),),
     )
     plan = split((0,), (1,), (2,))
-    found = pipeline_of(problem, plan, evaluate(problem, plan))
+    found = sample_latency(problem, plan, evaluate(problem, plan))
     assert (found.virtual_stages, found.depth, found.latency) == (3, 2, 2.0)
 
 
@@ -100,7 +100,7 @@ def test_training_goes_there_and_back(real: bool) -> None:
         tensors=tuple(tensors),
     )
     plan = split((0, 2), (1, 3))
-    found = pipeline_of(problem, plan, evaluate(problem, plan))
+    found = sample_latency(problem, plan, evaluate(problem, plan))
     assert (found.virtual_stages, found.depth, found.latency, found.latency_alone) == (3, 3, 9.0, 6.0)
 
 
@@ -109,11 +109,19 @@ def test_a_stage_of_replicas_keeps_a_sample_for_as_many_rounds() -> None:
     problem = chain([4.0, 2.0], 0.0, devices=3).replace(max_replicas=2)
     plan = Plan(
         stages=(
-            Stage(device="gpu:0", kind="gpu", operators=(0,), replicas=("gpu:1",)),
-            Stage(device="gpu:2", kind="gpu", operators=(1,)),
+            Stage(
+                devices=(
+                    "gpu:0",
+                    "gpu:1",
+                ),
+                kind="gpu",
+                operators=(0,),
+                data_parallel=2,
+            ),
+            Stage(devices=("gpu:2",), kind="gpu", operators=(1,)),
         )
     )
-    found = pipeline_of(problem, plan, evaluate(problem, plan))
+    found = sample_latency(problem, plan, evaluate(problem, plan))
     assert (found.depth, found.period, found.latency, found.latency_alone) == (2, 2.0, 6.0, 6.0)
 
 
@@ -137,6 +145,6 @@ def test_virtual_stages_are_ordered_and_their_loads_add_up(data: st.DataObject) 
         mine = sorted(set(piece[device == number].tolist()))
         assert all(set(device[piece == p].tolist()) == {number} for p in mine)
         assert loads[mine].sum() == pytest.approx(stage.compute + stage.communication)
-    found = pipeline_of(problem, plan, evaluation)
+    found = sample_latency(problem, plan, evaluation)
     assert found.depth <= found.virtual_stages
     assert found.latency_alone <= sum(loads) * (1 + 1e-9) + 1e-9

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from partita.conductor.simulate import Simulated, simulate, simulate_plan
 from partita.errors import InputError
+from partita.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
 from strategies import plans, random_problem, throughput_problems
 
@@ -170,7 +170,7 @@ def row(times: list[float], microbatches: int = 8, schedule: str = "1f1b", trans
         schedule=Schedule(name=schedule, microbatches=microbatches),  # type: ignore[arg-type]
         unit="ms",
     )
-    stages = tuple(Stage(device=f"gpu:{i}", kind="gpu", operators=(i, n + i)) for i in range(n))
+    stages = tuple(Stage(devices=(f"gpu:{i}",), kind="gpu", operators=(i, n + i)) for i in range(n))
     return problem, Plan(stages=stages)
 
 
@@ -211,8 +211,17 @@ def test_replicas_take_turns() -> None:
         max_replicas=3,
     )
     stages = (
-        Stage(device="gpu:0", kind="gpu", operators=(0,), replicas=("gpu:1", "gpu:2")),
-        Stage(device="gpu:3", kind="gpu", operators=(1,)),
+        Stage(
+            devices=(
+                "gpu:0",
+                "gpu:1",
+                "gpu:2",
+            ),
+            kind="gpu",
+            operators=(0,),
+            data_parallel=3,
+        ),
+        Stage(devices=("gpu:3",), kind="gpu", operators=(1,)),
     )
     found = simulate_plan(inference, Plan(stages=stages), microbatches=12)
     assert found.steady_period == 1.0
@@ -225,7 +234,8 @@ def test_a_free_split_runs_as_virtual_stages() -> None:
     problem = random_problem(3, 12, devices=2)
     members = [tuple(op.id for op in problem.operators if op.id % 2 == d) for d in range(2)]
     plan = Plan(
-        stages=tuple(Stage(device=f"gpu:{d}", kind="gpu", operators=members[d]) for d in range(2)), contiguity="free"
+        stages=tuple(Stage(devices=(f"gpu:{d}",), kind="gpu", operators=members[d]) for d in range(2)),
+        contiguity="free",
     )
     found = simulate_plan(problem, plan, microbatches=64)
     assert not found.evaluation.acyclic
@@ -236,7 +246,7 @@ def test_a_free_split_runs_as_virtual_stages() -> None:
 def test_a_schedule_of_rows_refuses_a_free_training_split() -> None:
     problem = random_problem(3, 12, devices=2, training=True)
     members = [tuple(op.id for op in problem.operators if op.colocation % 2 == d) for d in range(2)]  # type: ignore[operator]
-    stages = tuple(Stage(device=f"gpu:{d}", kind="gpu", operators=members[d]) for d in range(2))
+    stages = tuple(Stage(devices=(f"gpu:{d}",), kind="gpu", operators=members[d]) for d in range(2))
     plan = Plan(stages=stages, contiguity="free")
     assert simulate_plan(problem, plan, microbatches=64).simulation.program.schedule == "rounds"
     with pytest.raises(InputError, match="wait for each other in a circle"):
@@ -248,7 +258,7 @@ def test_inference_refuses_training_schedules_and_the_other_way_round() -> None:
     with pytest.raises(InputError, match="is for inference"):
         simulate(problem, plan, schedule="forward")
     free = random_problem(3, 6, devices=1)
-    alone = Plan(stages=(Stage(device="gpu:0", kind="gpu", operators=tuple(op.id for op in free.operators)),))
+    alone = Plan(stages=(Stage(devices=("gpu:0",), kind="gpu", operators=tuple(op.id for op in free.operators)),))
     with pytest.raises(InputError, match="is for training; use --schedule forward"):
         simulate(free, alone, schedule="1f1b")
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import partita as pt
 from partita.errors import InputError
 from partita.kernels.throughput.search_state import FOUND, REFUTED
+from partita.pipeline import Plan, Stage
 from partita.problems.throughput.bounds.streaming import streams
 from partita.problems.throughput.components import HIERARCHY, STREAMING
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import (
     DeviceGroup,
     DeviceKind,
@@ -187,7 +187,12 @@ def best_value(problem: ThroughputProblem) -> float:
                     for extra in range(problem.max_replicas):
                         free = tuple(d for d in twins if d not in used and d != device)[:extra]
                         if len(free) == extra:
-                            entry = Stage(device=device, kind=kind, operators=stage(mask, ""), replicas=free)
+                            entry = Stage(
+                                devices=(device, *free),
+                                kind=kind,
+                                operators=stage(mask, ""),
+                                data_parallel=1 + len(free),
+                            )
                             extend(done | mask, (*used, device, *free), (*stages, entry))
             mask = (mask - 1) & left
 
@@ -317,7 +322,7 @@ def test_orders_are_checked() -> None:
     )
 
     def judged(*order: int) -> pt.Evaluation:
-        return evaluate(problem, Plan(stages=(Stage(device="gpu:0", kind="gpu", operators=order),)))
+        return evaluate(problem, Plan(stages=(Stage(devices=("gpu:0",), kind="gpu", operators=order),)))
 
     good = judged(0, 1)
     assert good.feasible

@@ -13,6 +13,7 @@ from partita.problems.facets import Facet, P
 from partita.problems.settings import setting
 from partita.run.monitor import Monitor
 from partita.run.result import Result, Row
+from partita.split import StagePart
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
@@ -116,57 +117,17 @@ class Refinement:
 
 
 @dataclass(frozen=True)
-class StagePart:
-    """What a stage of a plan has of the traced model.
-
-    Attributes
-    ----------
-    operators
-        Indices in the graph, with those of the backward part; in any order.
-    devices
-        Names of its devices, replica after replica.
-    kind, accelerator
-        What kind of devices these are.
-    replicas, tensor
-        Data-parallel replicas, and devices of each.
-    rank
-        Place of its group of devices.
-    context, expert
-        Groups of each replica that share out its sequence, and of all groups those that share out experts.
-    places
-        Numbers of its devices in the cluster, in the same order; empty if not known.
-    planned
-        Ids of the plan's layers that it has, where these are not operators of the graph.
-    recompute
-        By operator what the layer that it is of runs again, as in ``partita.split.Layer``; nothing where it is missing.
-    offload
-        What is kept in the host's memory, as in ``partita.split.Stage``.
-    """
-
-    operators: Sequence[int]
-    devices: Sequence[str]
-    kind: str
-    accelerator: bool = True
-    replicas: int = 1
-    tensor: int = 1
-    rank: int = 0
-    context: int = 1
-    expert: int = 1
-    places: Sequence[int] = ()
-    planned: Sequence[int] = ()
-    recompute: Mapping[int, str] = field(default_factory=dict)
-    offload: str = ""
-
-
-@dataclass(frozen=True)
 class Parts:
     """A plan in parts of the traced model, in pipeline order, and how they run.
 
-    ``gradient_dtype`` is the format of gradients, ``parameter`` for that of weights; the others are as in the settings
-    of a pricing and in ``partita.split.Split``.
+    Operators of parts are in any order, and their modules are still to be found. ``recompute`` says by operator what
+    its layer runs again, as in ``partita.split.Layer``, and nothing where it is missing; ``gradient_dtype`` is the
+    format of gradients, ``parameter`` for that of weights; the others are as in the settings of a pricing and in
+    ``partita.split.Split``.
     """
 
     stages: Sequence[StagePart]
+    recompute: Mapping[int, str] = field(default_factory=dict)
     schedule: str = "forward"
     microbatches: int = 1
     chunks: int = 1

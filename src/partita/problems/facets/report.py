@@ -88,6 +88,21 @@ class Report(Facet, Generic[P, L, E]):
         """What makes a feasible row worse than the plan, or what it does."""
         return row.summary
 
+    def row_documents(self, result: Result[P, L, E], rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """Rows of a comparison as plain values; the objective of a plan that does not fit is null."""
+        return [
+            {
+                "name": row.name,
+                "summary": row.summary,
+                "objective": row.evaluation.objective if row.feasible else None,
+                "feasible": row.feasible,
+                "reason": row.note or None,
+                "runtime_s": row.runtime_s,
+                **self.row_document(result, row),
+            }
+            for row in rows
+        ]
+
     def row_document(self, result: Result[P, L, E], row: Row) -> dict[str, Any]:
         """What a row of a comparison says beyond name, objective and feasibility, as plain values."""
         return {}

@@ -6,7 +6,8 @@ from abc import abstractmethod
 from typing import Any, Generic, Protocol
 
 from partita.problems.facets import E, Facet, L, P
-from partita.simulator.placed import Layout, StagedPlan
+from partita.simulator.pipeline import Pipeline
+from partita.simulator.placed import Layout
 from partita.topology.topology import Topology
 
 
@@ -14,7 +15,7 @@ class Stages(Facet, Generic[P, L, E]):
     """What plans of a problem ask of devices."""
 
     @abstractmethod
-    def staged(self, problem: P, plan: L, evaluation: E) -> StagedPlan:
+    def staged(self, problem: P, plan: L, evaluation: E) -> Pipeline:
         """Stages, replicas, and what they hand to each other, in seconds and bytes.
 
         Raises
@@ -39,7 +40,7 @@ class Placing(Protocol):
         """The devices of the topology that a plan of the problem says."""
 
     def in_order(self) -> Layout | None:
-        """The devices that the staged plan itself names; None if the topology does not have them."""
+        """The devices that the plan itself names; None if the topology does not have them."""
 
     def plan(self, layout: Layout) -> Any | None:
         """The plan of the problem with these devices; None if it cannot be said there."""
@@ -60,7 +61,7 @@ class FromResult(Facet, Generic[P]):
     simple: tuple[str, ...] = ()
 
     @abstractmethod
-    def placing(self, staged: StagedPlan, topology: Topology) -> Placing:
+    def placing(self, staged: Pipeline, topology: Topology) -> Placing:
         """The problem.
 
         Raises

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from partita.pipeline import Plan
 from partita.problems.hybrid.options import Changes, Options, change
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from partita.problems.hybrid.worth import HybridEvaluation
 
 
-class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
+class Hybrid(Kind[HybridProblem, Plan, "HybridEvaluation"]):
     """Stages with degrees of data and tensor parallelism, and ways to save memory for every layer."""
 
     summary = "train with data, tensor and pipeline parallelism at once, the slowest stage as fast as possible"
     problem = HybridProblem
-    plan = HybridPlan
+    plan = Plan
     options = Options
     changes = Changes
     baseline_time_s = 15.0
@@ -45,7 +45,7 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
             return "exact"
         return "uniform" if training.mesh == "uniform" and not problem.others else "rows"
 
-    def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, HybridPlan, Options]]:
+    def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, Plan, Options]]:
         """Those for the problem's objective."""
         from partita.problems.hybrid.baselines.by_objective import ByObjective
         from partita.problems.hybrid.baselines.kinds import OnKinds
@@ -65,7 +65,7 @@ class Hybrid(Kind[HybridProblem, HybridPlan, "HybridEvaluation"]):
     def explain_infeasible(
         self,
         problem: HybridProblem,
-        solver: Solver[HybridProblem, HybridPlan, Options],
+        solver: Solver[HybridProblem, Plan, Options],
         options: Options,
         time_limit_s: float = math.inf,
     ) -> str:

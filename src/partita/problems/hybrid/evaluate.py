@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 from partita.errors import InputError
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
 from partita.problems.hybrid.worth import (
@@ -22,7 +22,7 @@ from partita.problems.hybrid.worth import (
 from partita.units import format_bytes, leq
 
 
-def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
+def evaluate(problem: HybridProblem, plan: Plan) -> HybridEvaluation:
     """Objective and feasibility of a plan, from the problem alone.
 
     Raises
@@ -35,8 +35,8 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
         return evaluate_step(problem, plan)
     stage_of = stages_of_layers(problem, plan)
     violations = _check_machines(problem, plan)
-    if plan.devices > problem.devices:
-        violations.append(f"the stages use {plan.devices} devices, the problem has {problem.devices}")
+    if plan.device_count > problem.devices:
+        violations.append(f"the stages use {plan.device_count} devices, the problem has {problem.devices}")
     if plan.microbatches > problem.microbatches:
         violations.append(
             f"the data-parallel degrees add up to {plan.microbatches}, "
@@ -91,7 +91,7 @@ def evaluate(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
     )
 
 
-def _check_machines(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+def _check_machines(problem: HybridProblem, plan: Plan) -> list[str]:
     """Refuse plans whose machine groups make no sense, and list the limits that machines break."""
     if problem.hierarchy is None:
         for number, stage in enumerate(plan.stages):
@@ -137,7 +137,7 @@ def _check_machines(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     return violations
 
 
-def _sync_inside(problem: HybridProblem, stage: HybridStage) -> float:
+def _sync_inside(problem: HybridProblem, stage: Stage) -> float:
     """Times each weight byte is moved per sample and device; with a hierarchy, inside the machine."""
     replicas = stage.replicas_per_machine
     factor = problem.sync_factor(replicas) / replicas
@@ -145,7 +145,7 @@ def _sync_inside(problem: HybridProblem, stage: HybridStage) -> float:
     return factor if problem.weight_sync_per_batch else factor / (stage.machines or 1)
 
 
-def _machine_groups(problem: HybridProblem, plan: HybridPlan, stage_of: dict[int, int]) -> list[MachineGroupEvaluation]:
+def _machine_groups(problem: HybridProblem, plan: Plan, stage_of: dict[int, int]) -> list[MachineGroupEvaluation]:
     """What each machine group exchanges with other machines."""
     if problem.hierarchy is None:
         return []
@@ -171,7 +171,7 @@ def _machine_groups(problem: HybridProblem, plan: HybridPlan, stage_of: dict[int
 
 
 def _traffic(
-    problem: HybridProblem, plan: HybridPlan, stage_of: dict[int, int], chosen: dict[int, Configuration]
+    problem: HybridProblem, plan: Plan, stage_of: dict[int, int], chosen: dict[int, Configuration]
 ) -> list[float]:
     """Bytes that each stage moves over its boundary for one sample (E): each edge forward and backward."""
     result = [0.0] * len(plan.stages)

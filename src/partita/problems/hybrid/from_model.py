@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.errors import InputError
+from partita.pipeline import Plan
 from partita.problems.facets.limits import check_training, runtime_of
 from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, Refinement
 from partita.problems.hybrid.limits import check_layout_on, limited_settings, on_runtime
 from partita.problems.hybrid.options import HybridPricing, Options, ScheduleName
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan, parse_layout
@@ -183,14 +183,14 @@ class HybridFromModel(FromModel[HybridProblem]):
             found.append(Priced(problem if change is None else change(problem), graph, cluster, settings, menus))
         return found
 
-    def stated(self, priced: Priced[Any]) -> HybridPlan | None:
+    def stated(self, priced: Priced[Any]) -> Plan | None:
         if priced.settings.layout is None:
             return None
         layout = parse_layout(priced.settings.layout)
         check_layout(priced.problem, layout)
         return layout_plan(priced.problem, layout)
 
-    def parts(self, priced: Priced[HybridProblem], plan: HybridPlan) -> Parts:
+    def parts(self, priced: Priced[HybridProblem], plan: Plan) -> Parts:
         from partita.problems.hybrid.parts import plan_parts
 
         return plan_parts(priced, plan)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from partita.checks import check_at_least
+from partita.pipeline import Plan
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan
 from partita.problems.hybrid.step.spreads import Sharing
@@ -35,7 +35,7 @@ class LayoutPrice:
 
     layout: Layout
     problem: HybridProblem
-    plan: HybridPlan
+    plan: Plan
     evaluation: HybridEvaluation
     model_flops_utilisation: float
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from partita.dags import topological_order
+from partita.pipeline import Plan
 from partita.problems.facets.replicas import Replicas, Shape
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.protocol import Outcome
 from partita.problems.hybrid.solvers.uniform import Candidate, UniformMesh, candidates_of
@@ -19,7 +19,7 @@ from partita.problems.hybrid.step.costs import forward_time
 from partita.run.monitor import Monitor
 
 
-class HybridReplicas(Replicas[HybridProblem, HybridPlan]):
+class HybridReplicas(Replicas[HybridProblem, Plan]):
     """Every mesh that memory may allow, but for interleaved ones, which have no simulated step where they are placed.
 
     Layers choose their configurations in the split, recomputation among them.
@@ -64,9 +64,7 @@ class HybridReplicas(Replicas[HybridProblem, HybridPlan]):
     def split(self, shape: Shape[HybridProblem], options: Any, monitor: Monitor) -> Outcome:
         return UniformMesh(partial(_is, shape.mesh)).solve(shape.problem, options, monitor)
 
-    def spread(
-        self, problem: HybridProblem, shape: Shape[HybridProblem], plan: HybridPlan
-    ) -> tuple[HybridProblem, HybridPlan]:
+    def spread(self, problem: HybridProblem, shape: Shape[HybridProblem], plan: Plan) -> tuple[HybridProblem, Plan]:
         return problem, plan
 
 

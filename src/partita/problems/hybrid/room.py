@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from partita.problems.hybrid.plan import HybridPlan
+from partita.pipeline import Plan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.worth import HybridEvaluation
 from partita.rounding import rounded_down, rounded_up
@@ -30,11 +30,11 @@ def sure_room(limit: float | None, layers: int) -> float:
     return math.inf if limit is None else rounded_down(_accepted(limit), *_summed(limit, layers))
 
 
-def is_tight(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> bool:
+def is_tight(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> bool:
     """Whether the evaluator does not accept a plan only for memory beyond a limit by no more than rounding."""
     over = 0
     for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
-        limit = problem.on(stage.device).memory_bytes
+        limit = problem.on(stage.kind).memory_bytes
         if limit is not None and not leq(worth.memory_bytes, limit):
             # A search may add up part by part.
             if worth.memory_bytes > most_room(limit, 8 * len(problem.layers) + 8):

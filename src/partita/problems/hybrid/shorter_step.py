@@ -10,13 +10,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from partita.pipeline import Plan
 from partita.problems.facets.model import Refinement
 from partita.problems.hybrid.baselines.equal_stages import every
 from partita.problems.hybrid.baselines.layouts import Layouts
 from partita.problems.hybrid.baselines.restricted import change_weights
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.options import Options
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.solvers.exact import HybridExact
@@ -26,7 +26,7 @@ from partita.run.result import OPTIMALITY_GAP, Result, Row
 
 
 def shorter_steps(
-    result: Result[HybridProblem, HybridPlan, HybridEvaluation],
+    result: Result[HybridProblem, Plan, HybridEvaluation],
     rows: Sequence[Row],
     options: Options,
     monitor: Monitor,

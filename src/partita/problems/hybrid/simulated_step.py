@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from partita.errors import InputError
+from partita.pipeline import Plan
 from partita.problems.facets.timeline import Remembered, Request
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step_time import step_time
 from partita.problems.hybrid.timeline import hybrid_program
@@ -91,10 +91,10 @@ def step_parts(step: StepTime, samples: int) -> dict[str, Any]:
     }
 
 
-def _simulated(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> SimulatedStep | None:
+def _simulated(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> SimulatedStep | None:
     if evaluation.step is not None:
         # The objective itself; tests hold it against simulations.
-        step, devices = evaluation.step, plan.devices
+        step, devices = evaluation.step, plan.device_count
         idle = step.bubble * step.step * devices
         found = StepSummary(step.step, step.pipeline, step.weight_sync, step.update, idle, devices)
         return SimulatedStep(problem.microbatches, problem.microbatch_samples, found, step)
@@ -111,4 +111,4 @@ def _simulated(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvalu
 
 
 #: The step of a plan; None if it cannot run at all.
-simulated_step: Remembered[HybridProblem, HybridPlan, HybridEvaluation] = Remembered(_simulated)
+simulated_step: Remembered[HybridProblem, Plan, HybridEvaluation] = Remembered(_simulated)

@@ -22,12 +22,12 @@ not overlapped. So a step takes at least N times the objective, and in the limit
 
 from __future__ import annotations
 
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.worth import HybridEvaluation, StepTime
 
 
-def step_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> StepTime:
+def step_time(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> StepTime:
     """The time of one step of ``problem.microbatches`` microbatches; the module says what is counted.
 
     Parameters
@@ -65,7 +65,7 @@ def step_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvalua
     )
 
 
-def update_time(problem: HybridProblem, stage: HybridStage) -> float:
+def update_time(problem: HybridProblem, stage: Stage) -> float:
     """Time of the optimizer's step on each device of a stage: of all replicas alike, or each its share."""
     held = set(stage.operators)
     whole = sum(layer.update_times.get(stage.tensor_parallel, 0.0) for layer in problem.layers if layer.id in held)

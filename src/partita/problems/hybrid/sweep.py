@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from partita.pipeline import Plan
 from partita.problems.facets.model import Answer
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.step import utilisation
 from partita.problems.hybrid.report.tables import degrees_text, stage_degrees
@@ -16,7 +16,7 @@ from partita.run.result import Result
 from partita.units import format_time
 
 
-class HybridSweep(Sweep[HybridProblem, HybridPlan]):
+class HybridSweep(Sweep[HybridProblem, Plan]):
     """Devices, their memory, and factors on every bandwidth; no point relaxes another."""
 
     axes: Sequence[Axis] = DEVICE_AXES
@@ -36,7 +36,7 @@ class HybridSweep(Sweep[HybridProblem, HybridPlan]):
     def figures(
         self,
         points: Sequence[Mapping[str, Any]],
-        results: Sequence[Result[HybridProblem, HybridPlan, Any]],
+        results: Sequence[Result[HybridProblem, Plan, Any]],
         answers: Sequence[Answer[Any] | None],
     ) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -53,7 +53,7 @@ class HybridSweep(Sweep[HybridProblem, HybridPlan]):
                     "step_per_sample": None if step is None else step.per_sample,
                     "bubble": None if step is None else step.bubble,
                     "model_flops_utilisation": used,
-                    "used_devices": None if plan is None else plan.devices,
+                    "used_devices": None if plan is None else plan.device_count,
                     "degrees": None if plan is None else degrees_text(plan),
                     "stages": None if plan is None else stage_degrees(plan),
                 }

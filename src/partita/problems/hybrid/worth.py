@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from partita.checks import check_at_least
 from partita.errors import InputError
+from partita.pipeline import Plan, Stage
 from partita.problems.assignment import stage_of_each
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.run.result import Worth
 
@@ -126,7 +126,7 @@ class HybridEvaluation(Worth, frozen=True, kw_only=True):
     step: StepTime | None = None
 
 
-def stages_of_layers(problem: HybridProblem, plan: HybridPlan) -> dict[int, int]:
+def stages_of_layers(problem: HybridProblem, plan: Plan) -> dict[int, int]:
     """The stage of each layer, by id; plans that are no plans of the problem are refused."""
     for number, stage in enumerate(plan.stages):
         if stage.chunks and sorted(identity for part in stage.chunks for identity in part) != sorted(stage.operators):
@@ -143,7 +143,7 @@ def stages_of_layers(problem: HybridProblem, plan: HybridPlan) -> dict[int, int]
     )
 
 
-def choose(problem: HybridProblem, number: int, stage: HybridStage, chosen: dict[int, Configuration]) -> list[str]:
+def choose(problem: HybridProblem, number: int, stage: Stage, chosen: dict[int, Configuration]) -> list[str]:
     """Look up every layer's configuration; layers that do not have the stage's degree are violations."""
     held = set(stage.operators)
     violations = []

@@ -23,6 +23,7 @@ class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
     options = Options
     changes = Changes
     solvers = lazy("partita.problems.latency.solvers:DEFAULT_SOLVERS")
+    usual_solver = "combined"
     bounds = lazy("partita.problems.latency.bounds:DEFAULT_BOUNDS")
     baselines = lazy("partita.problems.latency.baselines:DEFAULT_BASELINES")
     files = lazy("partita.problems.latency.files.plans:PlanFiles")

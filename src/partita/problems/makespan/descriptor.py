@@ -38,8 +38,7 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
 
     def default_solver(self, problem: MakespanProblem, options: Any) -> str:
         """With proof, where the MIP solvers are installed."""
-        exact, _, annealing, *_ = self.solvers
-        return str((annealing if exact.supports(problem, options) else exact).name)
+        return "annealing" if self.solver("exact").supports(problem, options) else "exact"
 
     def explain_infeasible(
         self,

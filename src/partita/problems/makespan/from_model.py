@@ -10,10 +10,11 @@ import msgspec
 from partita.catalogue.runtimes import Runtime
 from partita.errors import InputError
 from partita.problems.facets.limits import devices_for, runtime_of
-from partita.problems.facets.model import FromModel, Parts, Priced, StagePart
+from partita.problems.facets.model import FromModel, Parts, Priced
 from partita.problems.makespan.options import MakespanPricing
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
+from partita.split import StagePart
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
@@ -131,10 +132,10 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         return Parts(
             tuple(
                 StagePart(
-                    operators,
-                    (priced.problem.devices[device].name,),
-                    names[device],
-                    cluster.devices[names[device]].accelerator,
+                    operators=tuple(operators),
+                    devices=(priced.problem.devices[device].name,),
+                    kind=names[device],
+                    accelerator=cluster.devices[names[device]].accelerator,
                     rank=rank,
                     places=(device,),
                 )

@@ -23,6 +23,7 @@ class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     #: The published search takes its time on large problems.
     baseline_time_s = 30.0
     solvers = lazy("partita.problems.mapping.solvers:DEFAULT_SOLVERS")
+    usual_solver = "combined"
     bounds = lazy("partita.problems.mapping.bounds:DEFAULT_BOUNDS")
     baselines = lazy("partita.problems.mapping.baselines:DEFAULT_BASELINES")
     files = lazy("partita.problems.mapping.files.plans:PlanFiles")

@@ -28,7 +28,8 @@ from partita.problems.facets.stages import FromResult
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem, Stage, Transfer
-from partita.simulator.placed import Layout, StagedPlan, max_work, ring_bytes
+from partita.simulator.pipeline import Pipeline
+from partita.simulator.placed import Layout, max_work, ring_bytes
 from partita.topology.topology import Topology
 
 #: Stage and replica.
@@ -41,7 +42,7 @@ class MappingFromResult(FromResult[MappingProblem]):
     quick = "swap-annealing"
     simple = ("consecutive", "point-to-point-first")
 
-    def placing(self, staged: StagedPlan, topology: Topology) -> Placed:
+    def placing(self, staged: Pipeline, topology: Topology) -> Placed:
         return Placed(staged, topology)
 
 
@@ -63,14 +64,14 @@ class Placed:
         If there are not devices enough, or groups do not fit into machines.
     """
 
-    def __init__(self, staged: StagedPlan, topology: Topology) -> None:
+    def __init__(self, staged: Pipeline, topology: Topology) -> None:
         self.staged, self.topology = staged, topology
         self.kinds = _kinds(staged, topology)
-        size = max(stage.group for stage in staged.stages)
+        size = max(stage.group for stage in staged.ranks)
         self.blocks = _blocks(topology, self.kinds, size)
-        self.uniform = len({stage.group for stage in staged.stages}) == 1
+        self.uniform = len({stage.group for stage in staged.ranks}) == 1
         if self.uniform:
-            self.packs = [[[(s, r)] for r in range(stage.replicas)] for s, stage in enumerate(staged.stages)]
+            self.packs = [[[(s, r)] for r in range(stage.data_parallel)] for s, stage in enumerate(staged.ranks)]
         else:
             self.packs = [[pack] for pack in _packs(staged, size)]
         needed = sum(len(row) for row in self.packs)
@@ -89,9 +90,9 @@ class Placed:
             (s, r): list(self.blocks[plan.placement[s][r]]) for s, row in enumerate(self.packs) for r in range(len(row))
         }
         rows = []
-        for s, stage in enumerate(self.staged.stages):
+        for s, stage in enumerate(self.staged.ranks):
             row = []
-            for r in range(stage.replicas):
+            for r in range(stage.data_parallel):
                 room = taken[self.home[s, r]]
                 row.append(tuple(room[: stage.group]))
                 del room[: stage.group]
@@ -116,7 +117,7 @@ class Placed:
     def in_order(self) -> Layout | None:
         """The devices that the plan itself names, counted among those of their kind."""
         rows = []
-        for stage in self.staged.stages:
+        for stage in self.staged.ranks:
             able = [d for d, kind in enumerate(self.kinds) if kind == stage.kind]
             if not stage.own or max(device for group in stage.own for device in group) >= len(able):
                 return None
@@ -133,7 +134,7 @@ class Placed:
         for row in self.packs:
             times = [max(self._batch_s(one, block, limit) for one in row[0]) for block in self.blocks]
             members = sorted({s for s, _ in row[0]})
-            name = ", ".join(staged.stages[s].name for s in members)
+            name = ", ".join(staged.ranks[s].name for s in members)
             if not self.uniform:
                 name += f" (replica {', '.join(str(r) for _, r in row[0])})"
             alike = len(set(times)) == 1
@@ -142,7 +143,7 @@ class Placed:
                     name=name,
                     time_s=times[0] if alike else None,
                     times_s=None if alike else tuple(times),
-                    parameter_bytes=staged.stages[members[0]].parameter_bytes if self.uniform else 0.0,
+                    parameter_bytes=staged.ranks[members[0]].parameter_bytes if self.uniform else 0.0,
                     replicas=None if len(row) == replicas else len(row),
                 )
             )
@@ -162,6 +163,8 @@ class Placed:
 
     def _notes(self) -> list[str]:
         notes = [f"Times are of a batch of {self.staged.microbatches} microbatches."]
+        if self.staged.parts > 1:
+            notes.append("Interleaved plans are placed by what each device moves, without a simulated step.")
         size = len(self.blocks[0])
         if size > 1:
             notes.append(
@@ -186,24 +189,24 @@ class Placed:
 
     def _batch_s(self, one: Replica, block: tuple[int, ...], otherwise: float) -> float:
         """Seconds of a replica for its share of a batch on the devices of a block."""
-        stage = self.staged.stages[one[0]]
+        stage = self.staged.ranks[one[0]]
         found = sum(max_work(stage, [self.kinds[device] for device in block]))
         return otherwise if math.isinf(found) else self._turns(one) * found + stage.update_s
 
     def _turns(self, one: Replica) -> float:
         """Microbatches of a batch that a replica works on."""
-        return self.staged.microbatches / self.staged.stages[one[0]].replicas
+        return self.staged.microbatches / self.staged.ranks[one[0]].data_parallel
 
     def _as_it_is(self, bandwidth: Floats) -> float:
         """More than any replica takes where it is allowed to be, whatever its links."""
         slowest = float(bandwidth[bandwidth > 0].min(initial=math.inf))
         staged = self.staged
         moved = sum(one.bytes for one in staged.handovers) * staged.microbatches * 2
-        moved += sum(2 * ring_bytes(stage) for stage in staged.stages)
+        moved += sum(2 * ring_bytes(stage) for stage in staged.ranks)
         own = max(
             sum(work) * staged.microbatches + stage.update_s
-            for stage in staged.stages
-            for work in stage.work_s.values()
+            for stage in staged.ranks
+            for work in stage.by_kind.values()
         )
         return own + (moved / slowest if moved else 0.0)
 
@@ -217,25 +220,25 @@ class Placed:
                 found[ends] = found.get(ends, 0.0) + size
 
         for one in staged.handovers:
-            a, b = staged.stages[one.source].replicas, staged.stages[one.target].replicas
+            a, b = staged.ranks[one.source].data_parallel, staged.ranks[one.target].data_parallel
             if self.uniform:
                 add((one.source, 0), (one.target, 0), one.bytes * staged.microbatches / len(self.packs[0]))
                 continue
             turn = math.lcm(a, b)
             for m in range(turn):
                 add((one.source, m % a), (one.target, m % b), one.bytes * staged.microbatches / turn)
-        for s, stage in enumerate(staged.stages if not self.uniform else ()):
-            if stage.replicas > 1:
-                for r in range(stage.replicas):
-                    add((s, r), (s, (r + 1) % stage.replicas), ring_bytes(stage) / 2)
+        for s, stage in enumerate(staged.ranks if not self.uniform else ()):
+            if stage.data_parallel > 1:
+                for r in range(stage.data_parallel):
+                    add((s, r), (s, (r + 1) % stage.data_parallel), ring_bytes(stage) / 2)
         return [Transfer(source=a, target=b, bytes=size) for (a, b), size in sorted(found.items())]
 
 
-def _kinds(staged: StagedPlan, topology: Topology) -> tuple[str, ...]:
+def _kinds(staged: Pipeline, topology: Topology) -> tuple[str, ...]:
     """Of every device, the name by which stages know its kind; empty for those that no stage can use."""
-    known = list(dict.fromkeys(kind for stage in staged.stages for kind in stage.work_s))
+    known = list(dict.fromkeys(kind for stage in staged.ranks for kind in stage.by_kind))
     if not topology.kinds:
-        return (staged.stages[0].kind,) * topology.device_count
+        return (staged.ranks[0].kind,) * topology.device_count
     specs = load_catalogue().devices
     # A device of a user's own cluster file is none of the catalogue's.
     accelerator = {name: name not in specs or specs[name].accelerator for name in dict.fromkeys(topology.kinds)}
@@ -263,16 +266,16 @@ def _blocks(topology: Topology, kinds: Sequence[str], size: int) -> list[tuple[i
     return found
 
 
-def _packs(staged: StagedPlan, size: int) -> list[list[Replica]]:
+def _packs(staged: Pipeline, size: int) -> list[list[Replica]]:
     """Replicas that share a block of devices: those of one stage, and what is left over where there is room."""
     found: list[list[Replica]] = []
     rest: list[tuple[int, list[Replica]]] = []
-    for s, stage in enumerate(staged.stages):
+    for s, stage in enumerate(staged.ranks):
         room = size // stage.group
-        whole = stage.replicas // room * room
+        whole = stage.data_parallel // room * room
         found += [[(s, r) for r in range(first, first + room)] for first in range(0, whole, room)]
-        if whole < stage.replicas:
-            left = [(s, r) for r in range(whole, stage.replicas)]
+        if whole < stage.data_parallel:
+            left = [(s, r) for r in range(whole, stage.data_parallel)]
             rest.append((len(left) * stage.group, left))
     open_packs: list[tuple[int, list[Replica]]] = []
     for needed, left in sorted(rest, key=lambda entry: -entry[0]):

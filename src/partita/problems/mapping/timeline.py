@@ -19,7 +19,8 @@ from partita.problems.facets.timeline import Request, TimeLine
 from partita.problems.mapping.evaluate import MappingEvaluation
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
-from partita.simulator.placed import Handover, StageDemand, StagedPlan, all_reduce_s, placed_program
+from partita.simulator.pipeline import Handover, Pipeline, PipelineStage, StageWork
+from partita.simulator.placed import all_reduce_s, placed_program
 from partita.simulator.program import End, Program
 from partita.simulator.simulate import simulate
 
@@ -68,11 +69,11 @@ def mapping_program(problem: MappingProblem, plan: Placement, microbatches: int 
         )
     bandwidth = np.array(problem.bandwidth_bytes_per_s, dtype=np.float64)
     np.fill_diagonal(bandwidth, np.inf)
-    layout = tuple(tuple((device,) for device in row) for row in plan.placement)
-    staged = _staged(problem, total)
+    pipeline = lowered(problem, total)
+    layout = tuple(tuple((device,) for device in plan.placement[number]) for number in pipeline.numbers)
     kinds = [str(device) for device in range(len(bandwidth))]
-    program = placed_program(staged, layout, bandwidth, kinds=kinds, microbatches=total)
-    rings = [all_reduce_s(staged, layout, bandwidth, stage) for stage in staged.order or ()]
+    program = placed_program(pipeline, layout, bandwidth, kinds=kinds, microbatches=total)
+    rings = [all_reduce_s(stage, row, bandwidth) for stage, row in zip(pipeline.ranks, layout, strict=True)]
     # Pipelines in one direction have none of their own.
     return dataclasses.replace(program, ends=tuple(End(sync=time) for time in rings) if any(rings) else ())
 
@@ -85,22 +86,8 @@ def simulated_step(problem: MappingProblem, plan: Placement) -> float | None:
         return None
 
 
-def _staged(problem: MappingProblem, total: int) -> StagedPlan:
-    """The pipeline with so many microbatches in a batch."""
-    stages = []
-    for stage, count in zip(problem.stages, problem.counts, strict=True):
-        turns = total / count
-        times = [stage.time_s] * len(problem.bandwidth_bytes_per_s) if stage.times_s is None else stage.times_s
-        stages.append(
-            StageDemand(
-                name=stage.name,
-                replicas=count,
-                group=1,
-                work_s={str(device): ((time or 0.0) / turns, 0.0) for device, time in enumerate(times)},
-                kind="0",
-                parameter_bytes=0.0 if problem.form == "point-to-point" else stage.parameter_bytes,
-            )
-        )
+def lowered(problem: MappingProblem, total: int) -> Pipeline:
+    """The pipeline with so many microbatches in a batch; its devices are known by their numbers."""
     moved: dict[tuple[int, int], float] = {}
     for one in problem.transfers if problem.form != "all-reduce" else ():
         # Both ways between two stages: what comes back waits for nothing that is not there.
@@ -108,13 +95,34 @@ def _staged(problem: MappingProblem, total: int) -> StagedPlan:
         back = any(other.source == one.target and other.target == one.source for other in problem.transfers)
         pair = ends if back else (one.source, one.target)
         moved[pair] = moved.get(pair, 0.0) + one.bytes * problem.replicas / total
-    order = topological_order(len(stages), list(moved))
-    return StagedPlan(
+    count = len(problem.stages)
+    order = topological_order(count, list(moved))
+    row = len(order) == count
+    numbers = tuple(order if row else range(count))
+    place = {stage: rank for rank, stage in enumerate(numbers)}
+    stages = []
+    for number in numbers:
+        stage, replicas = problem.stages[number], problem.counts[number]
+        turns = total / replicas
+        times = [stage.time_s] * len(problem.bandwidth_bytes_per_s) if stage.times_s is None else stage.times_s
+        work_s = {str(device): ((time or 0.0) / turns, 0.0) for device, time in enumerate(times)}
+        stages.append(
+            PipelineStage(
+                name=stage.name,
+                replicas=(("",),) * replicas,
+                forward=StageWork(work_s["0"][0]),
+                kind="0",
+                work_s=work_s,
+                parameter_bytes=0.0 if problem.form == "point-to-point" else stage.parameter_bytes,
+            )
+        )
+    return Pipeline(
         name=problem.name,
+        unit="s",
         stages=tuple(stages),
-        handovers=tuple(Handover(source, target, size) for (source, target), size in sorted(moved.items())),
+        handovers=tuple(Handover(place[a], place[b], size) for (a, b), size in sorted(moved.items())),
         microbatches=total,
-        training=False,
         schedule="forward",
-        order=tuple(order) if len(order) == len(stages) else None,
+        row=row,
+        numbers=numbers,
     )

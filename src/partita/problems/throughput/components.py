@@ -21,7 +21,6 @@ from partita.problems.throughput.solvers.ideals import IdealsBound
 from partita.problems.throughput.solvers.row import RowCuts
 from partita.problems.throughput.solvers.slicing import Slicing
 
-#: The default first.
 SOLVERS: tuple[Solver, ...] = (
     Exact(),
     Slicing(),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from partita.pipeline import Plan
 from partita.problems.kind import NEARLY_FULL, Kind, Proof, Solver, lazy
 from partita.problems.throughput.options import Changes, Options, change
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 
@@ -84,7 +84,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
         """By all bounds together, which tell each other what they find."""
         from partita.problems.throughput.proving import prove
 
-        return prove(problem, self.solvers[0], monitor)
+        return prove(problem, self.solver("exact"), monitor)
 
     def unlimited(self, problem: ThroughputProblem, evaluation: Evaluation) -> ThroughputProblem | None:
         """Without memory limits, if a stage's memory is nearly full."""

@@ -16,11 +16,11 @@ import numpy as np
 
 from partita.dags import topological_order
 from partita.errors import InputError
+from partita.pipeline import Plan
 from partita.problems.assignment import stage_of_each
 from partita.problems.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
 from partita.problems.throughput.devices import DeviceGroup, DeviceKind
 from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, Load, Memory, StageEvaluation, Transfers
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import Communication, ThroughputProblem
 from partita.problems.throughput.row import row_violations
 from partita.problems.throughput.working_memory import order_violation, peak_of_order
@@ -88,7 +88,7 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
             over = max(0.0, memory.total - memory.limit)
             if not problem.streaming and not leq(memory.total, memory.limit):
                 violations.append(
-                    f"stage {i} on {entry.device} needs {format_bytes(memory.total)}, "
+                    f"stage {i} on {entry.devices[0]} needs {format_bytes(memory.total)}, "
                     f"{format_bytes(over)} more than its {format_bytes(memory.limit)}"
                 )
         reload = over * kind.reload_time_per_byte if problem.streaming else 0.0
@@ -98,7 +98,7 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
         load = _load(problem, forward[i], backward[i], transfers[i], reload, synchronisation, replicas[i])
         stages.append(
             StageEvaluation(
-                device=entry.device,
+                device=entry.devices[0],
                 kind=entry.kind,
                 compute_forward=forward[i],
                 compute_backward=backward[i],
@@ -182,6 +182,8 @@ def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
     known = dict(problem.device_names())
     used: set[str] = set()
     for number, stage in enumerate(plan.stages):
+        if len(stage.devices) != stage.data_parallel:
+            raise InputError(f"plan stage {number}: it names no devices, or not one for each replica; name them")
         for device in stage.devices:
             if device not in known:
                 raise InputError(f"plan stage {number}: there is no device {device!r} in problem {problem.name!r}")
@@ -211,7 +213,7 @@ def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: 
 def _stage_groups(problem: ThroughputProblem, plan: Plan) -> list[int]:
     """Group of every stage's first device; one for all where the problem has none."""
     group_of = problem.group_of()
-    return [group_of.get(stage.device, 0) for stage in plan.stages]
+    return [group_of.get(stage.devices[0], 0) for stage in plan.stages]
 
 
 def _replica_violations(problem: ThroughputProblem, plan: Plan) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from partita.pipeline import Plan, Stage
 from partita.problems.enough import smallest_count, smallest_memory
 from partita.problems.throughput.contraction.instance import Instance, build_instance
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.run.monitor import Monitor
 from partita.units import format_bytes
@@ -105,7 +105,7 @@ def _smallest_memory(problem: ThroughputProblem, probe: Probe, clock: Monitor) -
     def used(size: float, time_s: float) -> float | bool | None:
         changed = problem.replace(memory_bytes=size)
         answer = probe(changed, time_s)
-        if not isinstance(answer, Plan):
+        if answer is None or isinstance(answer, bool):
             return answer
         stages = evaluate(changed, answer).stages
         return max((stage.memory.total for stage in stages if stage.kind in accelerators), default=0.0)
@@ -127,7 +127,7 @@ def _memory_of_one_device(problem: ThroughputProblem) -> float:
         if not kind.accelerator or not kind.count or any(op.times[place] is None for op in changed.operators):
             continue
         operators = tuple(op.id for op in changed.operators)
-        plan = Plan(stages=(Stage(device=f"{kind.name}:0", kind=kind.name, operators=operators),))
+        plan = Plan(stages=(Stage(kind=kind.name, devices=(f"{kind.name}:0",), operators=operators),))
         found = evaluate(changed, ordered_plan(changed, plan))
         if found.feasible:
             best = min(best, found.stages[0].memory.total)

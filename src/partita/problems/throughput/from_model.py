@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from partita.pipeline import Plan, Stage
 from partita.problems.facets.limits import coarsest, runtime_of
-from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, StagePart
+from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced
 from partita.problems.throughput.limits import check_limited, contiguity_for, on_devices, on_row
 from partita.problems.throughput.options import Options, ThroughputPricing
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.split import StagePart
 
 if TYPE_CHECKING:
     from partita.cluster import Cluster
@@ -82,18 +83,18 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         return Parts(
             tuple(
                 StagePart(
-                    stage.operators,
-                    stage.devices,
-                    stage.kind,
-                    stage.kind in accelerators,
-                    replicas=len(stage.devices),
+                    operators=stage.operators,
+                    devices=stage.devices,
+                    kind=stage.kind,
+                    accelerator=stage.kind in accelerators,
+                    replicas=stage.data_parallel,
                     rank=place,
                     places=places(stage),
-                    recompute=dict.fromkeys(stage.operators, again),
                     offload="weights" if problem.streaming else "",
                 )
                 for place, stage in enumerate(plan.stages)
             ),
+            recompute={v: again for stage in plan.stages for v in stage.operators},
             schedule=problem.schedule.name if problem.training else "forward",
             microbatches=problem.schedule.microbatches,
             overlap=False,

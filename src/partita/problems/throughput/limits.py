@@ -11,9 +11,9 @@ from partita.catalogue.runtimes import Runtime
 from partita.costs.rows import row_of
 from partita.errors import InputError
 from partita.graph import Graph
+from partita.pipeline import Contiguity
 from partita.problems.facets.limits import check_training, devices_for
 from partita.problems.facets.model import Pricing
-from partita.problems.throughput.plan import Contiguity
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.row import Row
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from partita.problems.throughput.plan import Plan
+from partita.pipeline import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.virtual_stages import Ints
 
@@ -106,7 +106,7 @@ def nodes_of(
     found.waits = {(int(node_of[a]), int(node_of[b])) for a, b in edges if node_of[a] != node_of[b]}
     ordered = set(edges)
     group_of = problem.group_of()
-    groups = [group_of.get(entry.device, 0) for entry in plan.stages]
+    groups = [group_of.get(entry.devices[0], 0) for entry in plan.stages]
     for tensor in problem.tensors:
         source = place_of[tensor.producer]
         home, maker = int(stage_of[source]), int(node_of[source])

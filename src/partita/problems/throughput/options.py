@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from partita.pipeline import Contiguity
 from partita.problems.facets.model import DeviceChanges, Pricing
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
-from partita.problems.throughput.plan import Contiguity
 from partita.problems.throughput.problem import Communication, ThroughputProblem, WorkingMemory
 from partita.problems.throughput.variants import reload_at, split_evenly
 

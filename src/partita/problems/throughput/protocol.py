@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from partita.pipeline import Plan
 from partita.problems import kind
 from partita.problems.throughput.options import Options as Options
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 
 BoundMethod = kind.BoundMethod[ThroughputProblem]

@@ -11,13 +11,13 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
+from partita.pipeline import Plan
 from partita.problems.kind import Proof
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.streaming import STREAMING, streams
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.solvers.combined import Combined, combined_refusal

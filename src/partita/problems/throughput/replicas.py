@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from partita.dags import topological_order
+from partita.pipeline import Plan
 from partita.problems.facets.replicas import Replicas, Shape
 from partita.problems.throughput.contraction.instance import build_instance
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
 from partita.problems.throughput.protocol import Outcome
 from partita.problems.throughput.solvers.slicing import Slicing
@@ -85,10 +85,8 @@ class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
         for stage in plan.stages:
             first = used.get(stage.kind, 0)
             used[stage.kind] = first + shape.replicas
-            devices = [f"{stage.kind}:{first + replica}" for replica in range(shape.replicas)]
-            stages.append(
-                Stage(device=devices[0], kind=stage.kind, operators=stage.operators, replicas=tuple(devices[1:]))
-            )
+            devices = tuple(f"{stage.kind}:{first + replica}" for replica in range(shape.replicas))
+            stages.append(msgspec.structs.replace(stage, devices=devices, data_parallel=shape.replicas))
         return whole, Plan(stages=tuple(stages))
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from partita.errors import InputError
+from partita.pipeline import Plan
 
-if TYPE_CHECKING:
-    from partita.problems.throughput.contiguity import Ints
-    from partita.problems.throughput.plan import Plan
+#: The stage of every operator.
+Ints = npt.NDArray[np.int64]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,7 +89,7 @@ def row_violations(
     first = position[int(stage_of[place[row.units[0][0]]])]
     for stage, at in zip(plan.stages, position, strict=True):
         if row.hosts_first and stage.kind in hosts and stage.operators and at != first:
-            found.append(f"{stage.device} is no accelerator, and runs more than the begin of the row")
+            found.append(f"{stage.devices[0]} is no accelerator, and runs more than the begin of the row")
     counts = {len(stage.devices) for stage in plan.stages}
     if len(counts) > 1:
         found.append(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from partita.pipeline import Plan
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.nodes import nodes_of
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.virtual_stages import between, edges_of, stage_of_operators, virtual_stages
 
 
-class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
+class SampleLatency(msgspec.Struct, frozen=True, kw_only=True):
     """A plan as it would run, in the problem's time unit.
 
     Attributes
@@ -42,7 +42,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     latency_alone: float
 
 
-def pipeline_of(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Pipeline:
+def sample_latency(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> SampleLatency:
     """Depth and latency of a plan of the problem, given what ``evaluate`` says of it, feasible or not.
 
     Operators that a device cannot run take no time here.
@@ -58,7 +58,7 @@ def pipeline_of(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) 
         depths[v] = max(depths[v], depths[u] + 1)
         rounds[v] = max(rounds[v], rounds[u] + turns[v])
         finish[v] = max(finish[v], finish[u] + loads[v])
-    return Pipeline(
+    return SampleLatency(
         stages=sum(1 for stage in plan.stages if stage.operators),
         virtual_stages=len(loads),
         depth=int(depths.max()),

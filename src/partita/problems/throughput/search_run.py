@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from partita.problems.throughput.plan import Plan
+from partita.pipeline import Plan
 from partita.problems.throughput.protocol import Outcome
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from partita.errors import InputError
+from partita.pipeline import Plan
 from partita.problems.facets.timeline import Remembered, Request
 from partita.problems.throughput.evaluation import Evaluation
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.programs import Run
-from partita.problems.throughput.sample_latency import Pipeline, pipeline_of
+from partita.problems.throughput.programs import program_of
+from partita.problems.throughput.running import Run
+from partita.problems.throughput.sample_latency import SampleLatency, sample_latency
 from partita.simulator.program import Program
 from partita.simulator.simulate import simulate
 from partita.simulator.steps import StepSummary, step_summary
@@ -43,7 +44,7 @@ class SimulatedPipeline:
         What it takes.
     """
 
-    formula: Pipeline
+    formula: SampleLatency
     latency: float
     latency_alone: float
     schedule: str
@@ -73,11 +74,11 @@ class SimulatedPipeline:
 
 
 def _simulated(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> SimulatedPipeline | None:
-    formula = pipeline_of(problem, plan, evaluation)
+    formula = sample_latency(problem, plan, evaluation)
     run = Run(problem, plan, evaluation)
 
     def make(microbatches: int, interval: float = 0.0) -> Program:
-        return run.program(msgspec.structs.replace(Request(), microbatches=microbatches, interval=interval))
+        return program_of(run, msgspec.structs.replace(Request(), microbatches=microbatches, interval=interval))
 
     try:
         alone = simulate(make(1))

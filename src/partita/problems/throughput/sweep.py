@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
+from partita.pipeline import Plan, Stage
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.throughput.devices import TRANSFER_TIMES
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.simulated import simulated_pipeline
 from partita.problems.throughput.variants import scale_bandwidth
@@ -89,8 +89,7 @@ class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
             free = names.get(stage.kind, [])
             if len(free) < len(stage.devices):
                 return None
-            device, *replicas = [free.pop(0) for _ in stage.devices]
-            stages.append(msgspec.structs.replace(stage, device=device, replicas=tuple(replicas)))
+            stages.append(msgspec.structs.replace(stage, devices=tuple(free.pop(0) for _ in stage.devices)))
         return msgspec.structs.replace(plan, stages=tuple(stages))
 
     def figures(

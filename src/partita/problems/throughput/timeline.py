@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from partita.pipeline import Plan
 from partita.problems.facets.timeline import Request, TimeLine
 from partita.problems.throughput.evaluation import Evaluation
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.programs import Run
+from partita.problems.throughput.programs import program_of
+from partita.problems.throughput.running import Run
 from partita.simulator.program import Program
 
 
@@ -16,7 +17,7 @@ class ThroughputTimeLine(TimeLine[ThroughputProblem, Plan, Evaluation]):
     """Rounds for inference and free splits, the problem's schedule for training in a row of stages."""
 
     def program(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation, request: Request) -> Program:
-        return Run(problem, plan, evaluation).program(request)
+        return program_of(Run(problem, plan, evaluation), request)
 
     def expected(
         self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation, program: Program

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import rustworkx
 
 from partita.dags import directed_graph, ranks, topological_order
-from partita.problems.throughput.plan import Plan
+from partita.pipeline import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 
 Ints = npt.NDArray[np.int64]

@@ -34,7 +34,7 @@ from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
     from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch
-    from partita.problems.throughput.plan import Plan
+    from partita.pipeline import Plan
 
 #: Most states of one search for an order.
 NODES = 4000

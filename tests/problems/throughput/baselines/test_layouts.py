@@ -144,8 +144,8 @@ def test_layer_cuts_are_the_best_between_layers() -> None:
     """Against every way to cut the row of layers, with transfers that make some layers' ends dear."""
     from itertools import combinations, pairwise
 
+    from partita.pipeline import Plan, Stage
     from partita.problems.throughput.evaluate import evaluate
-    from partita.problems.throughput.plan import Plan, Stage
 
     problem = transformer(5, 3)
     sizes_of = [3.0, 0.2, 2.5, 0.1, 0.4, 0.3, 2.0, 0.2, 0.1, 1.0, 0.5, 0.6, 0.7]
@@ -158,7 +158,7 @@ def test_layer_cuts_are_the_best_between_layers() -> None:
         for cuts in combinations(starts, count):
             edges = [0, *cuts, 13]
             stages = tuple(
-                Stage(device=f"gpu:{i}", kind="gpu", operators=tuple(range(a, b)))
+                Stage(devices=(f"gpu:{i}",), kind="gpu", operators=tuple(range(a, b)))
                 for i, (a, b) in enumerate(pairwise(edges))
             )
             loads[cuts] = evaluate(problem, Plan(stages=stages)).objective

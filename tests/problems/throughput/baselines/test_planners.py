@@ -14,6 +14,7 @@ from partita.conductor.compare import compare
 from partita.conductor.judge import adopt_better, best_of, judge_plan
 from partita.conductor.solve import solve
 from partita.errors import DisagreementError
+from partita.pipeline import Plan
 from partita.problems import kind_of
 from partita.problems.importers import read_problem
 from partita.problems.throughput.baselines.local_search import LocalSearch
@@ -21,7 +22,6 @@ from partita.problems.throughput.baselines.pipedream import PipeDream, contract_
 from partita.problems.throughput.baselines.scotch import Scotch
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.dpl import Dpl, fixed_orders
@@ -113,7 +113,7 @@ class LocalSearchReference:
         from partita.problems.throughput.baselines.layers import plan_from_labels
 
         names = [name for name, _ in self.problem.device_names()]
-        where = {v: names.index(stage.device) for stage in plan.stages for v in stage.operators}
+        where = {v: names.index(stage.devices[0]) for stage in plan.stages for v in stage.operators}
         instance = build_instance(self.problem, free=True)
         best = value
         for v in where:

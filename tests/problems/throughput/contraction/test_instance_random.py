@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import brute_force
 from instance_reference import best_over_items, instance_load, instance_memory
+from partita.pipeline import Plan
 from partita.problems.throughput.contiguity import colocation_classes
 from partita.problems.throughput.contraction.csr import lists
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from strategies import examples, plans, throughput_problems
 

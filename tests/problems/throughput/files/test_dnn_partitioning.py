@@ -10,10 +10,10 @@ import pytest
 
 import partita as pt
 from partita.errors import FormatError, InputError
+from partita.pipeline import Plan, Stage
 from partita.problems import find_kind
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.files.dnn_partitioning import read_throughput, split_document
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 
 
@@ -196,9 +196,9 @@ class TestReadingSplits:
         )
         assert found == Plan(
             stages=(
-                Stage(device="accelerator:0", kind="accelerator", operators=(4,)),
-                Stage(device="accelerator:1", kind="accelerator", operators=(1, 3)),
-                Stage(device="cpu:0", kind="cpu", operators=(2,)),
+                Stage(devices=("accelerator:0",), kind="accelerator", operators=(4,)),
+                Stage(devices=("accelerator:1",), kind="accelerator", operators=(1, 3)),
+                Stage(devices=("cpu:0",), kind="cpu", operators=(2,)),
             ),
             contiguity="free",
         )
@@ -250,9 +250,9 @@ class TestWritingSplits:
         problem = read(tmp_path)
         plan = Plan(
             stages=(
-                Stage(device="cpu:0", kind="cpu", operators=(2,)),
-                Stage(device="accelerator:0", kind="accelerator", operators=(1, 3)),
-                Stage(device="accelerator:1", kind="accelerator", operators=(4,)),
+                Stage(devices=("cpu:0",), kind="cpu", operators=(2,)),
+                Stage(devices=("accelerator:0",), kind="accelerator", operators=(1, 3)),
+                Stage(devices=("accelerator:1",), kind="accelerator", operators=(4,)),
             ),
             contiguity="free",
         )
@@ -268,7 +268,7 @@ class TestWritingSplits:
             "cpus": [{"load": 10.0, "nodes": [2]}, {"load": 0.0, "nodes": []}],
         }
         back = split(tmp_path, problem, **document)
-        assert {stage.device: stage.operators for stage in back.stages} == {
+        assert {stage.devices[0]: stage.operators for stage in back.stages} == {
             "cpu:0": (2,),
             "accelerator:0": (1, 3),
             "accelerator:1": (4,),
@@ -278,7 +278,7 @@ class TestWritingSplits:
         problem = ThroughputProblem(
             name="p", kinds=(DeviceKind(name="gpu", count=1),), operators=(Operator(id=1, times=(4.0,)),)
         )
-        plan = Plan(stages=(Stage(device="gpu:0", kind="gpu", operators=(1,)),))
+        plan = Plan(stages=(Stage(devices=("gpu:0",), kind="gpu", operators=(1,)),))
         document = split_document(problem, plan, evaluate(problem, plan))
         assert document == {"maxLoad": 4.0, "fpgas": [{"load": 4.0, "nodes": [1]}], "cpus": []}
 
@@ -286,7 +286,7 @@ class TestWritingSplits:
         kinds = (DeviceKind(name="a", count=2), DeviceKind(name="b", count=1))
         operators = (Operator(id=1, times=(4.0, 4.0)),)
         problem = ThroughputProblem(name="p", kinds=kinds, operators=operators)
-        plan = Plan(stages=(Stage(device="a:0", kind="a", operators=(1,)),))
+        plan = Plan(stages=(Stage(devices=("a:0",), kind="a", operators=(1,)),))
         with pytest.raises(InputError, match="knows one kind of fpgas; problem 'p' has 2"):
             split_document(problem, plan, evaluate(problem, plan))
         # A kind of no devices takes part in nothing.
@@ -301,8 +301,16 @@ class TestWritingSplits:
         )
         shared = Plan(
             stages=(
-                Stage(device="a:0", kind="a", operators=(1,), replicas=("a:1",)),
-                Stage(device="a:2", kind="a", operators=(2,)),
+                Stage(
+                    devices=(
+                        "a:0",
+                        "a:1",
+                    ),
+                    kind="a",
+                    operators=(1,),
+                    data_parallel=2,
+                ),
+                Stage(devices=("a:2",), kind="a", operators=(2,)),
             )
         )
         with pytest.raises(InputError, match="knows no replicas"):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.solvers.uniform import UniformMesh, divisors
@@ -27,7 +27,7 @@ class OnKinds(AnyProblem):
 
     name: str
     summary: str
-    plan: Callable[[HybridProblem, Options, Monitor], HybridPlan | None]
+    plan: Callable[[HybridProblem, Options, Monitor], Plan | None]
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         return None if problem.others else "it is for several kinds of devices"
@@ -37,14 +37,14 @@ class OnKinds(AnyProblem):
         return Outcome(plan, reason="no plan of this kind fits" if plan is None else "")
 
 
-def _fastest(problem: HybridProblem, options: Options, monitor: Monitor) -> HybridPlan | None:
+def _fastest(problem: HybridProblem, options: Options, monitor: Monitor) -> Plan | None:
     """The best uniform mesh on the kind that is best alone."""
     best, value = None, math.inf
     for kind in problem.kinds:
         plan = UniformMesh().solve(kind.replace(others=()), options, monitor.part()).plan
         if plan is None:
             continue
-        stages = tuple(msgspec.structs.replace(stage, device=kind.device) for stage in plan.stages)
+        stages = tuple(msgspec.structs.replace(stage, kind=kind.device) for stage in plan.stages)
         plan = msgspec.structs.replace(plan, stages=stages)
         found = evaluate(problem, plan)
         if found.feasible and found.objective < value:
@@ -52,7 +52,7 @@ def _fastest(problem: HybridProblem, options: Options, monitor: Monitor) -> Hybr
     return best
 
 
-def _proportional(problem: HybridProblem, options: Options, monitor: Monitor) -> HybridPlan | None:
+def _proportional(problem: HybridProblem, options: Options, monitor: Monitor) -> Plan | None:
     """All devices in stages of equal degrees, the fastest kind first, and blocks in proportion to their speed."""
     best, value = None, math.inf
     for plan in _pipelines(problem):
@@ -64,7 +64,7 @@ def _proportional(problem: HybridProblem, options: Options, monitor: Monitor) ->
     return best
 
 
-def _pipelines(problem: HybridProblem) -> Iterator[HybridPlan]:
+def _pipelines(problem: HybridProblem) -> Iterator[Plan]:
     training = problem.training
     assert training is not None
     order = problem.order()
@@ -77,13 +77,13 @@ def _pipelines(problem: HybridProblem) -> Iterator[HybridPlan]:
         rows = _dealt(kinds, order, t)
         for way, schedule, zero in itertools.product(("none", "selective", "full"), training.schedules, training.zero):
             if rows is not None and schedule != "interleaved":
-                yield HybridPlan(
+                yield Plan(
                     stages=tuple(
-                        HybridStage(
+                        Stage(
                             operators=tuple(problem.layers[v].id for v in sorted(row)),
                             data_parallel=d,
                             tensor_parallel=t,
-                            device=kind.device,
+                            kind=kind.device,
                             configurations={kind.layers[v].id: _choice(kind.layers[v], t, way) for v in row},
                         )
                         for kind, row in zip(kinds, rows, strict=True)

@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.baselines.choices import fastest_choices, least_memory
 from partita.problems.hybrid.blocks import menu_of
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.step_time import step_time
@@ -51,7 +51,7 @@ class Layouts:
         self._shards = problem.shards
         self._limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
 
-    def plan(self, rows: Sequence[StageRow]) -> HybridPlan | str | float:
+    def plan(self, rows: Sequence[StageRow]) -> Plan | str | float:
         """The plan of a layout; a sentence if a layer lacks a degree, or the bytes by which memory is exceeded."""
         remaining = sum(row.data_parallel for row in rows)
         stages, missing = [], 0.0
@@ -65,7 +65,7 @@ class Layouts:
                 missing = max(missing, found)
             else:
                 stages.append(found)
-        return missing if missing > 0 else HybridPlan(stages=tuple(stages))
+        return missing if missing > 0 else Plan(stages=tuple(stages))
 
     def best(
         self, layouts: Iterable[Sequence[StageRow]], monitor: Monitor, reason: str = _UNUSED, *, by_step: bool = False
@@ -75,7 +75,7 @@ class Layouts:
         With ``by_step`` the best is the one with the shortest step, not the one with the best objective. ``reason`` is
         the one where there is no layout.
         """
-        best: HybridPlan | None = None
+        best: Plan | None = None
         value = missing = math.inf
         for rows in (placed for layout in layouts for placed in place(self.problem, layout)):
             if monitor.stopping and (best is not None or missing < math.inf):
@@ -101,7 +101,7 @@ class Layouts:
                     reason = found.violations[0]
         return Outcome(best, reason="" if best is not None else reason)
 
-    def _stage(self, row: StageRow, in_flight: int) -> HybridStage | str | float:
+    def _stage(self, row: StageRow, in_flight: int) -> Stage | str | float:
         degree = row.tensor_parallel
         kinds: dict[int, list[int]] = {}
         for place in range(row.start, row.end):
@@ -121,7 +121,7 @@ class Layouts:
             names = [choice.id for choice, times in zip(menu, counts, strict=True) for _ in range(times)]
             configurations |= {self.order[place].id: name for place, name in zip(places, names, strict=True)}
         held = [layer.id for layer in self.problem.layers if layer.id in configurations]
-        return HybridStage(
+        return Stage(
             operators=tuple(held),
             data_parallel=row.data_parallel,
             tensor_parallel=degree,

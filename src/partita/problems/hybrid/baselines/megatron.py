@@ -44,7 +44,7 @@ class Megatron(Solver):
             outcome = layouts.best([rows], monitor)
             if outcome.plan is None:
                 reason = outcome.reason
-            elif outcome.plan.devices == problem.devices:
+            elif outcome.plan.device_count == problem.devices:
                 return outcome
             else:
                 first = first or outcome

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import decode
+from partita.documents.result_file import read_plan_bytes
+from partita.pipeline import Plan, Stage
 from partita.problems.facets.files import Files
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.worth import HybridEvaluation, HybridStageEvaluation, MachineGroupEvaluation
 from partita.split import Layer, Split
@@ -25,22 +26,46 @@ def _worth(part: HybridStageEvaluation | MachineGroupEvaluation, samples: int) -
     return asdict(part) | {"time_per_microbatch": each, "time_per_sample": each / samples}
 
 
-class PlanFiles(Files[HybridProblem, HybridPlan, HybridEvaluation]):
+class _StageInFile(Stage, frozen=True, kw_only=True):
+    """A stage whose degrees and configurations have to be there."""
+
+    data_parallel: int
+    tensor_parallel: int
+    configurations: dict[int, str]
+
+
+class _PlanInFile(msgspec.Struct):
+    stages: tuple[_StageInFile, ...]
+
+
+def _decode(data: bytes, path: str | Path) -> Plan:
+    decode(data, _PlanInFile, f"{path}: plan")
+    return decode(data, Plan, f"{path}: plan")
+
+
+class PlanFiles(Files[HybridProblem, Plan, HybridEvaluation]):
     """Every stage beside what it is worth; with a hierarchy, also the machine groups."""
 
-    def plan_document(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> dict[str, Any]:
+    def plan_document(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> dict[str, Any]:
+        # What stands in every file, default or not.
+        always = [
+            {"data_parallel": stage.data_parallel, "tensor_parallel": stage.tensor_parallel} for stage in plan.stages
+        ]
         stages = super().plan_document(problem, plan, evaluation)["stages"]
         groups = [_worth(group, problem.microbatch_samples) for group in evaluation.machine_groups]
         return {
-            "devices": plan.devices,
+            "devices": plan.device_count,
             "microbatches": plan.microbatches,
             **({"schedule": plan.schedule, "zero": plan.zero} if problem.training is not None else {}),
             **({"machines": plan.machines, "machine_groups": groups} if groups else {}),
             "stages": [
-                stage | _worth(worth, problem.microbatch_samples)
-                for stage, worth in zip(stages, evaluation.stages, strict=True)
+                stage | degrees | _worth(worth, problem.microbatch_samples)
+                for stage, degrees, worth in zip(stages, always, evaluation.stages, strict=True)
             ],
         }
+
+    def read_plan(self, path: str | Path, problem: HybridProblem) -> Plan:
+        return _decode(read_plan_bytes(path), path)
 
     def wrote(self, plan: dict[str, Any]) -> bool:
         stages = plan.get("stages")
@@ -48,11 +73,12 @@ class PlanFiles(Files[HybridProblem, HybridPlan, HybridEvaluation]):
 
     def contradictions(self, data: bytes, split: Split | None, path: str | Path) -> Iterator[str]:
         """Sums over stages, the parts of each, and what the split says of all of it."""
-        plan = decode(data, HybridPlan, f"{path}: plan")
+        plan = _decode(data, path)
         stated = msgspec.json.decode(data)
-        for name in ("devices", "microbatches", "machines"):
-            if name in stated and stated[name] != getattr(plan, name):
-                yield f"plan.{name} is {stated[name]}, and plan.stages have {getattr(plan, name)}"
+        sums = {"devices": plan.device_count, "microbatches": plan.microbatches, "machines": plan.machines}
+        for name, there in sums.items():
+            if name in stated and stated[name] != there:
+                yield f"plan.{name} is {stated[name]}, and plan.stages have {there}"
         for number, stage in enumerate(plan.stages):
             if stage.chunks and sorted(v for part in stage.chunks for v in part) != sorted(stage.operators):
                 yield f"plan.stages[{number}].chunks are not its operators"
@@ -62,7 +88,7 @@ class PlanFiles(Files[HybridProblem, HybridPlan, HybridEvaluation]):
             yield from _split_differences(plan, split, steps="schedule" in stated)
 
 
-def _split_differences(plan: HybridPlan, split: Split, *, steps: bool) -> Iterator[str]:
+def _split_differences(plan: Plan, split: Split, *, steps: bool) -> Iterator[str]:
     if len(split.stages) != len(plan.stages) * plan.chunks:
         yield f"split.stages are {len(split.stages)}, and plan.stages have {len(plan.stages) * plan.chunks} parts"
         return
@@ -76,7 +102,7 @@ def _split_differences(plan: HybridPlan, split: Split, *, steps: bool) -> Iterat
             ("rank", rank, there.rank),
             ("data_parallel", stage.data_parallel, there.replicas),
             ("tensor_parallel", stage.tensor_parallel, there.tensor),
-            ("devices", stage.devices, len(there.devices)),
+            ("devices", stage.device_count, len(there.devices)),
         ]
         if whole:
             pairs += [

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
-from partita.problems.hybrid.plan import HybridPlan
+from partita.pipeline import Plan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import spread_problem
 from partita.problems.hybrid.worth import HybridEvaluation
@@ -92,24 +92,24 @@ _WORDS = {
 _SMALL = 0.005
 
 
-def device_time(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> DeviceTime:
+def device_time(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> DeviceTime:
     """Take a plan's device time apart."""
     spread = problem if evaluation.step is None or not problem.spreads else spread_problem(problem, plan)
     slowest = max(worth.time_per_microbatch for worth in evaluation.stages)
     spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
     each, step = evaluation.objective, evaluation.step
     if step is None:
-        spent["links"] = plan.devices * (each - slowest)
+        spent["links"] = plan.device_count * (each - slowest)
     else:
         each = step.per_microbatch
-        spent["update"] = plan.devices * step.update / step.microbatches
-        spent["bubble"] = plan.devices * (each - slowest) - spent["update"]
-    spent["idle"] = (problem.all_devices - plan.devices) * each
+        spent["update"] = plan.device_count * step.update / step.microbatches
+        spent["bubble"] = plan.device_count * (each - slowest) - spent["update"]
+    spent["idle"] = (problem.all_devices - plan.device_count) * each
     least_of = {kind.device: least_device_times(kind) for kind in problem.kinds}
     for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
-        kind = problem.on(stage.device)
-        layers, least = {layer.id: layer for layer in spread.on(stage.device).layers}, least_of[kind.device]
-        degree, used = stage.tensor_parallel, stage.devices
+        kind = problem.on(stage.kind)
+        layers, least = {layer.id: layer for layer in spread.on(stage.kind).layers}, least_of[kind.device]
+        degree, used = stage.tensor_parallel, stage.device_count
         group = degree * stage.context_parallel
         for identity in stage.operators:
             row = layers[identity].configurations[degree]
@@ -160,7 +160,7 @@ def binding(spent: DeviceTime, objective: float, without_memory: float | None) -
 
 
 def hybrid_sentences(
-    problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, without_memory: float | None = None
+    problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, without_memory: float | None = None
 ) -> list[str]:
     """What limits a plan, in words; ``without_memory`` is the objective of one without memory limit, if computed."""
     spent = device_time(problem, plan, evaluation)
@@ -185,7 +185,7 @@ def hybrid_sentences(
             f"{evaluation.objective / slowest - 1:.1%} longer than the slowest stage, {share:.0%} of it with weights"
         )
     if problem.memory_bytes:
-        limits = [problem.on(stage.device).memory_bytes or math.inf for stage in plan.stages]
+        limits = [problem.on(stage.kind).memory_bytes or math.inf for stage in plan.stages]
         shares = (worth.memory_bytes / limit for worth, limit in zip(evaluation.stages, limits, strict=True))
         fullest, where = max((share, number) for number, share in enumerate(shares))
         sentence = f"the fullest memory is that of stage {where}: {fullest:.0%} of its limit"

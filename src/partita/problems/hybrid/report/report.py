@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from partita.pipeline import Plan
 from partita.problems.facets.report import Report, model_sentence, network_sentences, per_microbatch
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.pricing import layer_modules
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import binding, device_time, explain_slower, hybrid_sentences
@@ -29,7 +29,6 @@ from partita.problems.hybrid.report.tables import (
 from partita.problems.hybrid.simulated_step import simulated_step, step_parts
 from partita.problems.hybrid.worth import HybridEvaluation
 from partita.run.result import Result, Row
-from partita.tables.results import row_documents
 from partita.tables.text import paragraphs
 from partita.units import format_time
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from partita.problems.facets.model import Answer
 
-HybridResult = Result[HybridProblem, HybridPlan, HybridEvaluation]
+HybridResult = Result[HybridProblem, Plan, HybridEvaluation]
 
 
 def _spends_more_on(result: HybridResult, row: Row) -> str:
@@ -49,7 +48,7 @@ def _spends_more_on(result: HybridResult, row: Row) -> str:
     return explain_slower(device_time(result.problem, row.plan, row.evaluation), mine)
 
 
-class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
+class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
     """Stages with their degrees, the step they make, and where devices spend their time."""
 
     doing = "planning"
@@ -60,12 +59,10 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
     def verdict(self, problem: HybridProblem, evaluation: HybridEvaluation) -> dict[str, Any]:
         return {} if evaluation.step is None else {"step": step_parts(evaluation.step, problem.microbatch_samples)}
 
-    def tables(
-        self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation
-    ) -> Sequence[RenderableType]:
+    def tables(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Sequence[RenderableType]:
         return plan_tables(problem, plan, evaluation)
 
-    def figures(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Mapping[str, str]:
+    def figures(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Mapping[str, str]:
         step = simulated_step(problem, plan, evaluation)
         found = {"stages and degrees": degrees_text(plan)}
         if step is None:
@@ -73,7 +70,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
         found |= {"with bubble": format_time(step.per_microbatch, problem.unit), "bubble": f"{step.bubble:.0%}"}
         return found | ({"by formula": format_time(step.formula.per_microbatch, problem.unit)} if step.differs else {})
 
-    def step(self, problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> float | None:
+    def step(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> float | None:
         step = simulated_step(problem, plan, evaluation)
         return None if step is None else float(step.step)
 
@@ -115,7 +112,7 @@ class HybridReport(Report[HybridProblem, HybridPlan, HybridEvaluation]):
                 }
                 for priced, tried in answer.tried
             ],
-            "faster_step": None if answer.other is None else row_documents(self, result, [answer.other])[0],
+            "faster_step": None if answer.other is None else self.row_documents(result, [answer.other])[0],
         }
         if result.plan is None or result.evaluation is None:
             return

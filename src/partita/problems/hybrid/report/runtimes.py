@@ -13,10 +13,10 @@ import msgspec
 
 from partita.catalogue.runtimes import Limits, Runtime, find_runtime
 from partita.errors import PartitaError
+from partita.pipeline import Plan
 from partita.problems.facets.limits import check_training
 from partita.problems.facets.model import Answer
 from partita.problems.hybrid.limits import on_runtime
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
 from partita.problems.hybrid.step.layout import parse_layout
@@ -33,7 +33,7 @@ def runtimes_of(answer: Answer[HybridProblem]) -> tuple[str, ...]:
     return tuple(_runtimes(answer, plan)) if is_uniform(plan) else ()
 
 
-def _runtimes(answer: Answer[HybridProblem], plan: HybridPlan) -> Iterator[str]:
+def _runtimes(answer: Answer[HybridProblem], plan: Plan) -> Iterator[str]:
     first, frozen = plan.stages[0], _frozen(answer)
     ways = {way for stage in plan.stages for way in stage.configurations.values()}
     groups = first.data_parallel * first.context_parallel
@@ -54,7 +54,7 @@ def _runtimes(answer: Answer[HybridProblem], plan: HybridPlan) -> Iterator[str]:
             yield "Megatron-LM with FSDP"
 
 
-def runs(answer: Answer[HybridProblem], plan: HybridPlan, runtime: Runtime) -> bool:
+def runs(answer: Answer[HybridProblem], plan: Plan, runtime: Runtime) -> bool:
     """Whether a runtime's limits leave a plan as it is."""
     limits, settings, first = runtime.limits, answer.priced.settings, plan.stages[0]
     sequence = (
@@ -77,7 +77,7 @@ def runs(answer: Answer[HybridProblem], plan: HybridPlan, runtime: Runtime) -> b
         return False
 
 
-def _degrees(plan: HybridPlan, limits: Limits) -> bool:
+def _degrees(plan: Plan, limits: Limits) -> bool:
     """Whether a runtime has the degrees of a plan that are more than 1."""
     first = plan.stages[0]
     asked = (

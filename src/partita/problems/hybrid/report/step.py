@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from partita.pipeline import Plan, Stage
 from partita.problems.facets.model import Answer
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import least_device_times
 from partita.problems.hybrid.report.runtimes import runtimes_of
@@ -55,7 +55,7 @@ def uniformity_loss(answer: Answer[HybridProblem], step: float) -> float:
     return max(0.0, 1.0 - problem.microbatches * work / problem.devices / step)
 
 
-def step_document(problem: HybridProblem, plan: HybridPlan | None, evaluation: Any) -> dict[str, Any] | None:
+def step_document(problem: HybridProblem, plan: Plan | None, evaluation: Any) -> dict[str, Any] | None:
     """A plan's step as plain values, in the problem's unit of time; None where none can run."""
     step = None if plan is None else simulated_step(problem, plan, evaluation)
     return None if step is None else step.document()
@@ -96,7 +96,7 @@ def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
     return found
 
 
-def _further(problem: HybridProblem, stage: HybridStage) -> str:
+def _further(problem: HybridProblem, stage: Stage) -> str:
     """Context and expert degrees, where there is a choice of them."""
     training = problem.training
     if training is None:

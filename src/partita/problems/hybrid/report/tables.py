@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.training import Training
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from partita.problems.facets.model import Answer
 
 
-def degrees_text(plan: HybridPlan) -> str:
+def degrees_text(plan: Plan) -> str:
     """Stages and their degrees in short: ``8 stages: 7 × d4·t2, d8·t1``."""
     runs = itertools.groupby(_degrees(stage) for stage in plan.stages)
     counted = [(text, len(list(alike))) for text, alike in runs]
@@ -34,14 +34,14 @@ def degrees_text(plan: HybridPlan) -> str:
     return f"{count} stage{'s' if count > 1 else ''}: {', '.join(shown)}"
 
 
-def _degrees(stage: HybridStage) -> str:
+def _degrees(stage: Stage) -> str:
     further = (("c", stage.context_parallel), ("e", stage.expert_parallel))
     more = "".join(f"·{letter}{degree}" for letter, degree in further if degree > 1)
-    where = f" on {stage.device}" if stage.device else ""
+    where = f" on {stage.kind}" if stage.kind else ""
     return f"d{stage.data_parallel}·t{stage.tensor_parallel}{more}{where}"
 
 
-def _further(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+def _further(problem: HybridProblem, plan: Plan) -> list[str]:
     """Of context and expert degrees those that the plan has, or that there is a choice of."""
     training = problem.training or Training()
     most = {
@@ -51,7 +51,7 @@ def _further(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     return [name for name, degree in most.items() if degree > 1]
 
 
-def stage_degrees(plan: HybridPlan) -> list[dict[str, int]]:
+def stage_degrees(plan: Plan) -> list[dict[str, int]]:
     """Layers and degrees of every stage."""
     return [
         {
@@ -65,7 +65,7 @@ def stage_degrees(plan: HybridPlan) -> list[dict[str, int]]:
     ]
 
 
-def configuration_ranges(problem: HybridProblem, stage: HybridStage) -> list[tuple[str, str]]:
+def configuration_ranges(problem: HybridProblem, stage: Stage) -> list[tuple[str, str]]:
     """The stage's layers as ranges that share a configuration: (``model.layers.0-3``, ``full``), in order."""
     names = {layer.id: layer.name or f"layer {layer.id}" for layer in problem.layers}
     runs = itertools.groupby(stage.operators, key=lambda identity: stage.configurations[identity])
@@ -81,7 +81,7 @@ def slowest_stage(evaluation: HybridEvaluation) -> int | None:
 
 
 def plan_tables(
-    problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation, *, named: bool = False
+    problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, *, named: bool = False
 ) -> list[Table]:
     """One row per stage, and one per machine group where there are any.
 
@@ -90,7 +90,7 @@ def plan_tables(
     """
     machines = () if problem.hierarchy is None or problem.training is not None else ("machines",)
     parts = ("compute", "transfer", "weight sync", _each(problem))
-    title = f"Stages: {plan.devices} of {problem.all_devices} devices"
+    title = f"Stages: {plan.device_count} of {problem.all_devices} devices"
     title += "" if named else f", {plan.microbatches} microbatches in flight"
     words = "layers: recomputation" if named else "configurations"
     places, further = ("device",) if problem.others else (), _further(problem, plan)
@@ -98,7 +98,7 @@ def plan_tables(
     table = new_table(title, columns, words, ("in flight", *parts, "memory"))
     worst = slowest_stage(evaluation)
     for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):
-        limit = problem.on(stage.device).memory_bytes
+        limit = problem.on(stage.kind).memory_bytes
         if named:
             ways = "; ".join(f"{layers}: {choice}" for layers, choice in configuration_ranges(problem, stage))
         else:
@@ -108,7 +108,7 @@ def plan_tables(
         table.add_row(
             str(number),
             str(len(stage.operators)),
-            *(stage.device for _ in places),
+            *(stage.kind for _ in places),
             *(str(getattr(stage, f"{name}_parallel")) for name in ("data", "tensor", *further)),
             *(str(stage.machines) for _ in machines),
             ways,
@@ -121,7 +121,7 @@ def plan_tables(
     return [table, _link_table(problem, plan, evaluation)] if machines else [table]
 
 
-def _link_table(problem: HybridProblem, plan: HybridPlan, evaluation: HybridEvaluation) -> Table:
+def _link_table(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Table:
     """One row per machine group: its machines, stages, and how long their links are busy."""
     title = f"Links between machines: {plan.machines} of {problem.machines} machines"
     table = new_table(title, ("group", "machines", "stages", "transfer", "weight sync", _each(problem)))

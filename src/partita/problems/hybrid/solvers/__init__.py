@@ -1,4 +1,4 @@
-"""The hybrid solvers there are, the default first."""
+"""The hybrid solvers there are."""
 
 from __future__ import annotations
 

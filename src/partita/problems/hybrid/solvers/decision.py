@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.errors import DisagreementError
-from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridWork, Stage
+from partita.kernels.hybrid import arrays as kernels
+from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridWork
 from partita.kernels.hybrid.decide import NONE, STEP, DeviceTable, decide, trace
 from partita.kernels.hybrid.stages import lay_out, least_time
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import HybridInstance, build_arrays, new_scratch
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.room import Room, is_tight, most_room
 from partita.units import leq
 
@@ -50,7 +51,7 @@ class Family:
         """Whether times of stages are remembered."""
         return len(self.work.known.ptr) > 1
 
-    def decide(self, target: float) -> tuple[float, HybridPlan] | bool | None:
+    def decide(self, target: float) -> tuple[float, Plan] | bool | None:
         """A plan with stages within the target and its objective; False if there is none, None if stopped.
 
         Raises
@@ -76,7 +77,7 @@ class Family:
         """As the kernel ``decide``."""
         return decide(self.work, DeviceTable(self.fewest, least, limits, self.ahead), target)
 
-    def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
+    def _rebuild(self, target: float) -> tuple[float, Plan] | None:
         steps = np.empty((len(self.model.order) + 1, STEP), dtype=np.int32)
         count = trace(self.work, target, self.fewest, steps)
         if self.work.stop[0] != 0:
@@ -86,14 +87,14 @@ class Family:
         stages = []
         remaining = int(steps[:count, 3].sum())
         for inner, outer, r, d in steps[:count].tolist():
-            stage = self._stage(Stage(inner, outer, r), d, -(-remaining // d))
+            stage = self._stage(kernels.Stage(inner, outer, r), d, -(-remaining // d))
             if stage is None:
                 return None
             remaining -= d
             stages.append(stage)
-        return self._judged(HybridPlan(stages=tuple(stages)), target)
+        return self._judged(Plan(stages=tuple(stages)), target)
 
-    def _judged(self, plan: HybridPlan, target: float) -> tuple[float, HybridPlan]:
+    def _judged(self, plan: Plan, target: float) -> tuple[float, Plan]:
         """The plan with its objective, if it is what the table promised."""
         evaluation = evaluate(self.model.problem, plan)
         if is_tight(self.model.problem, plan, evaluation):
@@ -105,8 +106,8 @@ class Family:
         return evaluation.objective, plan
 
     def _stage(
-        self, stage: Stage, replicas: int, in_flight: int, machines: int | None = None, group: int | None = None
-    ) -> HybridStage | None:
+        self, stage: kernels.Stage, replicas: int, in_flight: int, machines: int | None = None, group: int | None = None
+    ) -> Stage | None:
         """A stage with the fastest configurations that fit; None if stopped."""
         problem, share = self.model.problem, machines or 1
         # Inside a machine, a batch is what one of the group's machines has of it.
@@ -122,7 +123,7 @@ class Family:
                 option = int(self.work.scratch.best[v]) - int(self.work.arrays.option_ptr[stage.r, v])
                 operators.append(problem.layers[place].id)
                 configurations[operators[-1]] = self.model.options[stage.r][v][option].id
-        return HybridStage(
+        return Stage(
             operators=tuple(operators),
             data_parallel=replicas,
             tensor_parallel=self.model.degrees[stage.r],

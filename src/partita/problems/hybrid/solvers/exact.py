@@ -10,9 +10,9 @@ import math
 import random
 from collections.abc import Iterable
 
+from partita.pipeline import Plan
 from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders, suffix_order
 from partita.problems.hybrid.instance import HybridInstance, build_instance
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import sure_room
 from partita.problems.hybrid.solvers.decision import Family, Tight
@@ -68,7 +68,7 @@ class _Search:
 
     def __init__(self, problem: HybridProblem, options: Options) -> None:
         self.problem, self.options = problem, options
-        self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE)
+        self.best: Incumbent[Plan] = Incumbent(closeness=CLOSE)
 
     def prove(self) -> None:
         model = build_instance(self.problem)

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from partita.errors import DisagreementError
+from partita.pipeline import Plan
 from partita.problems.hybrid.downsets import all_suffix_sets
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import build_instance
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import is_tight, sure_room
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
@@ -126,7 +126,7 @@ class FreeMesh(Solver):
 
 
 def bound_of_free(
-    result: Result[HybridProblem, HybridPlan, HybridEvaluation], options: Options, monitor: Monitor
+    result: Result[HybridProblem, Plan, HybridEvaluation], options: Options, monitor: Monitor
 ) -> float | None:
     """What no step beats whose stages have degrees of their own, given the best uniform mesh; None if nothing is known.
 
@@ -167,14 +167,14 @@ class FreeSearch:
         self,
         problem: HybridProblem,
         options: Options,
-        known: HybridPlan | None = None,
+        known: Plan | None = None,
         passes: tuple[float, ...] = PASSES,
         of_meshes: float | None = None,
     ) -> None:
         assert problem.training is not None
         self.problem, self.passes, self.terms = problem, passes, terms_of(problem)
         self.training: Training = problem.training
-        self.best: Incumbent[HybridPlan] = Incumbent(closeness=passes[-1])
+        self.best: Incumbent[Plan] = Incumbent(closeness=passes[-1])
         if known is not None:
             self._offer(known)
         self.uniform = [
@@ -400,7 +400,7 @@ class FreeSearch:
         chosen = {
             layer.id: choice
             for stage in found.plan.stages
-            for layer in self.problem.on(stage.device).layers
+            for layer in self.problem.on(stage.kind).layers
             if layer.id in stage.configurations
             for choice in layer.configurations[stage.tensor_parallel]
             if choice.id == stage.configurations[layer.id]
@@ -416,7 +416,7 @@ class FreeSearch:
             )
         return most, exact or found.plan.schedule != "zero-bubble"
 
-    def _offer(self, plan: HybridPlan) -> HybridEvaluation:
+    def _offer(self, plan: Plan) -> HybridEvaluation:
         evaluation = evaluate(self.problem, plan)
         if evaluation.feasible:
             self.best.offer(evaluation.objective, plan, "free")

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.errors import DisagreementError
-from partita.kernels.hybrid.arrays import Stage
+from partita.kernels.hybrid import arrays as kernels
 from partita.kernels.hybrid.machines import MachineArrays, MachineTables, decide_machines, fill_group
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.instance import HybridInstance, sums_over
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.solvers.decision import Family
 
@@ -38,11 +38,11 @@ class MachineFamily(Family):
     def _fill(self, target: float) -> int:
         return decide_machines(self.work, self.machines, self.tables, target)
 
-    def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
+    def _rebuild(self, target: float) -> tuple[float, Plan] | None:
         problem = self.model.problem
         size, total = problem.devices_per_machine, problem.machines
         outer, column = len(self.sets) - 1, self.model.width
-        stages: list[HybridStage] = []
+        stages: list[Stage] = []
         number = 0
         while outer > 0:
             while column > 0 and self.fewest[outer, column - 1] == self.fewest[outer, column]:
@@ -57,11 +57,11 @@ class MachineFamily(Family):
                 return None
             stages += group
             outer, number = inner, number + 1
-        return self._judged(HybridPlan(stages=tuple(stages)), target)
+        return self._judged(Plan(stages=tuple(stages)), target)
 
     def _group(
         self, inner: int, outer: int, machines: int, replicas: int, later: int, target: float, number: int
-    ) -> list[HybridStage] | None:
+    ) -> list[Stage] | None:
         """The stages of a group, first stage first; None if stopped. ``later`` adds up the degrees of later groups."""
         size, ranks = self.model.problem.devices_per_machine, len(self.model.degrees)
         waiting = -(-later // machines)
@@ -77,7 +77,7 @@ class MachineFamily(Family):
             code, d = divmod(int(self.tables.stage[outer, devices, replicas]), size + 1)
             before, r = divmod(code, ranks)
             in_flight = -(-(waiting + replicas) // d)
-            stage = self._stage(Stage(before, outer, r), d * machines, in_flight, machines, number)
+            stage = self._stage(kernels.Stage(before, outer, r), d * machines, in_flight, machines, number)
             if stage is None:
                 return None
             stages.append(stage)

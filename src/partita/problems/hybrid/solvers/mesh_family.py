@@ -26,9 +26,9 @@ from partita.kernels.hybrid.mesh import (
     held_time,
 )
 from partita.kernels.throughput.arrays import as_arrays
+from partita.pipeline import Plan
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.instance import HybridInstance, build_arrays, build_instance, new_scratch, of_step
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.layout import Layout, uniform_plan
@@ -119,7 +119,7 @@ class DegreeFamily:
             once = max(once, float(stages.once[inner, outer]))
         return FoundRow(passing, holding, ahead, once, tuple(steps))
 
-    def plan(self, mesh: Mesh, row: FoundRow) -> HybridPlan | None:
+    def plan(self, mesh: Mesh, row: FoundRow) -> Plan | None:
         """The plan of a row; None if stopped."""
         stages, _ = self._tables(mesh)
         order = [self.problem.layers[place] for place in self.model.order]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from partita.pipeline import Plan
 from partita.problems import kind
 from partita.problems.hybrid.options import Options as Options
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 
-Outcome = kind.Outcome[HybridPlan]
-Solver = kind.Solver[HybridProblem, HybridPlan, Options]
+Outcome = kind.Outcome[Plan]
+Solver = kind.Solver[HybridProblem, Plan, Options]
 
 
 class AnyProblem:

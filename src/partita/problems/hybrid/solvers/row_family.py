@@ -26,9 +26,9 @@ from partita.kernels.hybrid.rows import (
     lost_time,
 )
 from partita.kernels.throughput.arrays import as_arrays
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.instance import build_arrays, build_instance, new_scratch, of_step
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.solvers.mesh_family import NUMBERS, replicas_of
@@ -81,7 +81,7 @@ class Within:
 class FoundStages:
     """A row: the plan, the sum of its passing times, and its replicas."""
 
-    plan: HybridPlan
+    plan: Plan
     passing: float
     replicas: int
 
@@ -191,16 +191,16 @@ class RowFamily:
             operators = tuple(sorted(configurations, key=place.__getitem__))
             choice = self.choices[o]
             stages.append(
-                HybridStage(
+                Stage(
                     operators=operators,
                     data_parallel=choice.data,
                     tensor_parallel=choice.tensor,
-                    device=self.problem.kinds[choice.kind].device if self.problem.others else "",
+                    kind=self.problem.kinds[choice.kind].device if self.problem.others else "",
                     configurations={identity: configurations[identity] for identity in operators},
                 )
             )
             label = parent
-        return FoundStages(HybridPlan(stages=tuple(stages), schedule=schedule, zero=self.zero), passing, replicas)
+        return FoundStages(Plan(stages=tuple(stages), schedule=schedule, zero=self.zero), passing, replicas)
 
     # -- tables ------------------------------------------------------------------------------------------------------
 

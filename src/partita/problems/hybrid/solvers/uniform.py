@@ -19,11 +19,11 @@ import msgspec
 
 from partita.catalogue.meshes import Mesh as Degrees
 from partita.errors import DisagreementError
+from partita.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import build_instance
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, is_tight, most_room, sure_room
 from partita.problems.hybrid.solvers.mesh_family import Caps, DegreeFamily
@@ -132,11 +132,11 @@ class MeshSearch:
         problem: HybridProblem,
         options: Options,
         admits: Callable[[Candidate], bool] | None = None,
-        best: Incumbent[HybridPlan] | None = None,
+        best: Incumbent[Plan] | None = None,
         device: str = "",
     ) -> None:
         self.problem, self.options = problem, options
-        self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE) if best is None else best
+        self.best: Incumbent[Plan] = Incumbent(closeness=CLOSE) if best is None else best
         self.order = [problem.layers[place] for place in problem.order()]
         self.blocks = find_blocks(self.order)
         self.spreads = {
@@ -279,7 +279,7 @@ class MeshSearch:
             )
         return self.families[key]
 
-    def _offer(self, plan: HybridPlan, promised: float | None) -> bool:
+    def _offer(self, plan: Plan, promised: float | None) -> bool:
         """Take a plan if it is better; False if rounding alone decides whether it fits, and it does not."""
         evaluation = evaluate(self.problem, plan)
         if is_tight(self.problem, plan, evaluation):
@@ -289,7 +289,7 @@ class MeshSearch:
         if promised is not None and not leq(evaluation.objective, promised):
             raise DisagreementError(f"a row of stages takes {evaluation.objective!r}, and promised {promised!r}")
         if evaluation.feasible:
-            stages = tuple(msgspec.structs.replace(stage, device=self.device) for stage in plan.stages)
+            stages = tuple(msgspec.structs.replace(stage, kind=self.device) for stage in plan.stages)
             self.best.offer(evaluation.objective, msgspec.structs.replace(plan, stages=stages), "uniform")
         return True
 

@@ -11,8 +11,8 @@ mesh what happens is not later. Stages with degrees of their own may wait longer
 
 from __future__ import annotations
 
+from partita.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.interleaved import part_rows, slots
 from partita.problems.hybrid.step.limits import limit_violations, order_of_parts, parts_of
@@ -24,19 +24,19 @@ from partita.problems.hybrid.worth import HybridEvaluation, HybridStageEvaluatio
 from partita.units import format_bytes, leq
 
 
-def is_row(problem: HybridProblem, plan: HybridPlan) -> bool:
+def is_row(problem: HybridProblem, plan: Plan) -> bool:
     """Whether a plan's stages differ in degrees or kinds of devices, and may do so."""
     may = problem.training is not None and (problem.training.mesh == "free" or bool(problem.others))
     return may and not is_uniform(plan)
 
 
-def meshes_of(problem: HybridProblem, plan: HybridPlan) -> list[Mesh]:
+def meshes_of(problem: HybridProblem, plan: Plan) -> list[Mesh]:
     """The mesh of every stage: of a uniform mesh that of the first one."""
     if is_row(problem, plan):
         return [*row_meshes(problem, plan)]
     first = plan.stages[0]
     mesh = Mesh(
-        spread_problem(problem, plan).on(first.device),
+        spread_problem(problem, plan).on(first.kind),
         len(plan.stages),
         first.data_parallel,
         first.tensor_parallel,
@@ -49,7 +49,7 @@ def meshes_of(problem: HybridProblem, plan: HybridPlan) -> list[Mesh]:
     return [mesh] * len(plan.stages)
 
 
-def spread_problem(problem: HybridProblem, plan: HybridPlan) -> HybridProblem:
+def spread_problem(problem: HybridProblem, plan: Plan) -> HybridProblem:
     """What layers cost under a plan's context- and expert-parallel degrees; of rows, or with unknown ones, without."""
     if is_row(problem, plan):
         return problem
@@ -58,7 +58,7 @@ def spread_problem(problem: HybridProblem, plan: HybridPlan) -> HybridProblem:
 
 
 def stage_costs(
-    problem: HybridProblem, plan: HybridPlan, chosen: dict[int, Configuration]
+    problem: HybridProblem, plan: Plan, chosen: dict[int, Configuration]
 ) -> tuple[list[Mesh], list[StageCost]]:
     """The mesh of each stage and what it costs; layers without a configuration cost nothing."""
     meshes = meshes_of(problem, plan)
@@ -70,14 +70,14 @@ def stage_costs(
     return meshes, costs
 
 
-def evaluate_step(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
+def evaluate_step(problem: HybridProblem, plan: Plan) -> HybridEvaluation:
     """The time of a step of a plan, and what it breaks; errors are those of ``hybrid.evaluate.evaluate``."""
     stages_of_layers(problem, plan)
     chosen: dict[int, Configuration] = {}
     violations = _mesh_violations(problem, plan)
     spread = spread_problem(problem, plan)
     for number, stage in enumerate(plan.stages):
-        violations += choose(spread.on(stage.device), number, stage, chosen)
+        violations += choose(spread.on(stage.kind), number, stage, chosen)
     violations += _order_violations(problem, plan)
     violations += limit_violations(problem, plan)
     meshes, costs = stage_costs(spread, plan, chosen)
@@ -111,7 +111,7 @@ def evaluate_step(problem: HybridProblem, plan: HybridPlan) -> HybridEvaluation:
     return HybridEvaluation(objective=step.step, violations=tuple(violations), stages=stages, step=step)
 
 
-def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+def _mesh_violations(problem: HybridProblem, plan: Plan) -> list[str]:
     """What of the mesh is not as it has to be."""
     training = problem.training or Training(schedules=SCHEDULES, zero=ZERO_STAGES)
     violations = [
@@ -125,10 +125,10 @@ def _mesh_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
         violations.append(f"ZeRO stage {plan.zero} is not one of {', '.join(map(str, training.zero))}")
     if is_row(problem, plan):
         return violations + row_violations(problem, plan)
-    return violations + _uniform_violations(problem.on(plan.stages[0].device), plan)
+    return violations + _uniform_violations(problem.on(plan.stages[0].kind), plan)
 
 
-def _uniform_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+def _uniform_violations(problem: HybridProblem, plan: Plan) -> list[str]:
     training = problem.training or Training(schedules=SCHEDULES, zero=ZERO_STAGES)
     first, violations = plan.stages[0], []
     d, t, c, e = first.data_parallel, first.tensor_parallel, first.context_parallel, first.expert_parallel
@@ -143,8 +143,8 @@ def _uniform_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
                 f"stage {number} has context and expert degrees {stage.context_parallel} and {stage.expert_parallel}, "
                 f"stage 0 has {c} and {e}; in a uniform mesh they are the same"
             )
-    if plan.devices > problem.devices:
-        violations.append(f"the stages use {plan.devices} devices, the problem has {problem.devices}")
+    if plan.device_count > problem.devices:
+        violations.append(f"the stages use {plan.device_count} devices, the problem has {problem.devices}")
     if t > problem.devices_per_machine:
         violations.append(f"tensor-parallel degree {t} is more than the {problem.devices_per_machine} of a machine")
     for what, degree, allowed in (("context", c, training.context), ("expert", e, training.expert)):
@@ -162,7 +162,7 @@ def _uniform_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     return violations
 
 
-def _uneven_chunks(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+def _uneven_chunks(problem: HybridProblem, plan: Plan) -> list[str]:
     """Interleaved schedules deal out layers as runtimes (Megatron-LM) do, and recompute alike in all parts."""
     order = [problem.layers[place] for place in problem.order()]
     blocks, parts = find_blocks(order), order_of_parts(plan)
@@ -183,7 +183,7 @@ def _uneven_chunks(problem: HybridProblem, plan: HybridPlan) -> list[str]:
     return []
 
 
-def _order_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+def _order_violations(problem: HybridProblem, plan: Plan) -> list[str]:
     """Edges that go back in the row of parts."""
     place = {
         identity: (number, rank)

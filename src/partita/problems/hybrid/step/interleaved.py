@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from partita.pipeline import Plan
 from partita.problems.hybrid.blocks import LikeBlocks
-from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import Configuration, Layer
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.layout import Layout, equal_parts, uniform_plan
@@ -47,9 +47,7 @@ def slots(order: Sequence[Layer], blocks: LikeBlocks, rows: Sequence[range], deg
     return found
 
 
-def interleaved_plan(
-    mesh: Mesh, order: Sequence[Layer], blocks: LikeBlocks, room: Room = most_room
-) -> HybridPlan | None:
+def interleaved_plan(mesh: Mesh, order: Sequence[Layer], blocks: LikeBlocks, room: Room = most_room) -> Plan | None:
     """The plan of an interleaved mesh with the least time that fits into memory; None if none fits.
 
     ``room`` says how much of a device's memory is room.

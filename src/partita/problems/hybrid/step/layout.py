@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from partita.errors import InputError
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem, Layer
 
 #: Configurations that stand for a way to recompute, the first that a layer has.
@@ -107,7 +107,7 @@ def parse_layout(text: str) -> Layout:
     return Layout(**given)
 
 
-def layout_plan(problem: HybridProblem, layout: Layout) -> HybridPlan:
+def layout_plan(problem: HybridProblem, layout: Layout) -> Plan:
     """The plan of a layout; whether it can run, the evaluator says.
 
     Raises
@@ -168,7 +168,7 @@ def uniform_plan(
     rows: Sequence[Sequence[int]],
     configurations: dict[int, str],
     layout: Layout,
-) -> HybridPlan:
+) -> Plan:
     """A plan of a uniform mesh.
 
     Parameters
@@ -189,7 +189,7 @@ def uniform_plan(
         mine = parts[rank :: layout.pipeline]
         operators = tuple(sorted((identity for part in mine for identity in part), key=place.__getitem__))
         stages.append(
-            HybridStage(
+            Stage(
                 operators=operators,
                 data_parallel=layout.data,
                 tensor_parallel=layout.tensor,
@@ -199,7 +199,7 @@ def uniform_plan(
                 expert_parallel=layout.expert,
             )
         )
-    return HybridPlan(stages=tuple(stages), schedule=layout.runs, zero=layout.zero)
+    return Plan(stages=tuple(stages), schedule=layout.runs, zero=layout.zero)
 
 
 def _choice(layer: Layer, layout: Layout, recompute: str) -> str:

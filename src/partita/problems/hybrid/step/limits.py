@@ -10,22 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.catalogue.meshes import Mesh
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.downsets import as_bits
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.problem import HybridProblem, Layer
 
 
-def parts_of(stage: HybridStage) -> tuple[tuple[int, ...], ...]:
+def parts_of(stage: Stage) -> tuple[tuple[int, ...], ...]:
     """The parts of a stage that are passed one after the other."""
     return stage.chunks or (stage.operators,)
 
 
-def order_of_parts(plan: HybridPlan) -> Sequence[tuple[int, ...]]:
+def order_of_parts(plan: Plan) -> Sequence[tuple[int, ...]]:
     """All parts in the order in which a microbatch passes them."""
     return [parts_of(stage)[number] for number in range(plan.chunks) for stage in plan.stages]
 
 
-def limit_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+def limit_violations(problem: HybridProblem, plan: Plan) -> list[str]:
     """What a plan does not keep of a step's ``StageLimits``; nothing of plans whose stages have unlike many parts."""
     if problem.training is None or len({len(parts_of(stage)) for stage in plan.stages}) > 1:
         return []

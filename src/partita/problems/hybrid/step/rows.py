@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from partita.problems.hybrid.plan import HybridPlan, HybridStage
+from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.network import network_of
@@ -43,11 +43,9 @@ class StageMesh(Mesh):
         return ((self.in_flight,) * self.chunks,)
 
 
-def is_uniform(plan: HybridPlan) -> bool:
+def is_uniform(plan: Plan) -> bool:
     """Whether all stages have the same degrees, on devices of one kind."""
-    degrees = (
-        (s.data_parallel, s.tensor_parallel, s.context_parallel, s.expert_parallel, s.device) for s in plan.stages
-    )
+    degrees = ((s.data_parallel, s.tensor_parallel, s.context_parallel, s.expert_parallel, s.kind) for s in plan.stages)
     return len(set(degrees)) == 1
 
 
@@ -86,12 +84,12 @@ def row_in_flight(schedule: str, behind: int, total: int, data: int, microbatche
     return sum(held("1f1b" if schedule == "interleaved" else schedule, stages, 1, microbatches, 0)[0])
 
 
-def row_meshes(problem: HybridProblem, plan: HybridPlan) -> list[StageMesh]:
+def row_meshes(problem: HybridProblem, plan: Plan) -> list[StageMesh]:
     """The stages of a row, first stage first."""
     total, starts = plan.microbatches, row_starts(problem, plan.stages)
     found, behind = [], total
     for rank, (stage, start) in enumerate(zip(plan.stages, starts, strict=True)):
-        kind, d, t = problem.on(stage.device), stage.data_parallel, stage.tensor_parallel
+        kind, d, t = problem.on(stage.kind), stage.data_parallel, stage.tensor_parallel
         mesh = Mesh(kind, len(plan.stages), d, t, plan.schedule, 1, plan.zero)
         into, out = (0.0, 0.0), (0.0, 0.0)
         if rank > 0:
@@ -100,7 +98,7 @@ def row_meshes(problem: HybridProblem, plan: HybridPlan) -> list[StageMesh]:
         if rank + 1 < len(plan.stages):
             after = plan.stages[rank + 1]
             across = _across(problem, stage, after, starts[rank + 1])
-            out = handover_price(mesh, None if across is None else problem.on(after.device))
+            out = handover_price(mesh, None if across is None else problem.on(after.kind))
         found.append(
             StageMesh(
                 kind,
@@ -119,34 +117,34 @@ def row_meshes(problem: HybridProblem, plan: HybridPlan) -> list[StageMesh]:
     return found
 
 
-def _across(problem: HybridProblem, before: HybridStage, after: HybridStage, start: int) -> HybridProblem | None:
+def _across(problem: HybridProblem, before: Stage, after: Stage, start: int) -> HybridProblem | None:
     """The problem on the devices of the stage before, if a handover to the one after leaves a machine."""
-    kind = problem.on(before.device)
-    if problem.on(after.device) is not kind:
+    kind = problem.on(before.kind)
+    if problem.on(after.kind) is not kind:
         return kind
-    inside = shares(start + after.devices, after.devices, before.devices, kind.devices_per_machine)
+    inside = shares(start + after.device_count, after.device_count, before.device_count, kind.devices_per_machine)
     return None if inside else kind
 
 
-def row_starts(problem: HybridProblem, stages: Sequence[HybridStage]) -> list[int]:
+def row_starts(problem: HybridProblem, stages: Sequence[Stage]) -> list[int]:
     """Devices of its kind behind each stage."""
     used: dict[str, int] = {}
     starts = []
     for stage in reversed(stages):
-        kind = problem.on(stage.device)
-        starts.append(begin(used.get(kind.device, 0), stage.devices, kind.devices_per_machine))
-        used[kind.device] = starts[-1] + stage.devices
+        kind = problem.on(stage.kind)
+        starts.append(begin(used.get(kind.device, 0), stage.device_count, kind.devices_per_machine))
+        used[kind.device] = starts[-1] + stage.device_count
     return starts[::-1]
 
 
-def row_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
+def row_violations(problem: HybridProblem, plan: Plan) -> list[str]:
     """What of a row is not as it has to be."""
     found, batch = [], problem.microbatches
     degrees = {stage.data_parallel for stage in plan.stages}
     if plan.chunks > 1 or plan.schedule == "interleaved":
         found.append("an interleaved schedule has the same degrees in every stage, on devices of one kind")
     for number, stage in enumerate(plan.stages):
-        d, t, kind = stage.data_parallel, stage.tensor_parallel, problem.on(stage.device)
+        d, t, kind = stage.data_parallel, stage.tensor_parallel, problem.on(stage.kind)
         if batch % d:
             found.append(f"stage {number}: data-parallel degree {d} does not divide the {batch} microbatches")
         if stage.context_parallel > 1 or stage.expert_parallel > 1:
@@ -170,17 +168,17 @@ def row_violations(problem: HybridProblem, plan: HybridPlan) -> list[str]:
         if len(degrees) > 1:
             found.append("in a uniform mesh every stage has the same data-parallel degree")
         for kind in problem.kinds:
-            groups = {stage.tensor_parallel for stage in plan.stages if problem.on(stage.device) is kind}
+            groups = {stage.tensor_parallel for stage in plan.stages if problem.on(stage.kind) is kind}
             if len(groups) > 1:
                 found.append(f"in a uniform mesh the stages on {kind.device} have the same tensor-parallel degree")
     starts = row_starts(problem, plan.stages)
     for kind in problem.kinds:
-        mine = [n for n, stage in enumerate(plan.stages) if problem.on(stage.device) is kind]
+        mine = [n for n, stage in enumerate(plan.stages) if problem.on(stage.kind) is kind]
         if not mine:
             continue
-        needed = starts[mine[0]] + plan.stages[mine[0]].devices
+        needed = starts[mine[0]] + plan.stages[mine[0]].device_count
         if needed > kind.devices:
-            idle = needed - sum(plan.stages[number].devices for number in mine)
+            idle = needed - sum(plan.stages[number].device_count for number in mine)
             parts = f", {idle} of them idle where a machine is not filled," if idle else ""
             where = f" on {kind.device}" if problem.others else ""
             found.append(f"the stages{where} take {needed} devices{parts} and there are {kind.devices}")

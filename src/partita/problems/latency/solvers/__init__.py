@@ -7,5 +7,5 @@ from partita.problems.latency.solvers.annealing import LatencyAnnealing
 from partita.problems.latency.solvers.combined import Combined
 from partita.problems.latency.solvers.exact import LatencyProgram
 
-#: The visible list, the default first.
+#: The visible list.
 DEFAULT_SOLVERS: tuple[Solver, ...] = (Combined(), LatencyAnnealing(), LatencyProgram())

@@ -1,4 +1,4 @@
-"""Ways to make schedules, the default first."""
+"""Ways to make schedules."""
 
 from __future__ import annotations
 

@@ -7,5 +7,5 @@ from partita.problems.mapping.solvers.annealing import MappingAnnealing
 from partita.problems.mapping.solvers.combined import Combined
 from partita.problems.mapping.solvers.exact import MappingExact
 
-#: The visible list, the default first.
+#: The visible list.
 DEFAULT_SOLVERS: tuple[Solver, ...] = (Combined(), MappingAnnealing(), MappingExact())

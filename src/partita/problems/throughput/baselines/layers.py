@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.kernels.throughput.arrays import Floats
+from partita.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, build_instance
-from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 
 _NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.|$)")
@@ -161,7 +161,7 @@ def plan_from_labels(
         members[int(place)].append(op.id)
     return Plan(
         stages=tuple(
-            Stage(device=name, kind=problem.kinds[kind].name, operators=tuple(ids))
+            Stage(kind=problem.kinds[kind].name, devices=(name,), operators=tuple(ids))
             for (name, kind), ids in zip(devices, members, strict=True)
             if ids
         ),

@@ -9,12 +9,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from partita.pipeline import Plan
 from partita.problems.throughput.baselines.layers import plan_from_labels
 from partita.problems.throughput.baselines.refinement import MOST_MOVES, Refinement
 from partita.problems.throughput.contraction.clustering import hyper_operators
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.simulated import simulated_pipeline

@@ -6,9 +6,9 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Ints, as_arrays
 from partita.kernels.throughput.blocks import BlockProblem
+from partita.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.csr import chosen_rows, transposed
 from partita.problems.throughput.contraction.instance import Instance, operators_at
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 
 
@@ -54,5 +54,5 @@ def plan_of(problem: ThroughputProblem, blocks: BlockProblem, label: Ints) -> Pl
     """The plan of a partition; empty blocks get no stage."""
     names = [(name, problem.kinds[kind].name) for name, kind in problem.device_names()]
     rows = [row for row in operators_at(problem, blocks.group, label, blocks.devices) if row]
-    stages = [Stage(device=d, kind=k, operators=row) for (d, k), row in zip(names, rows, strict=False)]
+    stages = [Stage(kind=k, devices=(d,), operators=row) for (d, k), row in zip(names, rows, strict=False)]
     return Plan(stages=tuple(stages), contiguity="acyclic")

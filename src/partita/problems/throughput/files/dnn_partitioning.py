@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.errors import InputError
+from partita.pipeline import Plan, Stage
 from partita.problems.published import (
     Placed,
     PublishedDocument,
@@ -17,7 +18,6 @@ from partita.problems.published import (
 )
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.evaluation import Evaluation
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import Operator, Tensor, ThroughputProblem
 
 
@@ -94,7 +94,7 @@ def read_split(data: bytes, path: str | Path, problem: ThroughputProblem) -> Pla
     for accelerator, rows in zip((True, False), found, strict=True):
         if rows:
             kind = check(accelerator, len(rows)).name
-            stages += [Stage(device=f"{kind}:{i}", kind=kind, operators=tuple(row)) for i, row in enumerate(rows)]
+            stages += [Stage(kind=kind, devices=(f"{kind}:{i}",), operators=tuple(row)) for i, row in enumerate(rows)]
     return Plan(stages=tuple(stages), contiguity="free")
 
 
@@ -103,7 +103,7 @@ def split_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluatio
 
     The format cannot say several kinds of accelerators or of CPUs, nor replicas.
     """
-    if any(stage.replicas for stage in plan.stages):
+    if any(stage.data_parallel > 1 for stage in plan.stages):
         raise InputError("the split format knows no replicas; write the result file instead")
     rows: dict[str, Any] = {}
     for accelerator, key in ((True, "fpgas"), (False, "cpus")):

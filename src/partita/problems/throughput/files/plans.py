@@ -11,12 +11,12 @@ import msgspec
 from partita.documents.document import decode, document_keys, read_bytes, write_json
 from partita.documents.result_file import read_plan_bytes
 from partita.errors import InputError
+from partita.pipeline import Contiguity, Plan, Stage
 from partita.problems.facets.files import Files, PlanWriter
 from partita.problems.throughput.evaluation import Evaluation, StageEvaluation
 from partita.problems.throughput.files.dnn_partitioning import read_split, split_document
-from partita.problems.throughput.plan import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.sample_latency import pipeline_of
+from partita.problems.throughput.sample_latency import sample_latency
 from partita.problems.throughput.simulated import simulated_pipeline
 from partita.split import Split
 
@@ -51,8 +51,8 @@ def read_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
         kind = kind_of.get(device.name)
         if kind is None:
             raise InputError(f"{path}: there is no device {device.name!r} in problem {problem.name!r}")
-        others = tuple(device.devices[1:])
-        stages.append(Stage(device=device.name, kind=kind, operators=tuple(device.operators), replicas=others))
+        names = tuple(device.devices)
+        stages.append(Stage(kind=kind, devices=names, operators=tuple(device.operators), data_parallel=len(names)))
     return Plan(stages=tuple(stages), contiguity=document.contiguity)
 
 
@@ -63,7 +63,7 @@ _FIGURES = ("load", "compute_forward", "compute_backward", "communication_in", "
 def _stage_document(problem: ThroughputProblem, entry: Stage, stage: StageEvaluation) -> dict[str, Any]:
     accelerator = next(kind.accelerator for kind in problem.kinds if kind.name == entry.kind)
     return {
-        "name": entry.device,
+        "name": entry.devices[0],
         "kind": "accelerator" if accelerator else "cpu",
         "device_kind": entry.kind,
         "operators": list(entry.operators),
@@ -89,7 +89,7 @@ class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
         """One entry per device in use, in pipeline order, and how it runs as a pipeline."""
         stages = zip(plan.stages, evaluation.stages, strict=True)
         run = simulated_pipeline(problem, plan, evaluation)
-        pipeline = msgspec.structs.asdict(pipeline_of(problem, plan, evaluation)) if run is None else run.document()
+        pipeline = msgspec.structs.asdict(sample_latency(problem, plan, evaluation)) if run is None else run.document()
         return {
             "contiguity": plan.contiguity,
             "pipeline": pipeline,

@@ -8,9 +8,9 @@ import numpy as np
 
 from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.kernels.throughput.arrays import Ints
+from partita.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.csr import csr
 from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import up_to
 
@@ -48,7 +48,7 @@ class FreeInstance:
         """The plan that gives item v the device ``label[v]``."""
         members = operators_at(self.problem, self.instance.group, label, len(self.devices))
         stages = tuple(
-            Stage(device=name, kind=kind, operators=ids)
+            Stage(kind=kind, devices=(name,), operators=ids)
             for (name, kind), ids in zip(self.devices, members, strict=True)
             if ids
         )
@@ -73,11 +73,11 @@ class FreeInstance:
         result = np.zeros(self.items, dtype=np.int32)
         kept = [stage for stage in plan.stages if stage.operators]
         for stage in kept:
-            if stage.device in place:
-                free[stage.kind].remove(place[stage.device])
+            if stage.devices[0] in place:
+                free[stage.kind].remove(place[stage.devices[0]])
         for stage in kept:
             # Only where a kind has more devices than items can a name be unknown.
-            number = place[stage.device] if stage.device in place else free[stage.kind].pop()
+            number = place[stage.devices[0]] if stage.devices[0] in place else free[stage.kind].pop()
             for identity in stage.operators:
                 result[item_of[identity]] = number
         return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.problems.throughput.plan import Plan
+from partita.pipeline import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.tables.modules import PartModules, part_modules
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from partita.pipeline import Plan
 from partita.problems.facets.report import Report, model_sentence, network_sentences, per_microbatch
 from partita.problems.throughput.evaluation import Evaluation
-from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.report.limits import limits
 from partita.problems.throughput.report.modules import stage_modules
 from partita.problems.throughput.report.tables import memory_table, stage_table
-from partita.problems.throughput.sample_latency import pipeline_of
+from partita.problems.throughput.sample_latency import sample_latency
 from partita.problems.throughput.simulated import simulated_pipeline
 from partita.run.result import Result, Row
 from partita.tables.text import paragraphs
@@ -41,7 +41,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
 
     def sentences(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[str]:
         """Contiguity, depth of the pipeline, and the time that one sample takes."""
-        found, run = pipeline_of(problem, plan, evaluation), simulated_pipeline(problem, plan, evaluation)
+        found, run = sample_latency(problem, plan, evaluation), simulated_pipeline(problem, plan, evaluation)
         stages = f"{found.stages} stage{'s' if found.stages != 1 else ''}"
         if found.virtual_stages != found.stages:
             stages += f" as {found.virtual_stages} virtual ones"
@@ -83,7 +83,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
         if row.evaluation is None:
             return {"load": None, "pipeline": None, "step": None}
         run = simulated_pipeline(result.problem, row.plan, row.evaluation)
-        pipeline = msgspec.structs.asdict(pipeline_of(result.problem, row.plan, row.evaluation))
+        pipeline = msgspec.structs.asdict(sample_latency(result.problem, row.plan, row.evaluation))
         return {
             "load": row.evaluation.objective,
             "pipeline": pipeline if run is None else run.document(),

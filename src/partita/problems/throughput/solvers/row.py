@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.kernels.throughput.arrays import Floats
-from partita.problems.throughput.plan import Plan, Stage
+from partita.pipeline import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.solvers.exact import MOST_CODES
@@ -195,14 +195,14 @@ class _Program:
         stages = []
         for first, end, kind in runs:
             name = self.problem.kinds[kind].name
-            names = [f"{name}:{taken[kind] + number}" for number in range(self.replicas)]
+            names = tuple(f"{name}:{taken[kind] + number}" for number in range(self.replicas))
             taken[kind] += self.replicas
             stages.append(
                 Stage(
-                    device=names[0],
                     kind=name,
+                    devices=names,
                     operators=tuple(identity for unit in row.units[first:end] for identity in unit),
-                    replicas=tuple(names[1:]),
+                    data_parallel=self.replicas,
                 )
             )
         return Plan(stages=tuple(stages))

@@ -14,9 +14,9 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from partita.kernels.throughput.arrays import Arrays, Bytes, Codes, Floats, Ints, Longs, as_arrays
+from partita.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.csr import chosen_rows, transposed
 from partita.problems.throughput.contraction.instance import Instance, operators_at
-from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.units import up_to
 
@@ -349,9 +349,8 @@ class SearchView(ABC):
         for placed, operators in reversed(rows) if self.backwards else rows:
             start = used[placed.pool]
             used[placed.pool] += placed.replicas
-            (device, kind), *others = self.pools[placed.pool].devices[start : used[placed.pool]]
-            replicas = tuple(name for name, _ in others)
-            stages.append(Stage(device=device, kind=kind, operators=operators, replicas=replicas))
+            names, kinds = zip(*self.pools[placed.pool].devices[start : used[placed.pool]], strict=True)
+            stages.append(Stage(kind=kinds[0], devices=names, operators=operators, data_parallel=placed.replicas))
         return Plan(stages=tuple(stages), contiguity="acyclic")
 
     def _operators(self, split: Split) -> list[tuple[int, ...]]:

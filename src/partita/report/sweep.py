@@ -7,13 +7,12 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from partita.problems.facets.sweep import Axis, Sweep
 from partita.tables.text import new_table
 from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from partita.problems.facets.sweep import Axis, Sweep
 
 
 def sweep_document(name: str, unit: str, rows: list[dict[str, Any]], *, interrupted: bool = False) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""A result in a few sentences, and plans from elsewhere beside it: as a table and as plain values."""
+"""A result in a few sentences, and plans from elsewhere beside it in a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from partita.problems.facets.report import Report
 from partita.run.result import Result, Row, Status, StopReason
 from partita.tables.text import new_table
 from partita.units import format_time
@@ -16,8 +17,6 @@ _RANKED = {"objective": "time", "step": "step"}
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from partita.problems.facets.report import Report
 
 
 def summary_lines(report: Report[Any, Any, Any], result: Result[Any, Any, Any]) -> list[str]:
@@ -105,21 +104,3 @@ def comparison_table(
         cells = [found.get(title, "") for title in titles]
         table.add_row(name, objective, ratio, *cells, text, style="bold" if row is None else None)
     return table
-
-
-def row_documents(
-    report: Report[Any, Any, Any], result: Result[Any, Any, Any], rows: Sequence[Row]
-) -> list[dict[str, Any]]:
-    """Rows as plain values; the objective of a plan that does not fit is null."""
-    return [
-        {
-            "name": row.name,
-            "summary": row.summary,
-            "objective": row.evaluation.objective if row.feasible else None,
-            "feasible": row.feasible,
-            "reason": row.note or None,
-            "runtime_s": row.runtime_s,
-            **report.row_document(result, row),
-        }
-        for row in rows
-    ]

@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from partita.problems.facets.sweep import Axis
+from partita.report.sweep import varied
 from partita.tables.figure import new_figure, save_figure
-from partita.tables.sweep import varied
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from partita.problems.facets.sweep import Axis
 
 #: Keys of a row that are times, with the style of their line and what it is called; those that are there are drawn.
 _TIMES = (
@@ -64,7 +63,7 @@ def save_sweep(path: str, along: Sequence[Axis], document: dict[str, Any]) -> No
     along
         The axes of the sweep.
     document
-        What ``tables.sweep.sweep_document`` gives.
+        What ``report.sweep.sweep_document`` gives.
 
     Raises
     ------

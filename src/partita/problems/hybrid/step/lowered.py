@@ -1,0 +1,177 @@
+"""The plan of a step lowered: the parts of all stages in the order in which a microbatch passes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from partita.errors import InputError
+from partita.pipeline import Plan, Stage
+from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.step.evaluate import stage_costs
+from partita.problems.hybrid.step.limits import order_of_parts
+from partita.problems.hybrid.step.mesh import Mesh, StageCost, Work
+from partita.problems.hybrid.training import LayerState
+from partita.simulator.pipeline import Exchange, Handover, Pipeline, PipelineStage, StageWork
+from partita.simulator.program import End, Message
+
+
+def stage_name(layers: Sequence[Layer]) -> str:
+    """For people: a stage's first and last layer."""
+    names = [layer.name or f"layer {layer.id}" for layer in layers]
+    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+
+
+def lowered_step(problem: HybridProblem, plan: Plan, chosen: dict[int, Configuration]) -> Pipeline:
+    """The parts of all stages, and what a stage asks of devices elsewhere.
+
+    There, each device of a group hands over its share of a tensor. What replicas exchange for every microbatch (ZeRO's
+    stages 2 and 3) and what groups exchange are part of the work, at the problem's bandwidths; so is what a transfer
+    takes beside its bytes.
+
+    Raises
+    ------
+    InputError
+        If an edge goes back.
+    """
+    meshes, costs = stage_costs(problem, plan, chosen)
+    parts = order_of_parts(plan)
+    count, ranks = len(parts), len(plan.stages)
+    part_of = {identity: number for number, part in enumerate(parts) for identity in part}
+    devices = stage_devices(meshes)
+    edges = [(number, count + number) for number in range(count)]
+    messages = []
+    passed: dict[tuple[int, int], float] = {}
+    # Of the transfers of a microbatch, one way, what takes its bytes over a link; by stage.
+    linked = [0.0] * ranks
+    for edge in problem.edges:
+        ends = part_of[edge.source], part_of[edge.target]
+        source, target = ends[0] % ranks, ends[1] % ranks
+        if ends[0] > ends[1]:
+            raise InputError(
+                f"edge {edge.source} → {edge.target} goes from stage {source} back to stage {target}; such a plan "
+                "cannot run"
+            )
+        if ends[0] != ends[1]:
+            passed[ends] = passed.get(ends, 0.0) + edge.bytes / meshes[source].tensor
+            linked[source] += edge.bytes * meshes[source].handover(source)[1]
+            linked[target] += edge.bytes * meshes[target].handover(target)[0]
+    moved: dict[tuple[int, int], float] = {}
+    for (first, last), size in sorted(passed.items()):
+        for a, b in ((first, last), (count + last, count + first)):
+            edges.append((a, b))
+            messages.append(Message(a, b, size, 0.0, ()))
+        pair = first % ranks, last % ranks
+        if pair[0] != pair[1] and size > 0:
+            moved[pair] = moved.get(pair, 0.0) + size
+    stages = [
+        _part(meshes[number % ranks], costs[number % ranks], number, devices[number % ranks]) for number in range(count)
+    ]
+    for number, (stage, mesh, cost) in enumerate(zip(plan.stages, meshes, costs, strict=True)):
+        asked = _asked(problem, plan.zero, stage, mesh, cost, linked[number])
+        stages[number] = replace(stages[number], update_s=cost.update, **asked)
+    return Pipeline(
+        name=problem.name,
+        unit=problem.unit,
+        stages=tuple(stages),
+        edges=tuple(edges),
+        messages=tuple(messages),
+        end_every=problem.microbatches,
+        parts=plan.chunks,
+        handovers=tuple(
+            Handover(a, b, size, backward)
+            for (source, target), size in sorted(moved.items())
+            for a, b, backward in ((source, target, False), (target, source, True))
+        ),
+        microbatches=problem.microbatches,
+        schedule=plan.schedule,
+        duplex=True,
+    )
+
+
+def _part(mesh: Mesh, cost: StageCost, number: int, devices: tuple[tuple[str, ...], ...]) -> PipelineStage:
+    """One part of a stage; the first one has what the stage has once."""
+    part = number // mesh.stages
+    work, first = cost.parts[part], part == 0
+    backward = work.backward
+    return PipelineStage(
+        replicas=devices,
+        forward=StageWork(work.forward, work.forward_in, work.forward_out, _traffic(work)),
+        backward=StageWork(backward, work.backward_in, work.backward_out, _traffic(work)),
+        weight_share=min(1.0, work.weight_gradients / backward) if backward > 0 else 0.0,
+        in_flight=cost.in_flight,
+        activation_bytes=work.activation_bytes,
+        memory={"state": cost.state_bytes} if first else {},
+        limit=mesh.problem.memory_bytes,
+        end=End(sync=cost.sync, update=cost.update) if first else End(),
+        capacity=mesh.network.inside,
+    )
+
+
+def _traffic(work: Work) -> float:
+    """The share of the work that is traffic in the group or waiting for other replicas."""
+    whole = work.forward + work.backward
+    return min(1.0, (work.traffic + work.exposed) / whole) if whole > 0 else 0.0
+
+
+def _asked(
+    problem: HybridProblem, zero: int, stage: Stage, mesh: Mesh, cost: StageCost, linked: float
+) -> dict[str, Any]:
+    """What a stage with all its parts asks of devices elsewhere, as fields of its first part."""
+    layers = {layer.id: layer for layer in problem.layers}
+    states = [mesh.state_of(v) for v in stage.operators]
+    gradients = sum(state.gradient_bytes for state in states if state is not None)
+    weights = sum(state.parameter_bytes for state in states if state is not None)
+    # Beside transfers over slow links, work may be less than their rounding.
+    ahead = max(0.0, sum(work.forward_in + work.forward_out for work in cost.parts) - linked)
+    behind = max(0.0, sum(work.backward_in + work.backward_out for work in cost.parts) - linked)
+    forward = sum(work.forward for work in cost.parts) + ahead
+    backward = sum(work.backward for work in cost.parts) + behind
+    return {
+        "name": stage_name([layers[v] for v in stage.operators]),
+        "work_s": {"": (max(0.0, forward), max(0.0, backward))},
+        "parameter_bytes": (gradients, (gradients + weights) / 2, weights / 2, 0.0)[zero],
+        "exchange": _exchange(problem, mesh, stage, zero),
+    }
+
+
+def _exchange(problem: HybridProblem, mesh: Mesh, stage: Stage, zero: int) -> Exchange:
+    """What the replicas of a stage exchange once in a step."""
+    exchanges, network = mesh.exchanges, mesh.network
+    held = set(stage.operators)
+    order = [problem.layers[place] for place in problem.order()]
+    places = [place for place, layer in enumerate(order) if layer.id in held]
+    states = [order[place].states.get(mesh.tensor, LayerState()) for place in places]
+    of_sum = "reduce-scatter" if zero else "all-reduce"
+    reduced = [state.gradient_bytes if zero < 2 else 0.0 for state in states]
+    gathered = [state.parameter_bytes if zero in (1, 2) else 0.0 for state in states]
+
+    def waits(kind: str, sizes: list[float]) -> tuple[float, ...]:
+        # Time is a constant and a multiple of the bytes.
+        times = [[network.collective_time(kind, size * factor) for size in sizes] for factor in (1.0, 2.0)]
+        return tuple(max(0.0, 2 * one - two) for one, two in zip(*times, strict=True))
+
+    return Exchange(
+        forward_s=tuple(exchanges.forward[places].tolist()),
+        backward_s=tuple(exchanges.backward[places].tolist()),
+        reduce_bytes=tuple(reduced),
+        gather_bytes=tuple(gathered),
+        reduce_wait_s=waits(of_sum, reduced),
+        gather_wait_s=waits("all-gather", gathered),
+        scattered=zero > 0,
+        overlap=exchanges.overlap,
+        occupied=exchanges.occupied,
+        rest_s=float(exchanges.reduce_each[places[0]]),
+    )
+
+
+def stage_devices(meshes: Sequence[Mesh]) -> list[tuple[tuple[str, ...], ...]]:
+    """The devices of every replica of every stage, numbered along the stages."""
+    found, first = [], 0
+    for mesh in meshes:
+        t = mesh.tensor * mesh.context
+        starts = [first + replica * t for replica in range(mesh.data)]
+        found.append(tuple(tuple(f"device:{start + k}" for k in range(t)) for start in starts))
+        first += mesh.data * t
+    return found

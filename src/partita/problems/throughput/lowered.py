@@ -1,0 +1,165 @@
+"""A throughput plan lowered: forward and backward parts of its stages in a row, and what they ask of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from partita.catalogue.loader import load_catalogue
+from partita.pipeline import Stage
+from partita.problems.throughput.evaluation import StageEvaluation
+from partita.problems.throughput.nodes import Nodes, nodes_of
+from partita.problems.throughput.problem import Schedule, ThroughputProblem
+from partita.problems.throughput.running import Run, capacity_of
+from partita.problems.throughput.virtual_stages import Ints
+from partita.simulator.pipeline import Handover, Hop, Pipeline, PipelineStage, StageWork
+from partita.simulator.program import End, Place
+from partita.units import leq
+
+
+def lowered(run: Run) -> Pipeline:
+    """What the stages of a plan do, hand on and synchronise; in the plan's order where they wait in a circle."""
+    problem, plan = run.problem, run.plan
+    order = run.used if run.order is None else run.order
+    count = len(order)
+    position = np.full(run.count, -1, dtype=np.int64)
+    position[order] = np.arange(count)
+    node_of = position[run.stage_of] + np.where(run.backward, count, 0)
+
+    def payer(source: int, stage: int, node: int) -> int:
+        """By who made it, as the objective counts it, whoever of a stage reads it first."""
+        return int(position[stage]) + (count if run.backward[source] else 0)
+
+    nodes = nodes_of(
+        problem,
+        plan,
+        run.stage_of,
+        node_of,
+        run.edges,
+        count=2 * count,
+        payer=payer,
+        again={stage: count + place for place, stage in enumerate(order)},
+    )
+    nodes.waits |= {(place, count + place) for place in range(count)} if problem.training else set()
+    hops, edges, messages = run.transfers(nodes, [*order, *order], 2 * count)
+    stages = [_stage(run, place, order, nodes) for place in range(count)]
+    links = run.links()
+    for place, stage in enumerate(order):
+        worth, own = run.evaluation.stages[stage], len(plan.stages[stage].devices)
+        if worth.synchronisation > 0 and not run.in_turn and not problem.weight_sync_per_batch:
+            edges.append((place + (count if problem.training else 0), 2 * count + len(hops)))
+            hops.append(Hop(len(links), worth.synchronisation * own, True))
+            links.append(Place(f"synchronisation of stage {place}", instances=own))
+    return Pipeline(
+        name=problem.name,
+        unit=problem.unit,
+        stages=tuple(stages),
+        edges=tuple(edges),
+        links=tuple(links),
+        hops=tuple(hops),
+        messages=tuple(messages),
+        streams=run.streams,
+        end_every=problem.schedule.microbatches,
+        notes=run.notes,
+        handovers=tuple(_handovers(run, position)),
+        microbatches=run.usual_microbatches,
+        schedule=run.usual_schedule,
+        row=run.order is not None,
+        numbers=tuple(order),
+    )
+
+
+def _handovers(run: Run, position: Ints) -> Iterator[Handover]:
+    """Tensors, each once for every stage that reads it."""
+    place = {op.id: number for number, op in enumerate(run.problem.operators)}
+    moved: dict[tuple[int, int, bool], float] = {}
+    for tensor in run.problem.tensors:
+        maker = place[tensor.producer]
+        source, backward = int(position[run.stage_of[maker]]), bool(run.backward[maker])
+        for target in {int(position[run.stage_of[place[reader]]]) for reader in tensor.consumers} - {source}:
+            moved[source, target, backward] = moved.get((source, target, backward), 0.0) + tensor.size
+    for (source, target, backward), size in sorted(moved.items()):
+        if size > 0:
+            yield Handover(source, target, size, backward)
+
+
+def _stage(run: Run, place: int, order: Sequence[int], nodes: Nodes) -> PipelineStage:
+    """One stage with what it costs its devices."""
+    count, stage = len(order), order[place]
+    problem, entry, worth = run.problem, run.plan.stages[stage], run.evaluation.stages[stage]
+    own = len(entry.devices)
+    kind = next(kind for kind in problem.kinds if kind.name == entry.kind)
+    sync = worth.synchronisation * own
+    per_batch = problem.weight_sync_per_batch
+    each = sync if run.in_turn and not per_batch else 0.0
+    back = count + place
+    forward = StageWork(nodes.time[place], nodes.incoming[place], nodes.outgoing[place])
+    backward = None
+    if problem.training:
+        backward = StageWork(nodes.time[back] + worth.reload, nodes.incoming[back], nodes.outgoing[back])
+    else:
+        forward = replace(forward, time=forward.time + worth.reload)
+    behind_it = sum(run.replicas[other] for other in order[place:])
+    rule = Schedule(name="1f1b", microbatches=run.microbatches)
+    in_flight = rule.in_flight(behind_it, own)
+    if problem.schedule.name == "1f1b" and run.microbatches == problem.schedule.microbatches:
+        in_flight = worth.in_flight
+    batch = problem.schedule.microbatches
+    total = worth.synchronisation * batch if per_batch else 0.0
+    chunked = ((1.0, total),) if run.request.weight_sync == "behind" and total > 0 else ()
+    base = run.place(stage)
+    return PipelineStage(
+        replicas=base.replicas,
+        forward=forward,
+        backward=backward,
+        sync_each=each,
+        in_flight=in_flight,
+        activation_bytes=run.held(worth),
+        memory=base.memory,
+        workspace=base.workspace,
+        limit=base.limit,
+        weight_bytes=worth.memory.weights,
+        end=End(sync=total, behind=chunked) if total > 0 else End(),
+        link=run.groups()[stage] if problem.groups else -1,
+        capacity=capacity_of(kind.transfer_time_per_unit),
+        name=entry.devices[0] if own == 1 else f"{entry.devices[0]} and {own - 1} more",
+        kind=entry.kind,
+        work_s=dict(_work(problem, entry, worth)),
+        parameter_bytes=_reduced_bytes(problem, worth) if problem.training else 0.0,
+        update_s=_update(worth) if problem.training else 0.0,
+    )
+
+
+def _work(
+    problem: ThroughputProblem, entry: Stage, worth: StageEvaluation
+) -> Iterator[tuple[str, tuple[float, float]]]:
+    """By kind of device on which a stage can run, its forward and backward work there."""
+    held = set(entry.operators)
+    operators = [op for op in problem.operators if op.id in held]
+    again = problem.schedule.recompute and problem.training
+    for place, kind in enumerate(problem.kinds):
+        limit = None if problem.streaming else kind.memory_bytes
+        if kind.name != entry.kind and limit is not None and not leq(worth.memory.total, limit):
+            continue
+        times = [(op.backward, time) for op in operators if (time := op.times[place]) is not None]
+        if len(times) == len(operators):
+            forward = sum(time for backward, time in times if not backward)
+            backward = sum(time for backward, time in times if backward) + (forward if again else 0.0)
+            reload = worth.reload
+            yield kind.name, (forward, backward + reload) if problem.training else (forward + reload, 0.0)
+
+
+def _reduced_bytes(problem: ThroughputProblem, worth: StageEvaluation) -> float:
+    """What each device of a stage reduces with the other replicas."""
+    return worth.memory.gradients if problem.parameters else worth.memory.operators
+
+
+def _update(worth: StageEvaluation) -> float:
+    """Least time of the optimizer's step: gradients are read, weights and states read and written (docs/menus.md)."""
+    spec = load_catalogue().devices.get(worth.kind)
+    if spec is None:
+        return 0.0
+    moved = 3.0 * worth.memory.gradients + 2.0 * worth.memory.optimizer
+    return moved / (spec.memory_bandwidth_bytes_per_s * spec.memory_efficiency)
