@@ -1,8 +1,4 @@
-"""Rows of stages of a uniform mesh: the least sum of passing times with every stage within two caps.
-
-Source: the dynamic program over suffix sets is that of ``decide``, with stages as the axis; ``docs/hybrid.md`` says
-what caps are for.
-"""
+"""All stages of a mesh: what they do and exchange, with the fastest configurations and all memory there may be."""
 
 from __future__ import annotations
 
@@ -11,14 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.hybrid.arrays import HybridWork, Stage
-from partita.kernels.hybrid.knapsack import cheapest, fill_items
+from partita.kernels.hybrid.arrays import HybridWork
 from partita.kernels.hybrid.stages import lacking, subset
-from partita.kernels.throughput.arrays import Bytes, Floats, Ints
+from partita.kernels.throughput.arrays import Bytes, Floats
 from partita.kernels.throughput.bits import has
-
-#: Schedules as numbers.
-IN_TURN, ALL_FORWARD, SPLIT_BACKWARD = 0, 1, 2
 
 
 class Replicas(NamedTuple):
@@ -75,39 +67,9 @@ class MeshStages(NamedTuple):
     returned: Floats
 
 
-class Knapsacks(NamedTuple):
-    """What is known of the time that memory costs stages: (kinds, columns) ``extra``, NaN while unknown.
-
-    ``kind`` (Z, Z) says which stages share it, -1 where there is no stage; ``inner`` and ``outer`` are an example.
-    """
-
-    kind: Ints
-    inner: Ints
-    outer: Ints
-    extra: Floats
-
-
-class Row(NamedTuple):
-    """What is asked of a row: ``stages`` of them, ``microbatches`` of each replica, the schedule, and two caps.
-
-    ``rates`` (stages, 4): what a byte costs that enters, and one that leaves, and a call of each. ``holding`` caps κ,
-    ``ahead`` that of forward parts where they come first, ``once`` what happens once; ``limit`` is a sum of passing
-    times that is of no use.
-    """
-
-    stages: int
-    microbatches: int
-    schedule: int
-    rates: Floats
-    holding: float
-    ahead: float
-    once: float
-    limit: float
-
-
 @compiled
-def fill_stages(w: HybridWork, e: Replicas, s: MeshStages) -> None:
-    """Fill all stages; the same sums as ``step.mesh.Mesh.cost``."""
+def fill_stages(w: HybridWork, r: int, e: Replicas, s: MeshStages) -> None:
+    """Fill all stages of degree number ``r``, with infinity where a layer lacks it; sums as ``step.mesh.Mesh.cost``."""
     h = w.arrays
     sets, n = h.members.shape[0], e.forward.shape[0]
     row = np.empty(n, dtype=np.int64)
@@ -115,7 +77,7 @@ def fill_stages(w: HybridWork, e: Replicas, s: MeshStages) -> None:
         if w.stop[0] != 0:
             return
         for outer in range(inner + 1, sets):
-            if not subset(h.members, inner, outer) or lacking(h, 0, inner, outer):
+            if not subset(h.members, inner, outer) or lacking(h, r, inner, outer):
                 s.forward[inner, outer] = np.inf
                 continue
             count = 0
@@ -182,96 +144,3 @@ def fill_stages(w: HybridWork, e: Replicas, s: MeshStages) -> None:
 def exposed(exchange: float, work: float, occupied: float) -> float:
     """By how much an exchange makes the work longer that hides it: see ``costs.exposure``."""
     return max(occupied * exchange, exchange - (1.0 - occupied) * work)
-
-
-@compiled
-def extra_time(w: HybridWork, state: float, inner: int, outer: int, in_flight: int) -> float:
-    """The least time that a stage loses to fit into memory, for one microbatch; infinite if it cannot."""
-    s = w.scratch
-    room = w.arrays.limits[0] - state
-    count, _, missing, later = fill_items(w.arrays, s, Stage(inner, outer, 0), 1, in_flight, 0.0, room)
-    return float(later + cheapest(s, w.arrays.kind[0], count, missing, np.inf, False, w.stop))
-
-
-@compiled
-def best_row(
-    w: HybridWork, s: MeshStages, known: Knapsacks, row: Row, least: Floats, parent: Ints, rest: Floats
-) -> float:
-    """The least sum of passing times of a row of stages for the whole model, each within the caps; infinite if none is.
-
-    ``least`` and ``parent`` (stages + 1, Z) hold, by the number of stages from the end, that sum for every set and the
-    set inside the first stage of it. ``rest`` (Z,) is what the layers outside each set add at least.
-    """
-    sets, m = rest.shape[0], row.microbatches
-    least[:] = np.inf
-    least[0, 0] = 0.0
-    holding, once, ahead = row.holding * (1.0 + 1e-12), row.once * (1.0 + 1e-12), row.ahead * (1.0 + 1e-12)
-    for k in range(1, row.stages + 1):
-        rank = row.stages - k
-        come, go = row.rates[rank, 0], row.rates[rank, 1]
-        if row.schedule == IN_TURN:
-            in_flight = min(k, m)
-        elif row.schedule == ALL_FORWARD:
-            in_flight = m
-        else:
-            in_flight = min(row.stages, m)
-        column = min(in_flight, known.extra.shape[1] - 1)
-        for inner in range(sets - 1):
-            begin = least[k - 1, inner]
-            if begin == np.inf:
-                continue
-            if w.stop[0] != 0:
-                return np.inf
-            for outer in range(sets - 1 if k == row.stages else inner + 1, sets):
-                forward = s.forward[inner, outer]
-                if forward == np.inf or s.once[inner, outer] > once:
-                    continue
-                moved = come * s.enter[inner, outer] + go * s.leave[inner, outer]
-                moved += row.rates[rank, 2] if s.enter[inner, outer] > 0.0 else 0.0
-                moved += row.rates[rank, 3] if s.leave[inner, outer] > 0.0 else 0.0
-                forward += moved + s.gathered[inner, outer]
-                backward = s.backward[inner, outer] + moved + s.returned[inner, outer]
-                gradients = s.weight_gradients[inner, outer]
-                passing = delay(row.schedule, forward, backward, gradients)
-                reached = begin + passing
-                if held_time(row.schedule, m, forward, backward, gradients) > holding or reached >= least[k, outer]:
-                    continue
-                if row.schedule == ALL_FORWARD and (m - 1) * forward > ahead:
-                    continue
-                if reached + rest[outer] > row.limit:
-                    continue
-                kind = known.kind[inner, outer]
-                lost = known.extra[kind, column]
-                if np.isnan(lost):
-                    a, b = known.inner[kind], known.outer[kind]
-                    lost = extra_time(w, s.state[a, b], a, b, in_flight)
-                    known.extra[kind, column] = lost
-                if lost == np.inf:
-                    continue
-                if lost > 0.0:
-                    backward += lost
-                    passing = delay(row.schedule, forward, backward, gradients)
-                    if held_time(row.schedule, m, forward, backward, gradients) > holding:
-                        continue
-                    if begin + passing >= least[k, outer]:
-                        continue
-                least[k, outer] = begin + passing
-                parent[k, outer] = inner
-    return float(least[row.stages, sets - 1])
-
-
-@compiled
-def delay(schedule: int, forward: float, backward: float, gradients: float) -> float:
-    """φ of a stage: see ``step.pipeline``."""
-    if schedule == SPLIT_BACKWARD:
-        inputs = backward - gradients
-        return max(max(forward, inputs), forward + inputs - gradients)
-    return forward + backward
-
-
-@compiled
-def held_time(schedule: int, microbatches: int, forward: float, backward: float, gradients: float) -> float:
-    """κ of a stage: see ``step.pipeline``."""
-    if schedule == ALL_FORWARD:
-        return (microbatches - 1) * backward
-    return microbatches * (forward + backward) - delay(schedule, forward, backward, gradients)

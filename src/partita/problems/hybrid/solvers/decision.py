@@ -14,9 +14,16 @@ from partita.kernels.hybrid.decide import NONE, STEP, DeviceTable, decide, trace
 from partita.kernels.hybrid.stages import lay_out, least_time
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.instance import HybridInstance, build_arrays, new_scratch
+from partita.problems.hybrid.instance import (
+    HybridInstance,
+    build_arrays,
+    configurations_of,
+    new_scratch,
+    nothing_known,
+)
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.room import Room, is_tight, most_room
+from partita.problems.hybrid.solvers.layer_sorts import sort_counts, stage_kinds
 from partita.units import leq
 
 #: Most stages, and most pairs of a kind of stage and a number of microbatches in flight, whose times are remembered.
@@ -116,17 +123,14 @@ class Family:
             return None
         if math.isinf(time):
             raise DisagreementError("a stage of a hybrid plan has no configurations that fit")
-        operators, configurations = [], {}
-        for place, v in sorted((place, v) for v, place in enumerate(self.model.order)):
-            if (self.sets[stage.outer] & ~self.sets[stage.inner]) >> v & 1:
-                option = int(self.work.scratch.best[v]) - int(self.work.arrays.option_ptr[stage.r, v])
-                operators.append(problem.layers[place].id)
-                configurations[operators[-1]] = self.model.options[stage.r][v][option].id
+        chosen = configurations_of(self.model, self.work, self.sets, stage)
+        place = {layer.id: number for number, layer in enumerate(problem.layers)}
+        operators = tuple(sorted(chosen, key=place.__getitem__))
         return HybridStage(
-            operators=tuple(operators),
+            operators=operators,
             data_parallel=replicas,
             tensor_parallel=self.model.degrees[stage.r],
-            configurations=configurations,
+            configurations={identity: chosen[identity] for identity in operators},
             machines=machines,
             machine_group=group,
         )
@@ -141,39 +145,17 @@ def _remember(model: HybridInstance, arrays: HybridArrays, sets: list[int]) -> H
         times = lay_out(arrays, inner, outer, free, ptr)
         if times <= _MOST_TIMES:
             return HybridKnown(kind, inner, outer, free, ptr, np.full(times + 1, np.nan), np.full(times + 1, np.nan))
-    nothing = np.zeros(1, dtype=np.int32)
-    return HybridKnown(nothing, nothing, nothing, nothing, np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
+    return nothing_known()
 
 
 def _kinds(
     model: HybridInstance, sets: list[int]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """The kind of each stage, and an example of each kind.
-
-    Two stages are of one kind if they have equally many layers of every sort; layers of one sort have the same options.
-    """
-    sorts: dict[object, int] = {}
-    of_layer = []
-    for v in range(len(model.order)):
-        menus = tuple(
-            tuple((c.time, c.memory_per_microbatch_bytes, c.memory_bytes) for c in row[v]) for row in model.options
-        )
-        of_layer.append(sorts.setdefault(menus, len(sorts)))
-    size, n = len(sets), len(of_layer)
-    bits = as_bits(sets, n)
-    counts = np.stack([bits[:, np.array(of_layer) == sort].sum(axis=1) for sort in range(len(sorts))], dtype=np.int64)
+    """The kind of each stage, and an example of each kind; those of one have equally many layers of every sort."""
+    size, bits = len(sets), as_bits(sets, len(model.order)).astype(np.float32)
     # A subset has no layer outside its superset; the order of the sets puts it first.
-    outside = bits.astype(np.float32) @ (1 - bits.astype(np.float32)).T
-    inners, outers = np.nonzero(np.triu(outside == 0, 1))
-    # Numbers that tell the counts apart unless two happen to collide, which is checked.
-    key = np.random.default_rng(0).integers(1, 1 << 62, size=len(sorts)) @ counts
-    _, example, found = np.unique(key[outers] - key[inners], return_index=True, return_inverse=True)
-    alike = example[found]
-    for row in counts:
-        difference = row[outers] - row[inners]
-        if not np.array_equal(difference, difference[alike]):
-            example = found = np.arange(len(inners))
-            break
+    inners, outers = np.nonzero(np.triu(bits @ (1 - bits).T == 0, 1))
+    example, found = stage_kinds(sort_counts(sets, model.options), inners, outers)
     kind = np.full(size * size, -1, dtype=np.int32)
     kind[inners * size + outers] = found
     return kind, inners[example].astype(np.int32), outers[example].astype(np.int32)

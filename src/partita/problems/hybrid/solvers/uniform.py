@@ -26,15 +26,15 @@ from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, is_tight, most_room, sure_room
-from partita.problems.hybrid.solvers.mesh_family import Caps, DegreeFamily
-from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
+from partita.problems.hybrid.solvers.caps import Box
+from partita.problems.hybrid.solvers.mesh_family import MeshFamily
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver, run_search
 from partita.problems.hybrid.step.costs import Exchanges
 from partita.problems.hybrid.step.interleaved import interleaved_plan
 from partita.problems.hybrid.step.limits import alike, uncut
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.pipeline import passing_time, refusal
 from partita.rounding import rounded_down
-from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 from partita.units import leq
@@ -43,8 +43,6 @@ from partita.units import leq
 MOST_SETS = 800
 #: Relative distance of plan and bound at which a mesh is done.
 CLOSE = 5e-7
-#: A cap this much below a value excludes it.
-_BELOW = 1e-10
 _ORDERS = 12
 
 
@@ -106,12 +104,7 @@ class UniformMesh(Solver):
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         search = MeshSearch(problem, options, self.admits)
-        run_in_background(search.best, monitor, search.run)
-        value, plan, bound = search.best.snapshot()
-        infeasible = search.best.infeasible
-        known = not infeasible and (bound > 0 or value == 0)
-        proven_by = search.best.proven_by
-        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible, proven_by=proven_by)
+        return run_search(search.best, monitor, search.run)
 
 
 class MeshSearch:
@@ -144,7 +137,7 @@ class MeshSearch:
             for way, restricted in alike(problem).items()
             for (context, expert), spread in spreads_of(restricted).items()
         }
-        self.families: dict[tuple[int, int, int, str, bool], DegreeFamily] = {}
+        self.families: dict[tuple[int, int, int, str, bool], MeshFamily] = {}
         self.best.counters |= {"meshes": 0, "rows": 0}
         self.candidates = sorted(
             one
@@ -207,19 +200,20 @@ class MeshSearch:
             return self._deal_out(mesh, candidate.bound)
         family, best = self._family(candidate), self.best
         counter = itertools.count()
-        first = (candidate.holding, math.inf), (candidate.once, math.inf), (candidate.ahead, math.inf)
-        boxes = [(candidate.bound, next(counter), *first)]
+        first = Box(lows=(candidate.holding, candidate.ahead, candidate.once))
+        boxes = [(candidate.bound, next(counter), first)]
         left_out = math.inf
         while boxes:
-            reached, _, (low, high), (least, most), (few, many) = heapq.heappop(boxes)
+            reached, _, box = heapq.heappop(boxes)
             if best.stop[0] != 0 or reached >= best.value * (1 - self.close):
                 # Others have larger bounds.
                 return min(left_out, reached)
-            left = best.value - candidate.passing - low - least - few
-            high, most, many = min(high, left + low), min(most, left + least), min(many, left + few)
+            spare = best.value - candidate.passing - box.least
+            for place, low in enumerate(box.lows):
+                box = box.cut(place, high=low + spare)
+            limit = candidate.passing + spare
             best.counters["rows"] += 1
-            caps = Caps(high, many, most, left + candidate.passing)
-            row = family.best(mesh, caps)
+            row = family.best(mesh, box, limit)
             if best.stop[0] != 0:
                 return min(left_out, reached)
             if row is None:
@@ -230,26 +224,15 @@ class MeshSearch:
                     return min(left_out, reached)
                 if not self._offer(plan, row.step):
                     # What fits for certain; other plans may be better, so that nothing more is proven.
-                    self._offer_certain(candidate, mesh, caps)
+                    self._offer_certain(candidate, mesh, box, limit)
                     left_out = min(left_out, reached)
                     continue
             bound = rounded_down(row.passing, row.step, self.terms)
-            below, lower, fewer = (value * (1 - _BELOW) for value in (row.holding, row.once, row.ahead))
-            # Rows with all three at least there are no better than this one.
-            left_out = min(left_out, bound + max(low, below) + max(least, lower) + max(few, fewer))
-            parts = []
-            if low < below:
-                middle = (low + below) / 2
-                halves = [(low, middle), (middle, below)] if low < middle < below else [(low, below)]
-                parts += [(half, (least, most), (few, many)) for half in halves]
-            if least < lower:
-                parts.append(((max(low, below), high), (least, lower), (few, many)))
-            if few < fewer:
-                parts.append(((max(low, below), high), (max(least, lower), most), (few, fewer)))
+            parts, rest = box.beside(row.costs)
+            left_out = min(left_out, bound + rest.least)
             for part in parts:
-                reached = bound + sum(a for a, _ in part)
-                if all(a <= b for a, b in part):
-                    heapq.heappush(boxes, (reached, next(counter), *part))
+                if min(part.widths) >= 0:
+                    heapq.heappush(boxes, (bound + part.least, next(counter), part))
         return left_out
 
     def _deal_out(self, mesh: Mesh, bound: float) -> float:
@@ -263,20 +246,18 @@ class MeshSearch:
             self._offer(plan, None)
         return bound
 
-    def _offer_certain(self, candidate: Candidate, mesh: Mesh, caps: Caps) -> None:
+    def _offer_certain(self, candidate: Candidate, mesh: Mesh, box: Box, limit: float) -> None:
         family = self._family(candidate, sure_room)
-        row = family.best(mesh, caps)
+        row = family.best(mesh, box, limit)
         plan = None if row is None else family.plan(mesh, row)
         if row is not None and plan is not None:
             self._offer(plan, row.step)
 
-    def _family(self, candidate: Candidate, room: Room = most_room) -> DegreeFamily:
+    def _family(self, candidate: Candidate, room: Room = most_room) -> MeshFamily:
         key = candidate.tensor, candidate.context, candidate.expert, candidate.way, room is most_room
         if key not in self.families:
             spread = self.spreads[candidate.context, candidate.expert, candidate.way]
-            self.families[key] = DegreeFamily(
-                spread, candidate.tensor, self.sets, self.best.stop, len(self.order), room
-            )
+            self.families[key] = MeshFamily(spread, candidate.tensor, self.sets, self.best.stop, len(self.order), room)
         return self.families[key]
 
     def _offer(self, plan: HybridPlan, promised: float | None) -> bool:
