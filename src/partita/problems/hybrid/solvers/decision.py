@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from partita.errors import DisagreementError
 from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridWork, Stage
-from partita.kernels.hybrid.decide import NONE, STEP, DeviceTable, decide, trace
+from partita.kernels.hybrid.decide import STEP, decide, trace
+from partita.kernels.hybrid.device_table import NONE, DeviceTable
+from partita.kernels.hybrid.machines import Machines
 from partita.kernels.hybrid.stages import lay_out, least_time
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.evaluate import evaluate
@@ -31,6 +34,16 @@ _MOST_STAGES = 2_000_000
 _MOST_TIMES = 10_000_000
 
 
+class Placed(NamedTuple):
+    """A stage of a plan: its replicas, microbatches in flight, and the machines and the number of its group."""
+
+    stage: Stage
+    replicas: int
+    in_flight: int
+    machines: int | None = None
+    group: int | None = None
+
+
 class Tight(Exception):
     """A plan needs exactly what the evaluator may or may not accept, depending on the order of its sums."""
 
@@ -41,6 +54,9 @@ class Family:
     The empty set and the whole model are among the sets. A ``stop`` other than 0 asks running decisions to return. With
     the usual ``room`` what is refuted holds for all plans that the evaluator accepts.
     """
+
+    #: Where devices are in machines, what is known of these; the table then counts machines.
+    machines: Machines | None = None
 
     def __init__(
         self, model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64], room: Room = most_room
@@ -76,29 +92,33 @@ class Family:
         return None if found < 0 or found >= NONE else found
 
     def _fill(self, target: float) -> int:
-        limits = np.full(self.model.width + 1, self.model.problem.devices, dtype=np.int32)
-        return self.fill(target, limits, np.empty((1, 1)))
+        problem = self.model.problem
+        most = problem.devices if self.machines is None else problem.machines
+        return self.fill(target, np.full(self.model.width + 1, most, dtype=np.int32), np.empty((1, 1)))
 
     def fill(self, target: float, limits: npt.NDArray[np.int32], least: npt.NDArray[np.float64]) -> int:
         """As the kernel ``decide``."""
-        return decide(self.work, DeviceTable(self.fewest, least, limits, self.ahead), target)
+        return decide(self.work, self.machines, DeviceTable(self.fewest, least, limits, self.ahead), target)
 
     def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
-        steps = np.empty((len(self.model.order) + 1, STEP), dtype=np.int32)
-        count = trace(self.work, target, self.fewest, steps)
-        if self.work.stop[0] != 0:
-            return None
-        if count < 0:
-            raise DisagreementError("the table of a hybrid decision cannot be followed back to a plan")
         stages = []
-        remaining = int(steps[:count, 3].sum())
-        for inner, outer, r, d in steps[:count].tolist():
-            stage = self._stage(Stage(inner, outer, r), d, -(-remaining // d))
+        for placed in self._way_back(target):
+            stage = self._stage(placed)
             if stage is None:
                 return None
-            remaining -= d
             stages.append(stage)
-        return self._judged(HybridPlan(stages=tuple(stages)), target)
+        return None if self.work.stop[0] != 0 else self._judged(HybridPlan(stages=tuple(stages)), target)
+
+    def _way_back(self, target: float) -> Iterator[Placed]:
+        """The stages of the plan that the table holds, first stage first; it may break off if stopped."""
+        steps = np.empty((len(self.model.order) + 1, STEP), dtype=np.int32)
+        count = trace(self.work, target, self.fewest, steps)
+        if count < 0 and self.work.stop[0] == 0:
+            raise DisagreementError("the table of a hybrid decision cannot be followed back to a plan")
+        remaining = int(steps[: max(0, count), 3].sum())
+        for inner, outer, r, d in steps[: max(0, count)].tolist():
+            yield Placed(Stage(inner, outer, r), d, -(-remaining // d))
+            remaining -= d
 
     def _judged(self, plan: HybridPlan, target: float) -> tuple[float, HybridPlan]:
         """The plan with its objective, if it is what the table promised."""
@@ -111,10 +131,9 @@ class Family:
             raise DisagreementError(f"a hybrid plan takes {evaluation.objective!r}, its target is {target!r}")
         return evaluation.objective, plan
 
-    def _stage(
-        self, stage: Stage, replicas: int, in_flight: int, machines: int | None = None, group: int | None = None
-    ) -> HybridStage | None:
+    def _stage(self, placed: Placed) -> HybridStage | None:
         """A stage with the fastest configurations that fit; None if stopped."""
+        stage, replicas, in_flight, machines, group = placed
         problem, share = self.model.problem, machines or 1
         # Inside a machine, a batch is what one of the group's machines has of it.
         sync = problem.sync_factor(replicas // share) * (share if problem.weight_sync_per_batch else 1)
