@@ -23,6 +23,7 @@ from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import is_tight, sure_room
+from partita.problems.hybrid.solvers.candidates import divisors, terms_of
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver, run_search
 from partita.problems.hybrid.solvers.row_family import (
     MOST_STAGES,
@@ -32,7 +33,7 @@ from partita.problems.hybrid.solvers.row_family import (
     RowBox,
     RowFamily,
 )
-from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch, divisors, terms_of
+from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch
 from partita.problems.hybrid.step.evaluate import stage_costs
 from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.pipeline import refusal
