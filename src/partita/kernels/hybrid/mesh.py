@@ -8,6 +8,7 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridWork
+from partita.kernels.hybrid.passing import StageOptions
 from partita.kernels.hybrid.stages import lacking, subset
 from partita.kernels.throughput.arrays import Bytes, Floats
 from partita.kernels.throughput.bits import has
@@ -37,40 +38,13 @@ class Replicas(NamedTuple):
     occupied: Floats
 
 
-class MeshStages(NamedTuple):
-    """Stages between an inner and an outer set, (Z, Z) each, of the fastest configurations.
-
-    Attributes
-    ----------
-    forward, backward
-        Time of one microbatch, what waits for other replicas included, transfers not.
-    weight_gradients
-        What of the backward part makes gradients of weights.
-    once
-        What is exposed once in a step, and the update.
-    state
-        Bytes that are always held.
-    enter, leave
-        Bytes handed over.
-    gathered, returned
-        Time in the group to have these whole: forward, and backward.
-    """
-
-    forward: Floats
-    backward: Floats
-    weight_gradients: Floats
-    once: Floats
-    state: Floats
-    enter: Floats
-    leave: Floats
-    gathered: Floats
-    returned: Floats
-
-
 @compiled
-def fill_stages(w: HybridWork, r: int, e: Replicas, s: MeshStages) -> None:
-    """Fill all stages of degree number ``r``, with infinity where a layer lacks it; sums as ``step.mesh.Mesh.cost``."""
-    h = w.arrays
+def fill_option(w: HybridWork, e: Replicas, p: StageOptions, o: int, state: Floats) -> None:
+    """Fill all stages of an option whose layers have its degree, and ``state`` (Z, Z), the bytes they always hold.
+
+    The same sums as ``step.mesh.Mesh.cost``, of the fastest configurations.
+    """
+    h, r = w.arrays, p.degree[o]
     sets, n = h.members.shape[0], e.forward.shape[0]
     row = np.empty(n, dtype=np.int64)
     for inner in range(sets):
@@ -78,20 +52,19 @@ def fill_stages(w: HybridWork, r: int, e: Replicas, s: MeshStages) -> None:
             return
         for outer in range(inner + 1, sets):
             if not subset(h.members, inner, outer) or lacking(h, r, inner, outer):
-                s.forward[inner, outer] = np.inf
                 continue
             count = 0
             for v in range(n):
                 if has(h.members[outer], v) and not has(h.members[inner], v):
                     row[count] = v
                     count += 1
-            forward, backward, gradients, state, once = 0.0, 0.0, 0.0, 0.0, 0.0
+            forward, backward, gradients, held, once = 0.0, 0.0, 0.0, 0.0, 0.0
             for k in range(count):
                 v = row[k]
                 forward += e.forward[v]
                 backward += e.backward[v]
                 gradients += e.weight_gradients[v]
-                state += e.state[v]
+                held += e.state[v]
                 once += e.update[v]
             pair, whole = e.whole_weights[row[0]], 0.0
             for k in range(count):
@@ -122,9 +95,7 @@ def fill_stages(w: HybridWork, r: int, e: Replicas, s: MeshStages) -> None:
             else:
                 for k in range(count):
                     once += e.reduce_once[row[k]] + e.gather_once[row[k]]
-            s.forward[inner, outer], s.backward[inner, outer] = forward, backward
-            s.weight_gradients[inner, outer], s.once[inner, outer] = gradients, once
-            s.state[inner, outer] = state + pair + whole
+            state[inner, outer] = held + pair + whole
             enter, leave, gathered, returned = 0.0, 0.0, 0.0, 0.0
             for k in range(h.cross_ptr[outer], h.cross_ptr[outer + 1]):
                 edge = h.cross[k]
@@ -136,8 +107,9 @@ def fill_stages(w: HybridWork, r: int, e: Replicas, s: MeshStages) -> None:
                 if has(h.members[outer], h.source[edge]):
                     leave += e.edge_bytes[edge]
                     returned += e.edge_out[edge]
-            s.enter[inner, outer], s.leave[inner, outer] = enter, leave
-            s.gathered[inner, outer], s.returned[inner, outer] = gathered, returned
+            p.forward[inner, outer, o], p.backward[inner, outer, o] = forward + gathered, backward + returned
+            p.gradients[inner, outer, o], p.once[inner, outer, o] = gradients, once
+            p.enter[inner, outer], p.leave[inner, outer] = enter, leave
 
 
 @compiled

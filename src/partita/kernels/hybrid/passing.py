@@ -28,8 +28,9 @@ class StageOptions(NamedTuple):
         (O, joints, 2) what a byte costs that is handed over, and a call. Joint 0 is to a stage in the same machine,
         g + 1 to others on devices of group g; in a uniform mesh, j is between the stages of rank j and j + 1.
     forward, backward, gradients, once
-        (Z, Z, O) as in ``mesh.MeshStages``, the group's traffic at both ends included; forward is infinite where there
-        is no stage.
+        (Z, Z, O) time of one microbatch with the fastest configurations, what waits for replicas and the group's
+        traffic at both ends included; what of the backward part makes gradients of weights; and what is exposed once
+        in a step, with the update. Forward is infinite where there is no stage.
     sack
         (Z, Z, O) entry in ``Sacks``.
     enter, leave

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.kernels.hybrid.arrays import HybridWork, Stage
-from partita.kernels.hybrid.mesh import MeshStages, Replicas, fill_stages
+from partita.kernels.hybrid.mesh import Replicas, fill_option
 from partita.kernels.hybrid.passing import ALL_FORWARD, IN_TURN, SPLIT_BACKWARD, Sacks, StageOptions, lost_time
 from partita.kernels.throughput.arrays import as_arrays
 from partita.problems.hybrid.instance import (
@@ -73,40 +73,39 @@ class StepFamily:
         ``columns`` is for how many microbatches in flight a stage's loss is remembered.
         """
         size, count = len(self.sets), len(meshes)
-        tables = {name: np.empty((count, size, size)) for name in ("forward", "backward", "gradients", "once")}
-        sack = np.full((count, size, size), -1, dtype=np.int32)
-        examples = [np.zeros((4, 0))]
-        # Bytes do not depend on the degree; stages that a degree does not have are infinite there.
-        enter = leave = np.full((size, size), math.inf)
-        each = []
-        for o, (kind, mesh) in enumerate(meshes):
-            r = self.degrees.index((kind, mesh.tensor))
-            each.append((mesh.groups * mesh.tensor, mesh.data, mesh.microbatches, r, kind))
-            stages = MeshStages(*(np.full((size, size), math.inf) for _ in MeshStages._fields))
-            fill_stages(self.work, r, replicas_of(mesh), stages)
-            stages.forward[self.passed_over] = math.inf
-            tables["forward"][o] = stages.forward + stages.gathered
-            tables["backward"][o] = stages.backward + stages.returned
-            tables["gradients"][o], tables["once"][o] = stages.weight_gradients, stages.once
-            enter, leave = np.minimum(enter, stages.enter), np.minimum(leave, stages.leave)
-            inner, outer = np.nonzero(np.isfinite(stages.forward))
-            left = self.rooms[kind] - (stages.state[inner, outer] + mesh.reserve)
-            example, found = stage_kinds(self.sorts[r], inner, outer, left)
-            sack[o, inner, outer] = sum(rows.shape[1] for rows in examples) + found
-            examples.append(np.stack([inner[example], outer[example], np.full(len(example), r), left[example]]))
-        rows = np.concatenate(examples, axis=1)
         names = ("width", "replicas", "microbatches", "degree", "group")
-        values: dict[str, Any] = {name: table.transpose(1, 2, 0) for name, table in tables.items()}
-        values |= {"sack": sack.transpose(1, 2, 0), "enter": enter, "leave": leave, "price": np.zeros((count, 1, 2))}
-        values |= dict(zip(names, np.array(each, dtype=np.int64).reshape(-1, len(names)).T, strict=True))
+        degrees = [
+            (mesh.groups * mesh.tensor, mesh.data, mesh.microbatches, self.degrees.index((kind, mesh.tensor)), kind)
+            for kind, mesh in meshes
+        ]
+        values: dict[str, Any] = dict(
+            zip(names, np.array(degrees, dtype=np.int64).reshape(-1, len(names)).T, strict=True)
+        )
+        values |= {
+            name: np.full((size, size, count), math.inf) for name in ("forward", "backward", "gradients", "once")
+        }
+        values |= {name: np.full((size, size), math.inf) for name in ("enter", "leave")}
+        values |= {"sack": np.full((size, size, count), -1), "price": np.zeros((count, 1, 2))}
         values["devices"] = [kind.devices for kind in self.problem.kinds]
         values["machine"] = [kind.devices_per_machine for kind in self.problem.kinds]
-        extra = np.full((rows.shape[1], columns), math.nan)
-        sacks = dict(zip(("inner", "outer", "degree", "room"), rows, strict=True)) | {"extra": extra, "first": 0}
-        return as_arrays(StageOptions, values), as_arrays(Sacks, sacks)
+        options, state = as_arrays(StageOptions, values), np.empty((size, size))
+        examples = [np.zeros((4, 0))]
+        for o, (kind, mesh) in enumerate(meshes):
+            fill_option(self.work, replicas_of(mesh), options, o, state)
+            options.forward[self.passed_over, o] = math.inf
+            inner, outer = np.nonzero(np.isfinite(options.forward[:, :, o]))
+            left = self.rooms[kind] - (state[inner, outer] + mesh.reserve)
+            r = int(options.degree[o])
+            example, found = stage_kinds(self.sorts[r], inner, outer, left)
+            options.sack[inner, outer, o] = sum(rows.shape[1] for rows in examples) + found
+            examples.append(np.stack([inner[example], outer[example], np.full(len(example), r), left[example]]))
+        each = np.concatenate(examples, axis=1)
+        extra = np.full((each.shape[1], columns), math.nan)
+        sacks = dict(zip(("inner", "outer", "degree", "room"), each, strict=True)) | {"extra": extra, "first": 0}
+        return options, as_arrays(Sacks, sacks)
 
     def configurations(self, stage: Stage, room: float, in_flight: int) -> dict[int, str] | None:
-        """What the layers of a stage run, by id, in topological order; None if stopped, or if nothing fits."""
+        """What the layers of a stage run, by id, in their order; None if stopped, or if nothing fits."""
         if lost_time(self.work, stage, room, in_flight) == math.inf or self.work.stop[0] != 0:
             return None
         return configurations_of(self.model, self.work, self.sets, stage)
