@@ -18,8 +18,8 @@ from partita.kernels.hybrid.stages import (
     boundary,
     first_replicas,
     fits,
+    known_to_fit,
     lacking,
-    learn,
     least_work,
     plain_boundary,
     reach,
@@ -152,7 +152,7 @@ def extend(
     at, held, slowest = falls.at, falls.held, falls.slowest
     top, sets, ranks = fewest.shape[1] - 1, fewest.shape[0], h.degree.shape[0]
     allowed, memory, batch, per_batch = h.next_replicas, h.limits[0], h.limits[1], h.limits[2] != 0.0
-    free, ptr, lows, highs = known.free, known.ptr, known.low, known.high
+    free, ptr, highs = known.free, known.ptr, known.high
     remember, carry = ptr.shape[0] > 1, least.shape[0] == sets
     best = held[points - 1]
     for r in range(ranks):
@@ -202,12 +202,8 @@ def extend(
                     if good and not (uniform and active * in_flight + fixed + shared / d <= memory):
                         budget = d * target - spent
                         if uniform and remember:
-                            k = ptr[entry] + in_flight - free[entry] - 1
                             if in_flight > free[entry]:
-                                good = k < ptr[entry + 1]
-                                if good and not highs[k] <= budget and not lows[k] > budget:
-                                    learn(w, k, Stage(inner, outer, r), in_flight, budget)
-                                good = good and highs[k] <= budget and highs[k] < np.inf
+                                good = known_to_fit(w, entry, Stage(inner, outer, r), in_flight, budget)
                         else:
                             if not uniform:
                                 budget = d * target - plain_boundary(h, inner, outer)

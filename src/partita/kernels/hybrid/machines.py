@@ -20,8 +20,8 @@ from partita.kernels.hybrid.stages import (
     between,
     boundary,
     crossing,
+    known_to_fit,
     lacking,
-    learn,
     least_work,
     plain_boundary,
     reach,
@@ -142,15 +142,10 @@ def fill_group(
                     if uniform and active * high + fixed + shared / total <= h.limits[0]:
                         held = high
                     elif uniform and remember:
-                        free, begin = known.free[entry], known.ptr[entry]
-                        held = int(min(high, free + known.ptr[entry + 1] - begin))
-                        floor = max(low, free + 1)
+                        held, floor = high, max(low, known.free[entry] + 1)
                         while floor <= held:
                             y = (floor + held + 1) // 2
-                            place = begin + y - free - 1
-                            if not known.high[place] <= budget and not known.low[place] > budget:
-                                learn(w, place, Stage(j, o, r), y, budget)
-                            if known.high[place] <= budget and known.high[place] < np.inf:
+                            if known_to_fit(w, entry, Stage(j, o, r), y, budget):
                                 floor = y + 1
                             else:
                                 held = y - 1

@@ -161,6 +161,18 @@ def learn(w: HybridWork, place: int, stage: Stage, in_flight: int, budget: float
         known.low[place] = np.nextafter(budget, np.inf)
 
 
+@inlined
+def known_to_fit(w: HybridWork, entry: int, stage: Stage, in_flight: int, budget: float) -> bool:
+    """As ``fits``, for an entry that remembers times, beyond what the fastest configurations hold."""
+    known = w.known
+    place = known.ptr[entry] + in_flight - known.free[entry] - 1
+    if place >= known.ptr[entry + 1]:
+        return False
+    if not known.high[place] <= budget and not known.low[place] > budget:
+        learn(w, place, stage, in_flight, budget)
+    return bool(known.high[place] <= budget and known.high[place] < np.inf)
+
+
 @compiled
 def reach(w: HybridWork, stage: Stage, sync: float, replicas: int, low: int, high: int, budget: float) -> int:
     """The most microbatches in flight, from ``low`` to ``high``, that a stage can hold; less than ``low`` if none."""

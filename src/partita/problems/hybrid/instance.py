@@ -293,9 +293,9 @@ def nothing_known() -> HybridKnown:
 
 
 def configurations_of(model: HybridInstance, work: HybridWork, sets: Sequence[int], stage: Stage) -> dict[int, str]:
-    """What the layers of the stage run that the last knapsack was of, by id, in topological order."""
+    """What the layers of the stage run that the last knapsack was of, by id, in the order of the problem's layers."""
     chosen = {}
     for v in members_of(sets[stage.outer] & ~sets[stage.inner]):
         option = int(work.scratch.best[v]) - int(work.arrays.option_ptr[stage.r, v])
-        chosen[model.problem.layers[model.order[v]].id] = model.options[stage.r][v][option].id
-    return chosen
+        chosen[model.order[v]] = model.options[stage.r][v][option].id
+    return {model.problem.layers[place].id: chosen[place] for place in sorted(chosen)}

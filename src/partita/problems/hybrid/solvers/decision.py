@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from partita.errors import DisagreementError
-from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridWork, Stage
-from partita.kernels.hybrid.decide import STEP, decide, trace
+from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridWork
+from partita.kernels.hybrid.decide import decide
 from partita.kernels.hybrid.device_table import NONE, DeviceTable
 from partita.kernels.hybrid.machines import Machines
 from partita.kernels.hybrid.stages import lay_out, least_time
@@ -23,25 +22,17 @@ from partita.problems.hybrid.instance import (
     configurations_of,
     new_scratch,
     nothing_known,
+    sums_over,
 )
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.room import Room, is_tight, most_room
 from partita.problems.hybrid.solvers.layer_sorts import sort_counts, stage_kinds
+from partita.problems.hybrid.solvers.way_back import Placed, single_stages, stages_of_groups
 from partita.units import leq
 
 #: Most stages, and most pairs of a kind of stage and a number of microbatches in flight, whose times are remembered.
 _MOST_STAGES = 2_000_000
 _MOST_TIMES = 10_000_000
-
-
-class Placed(NamedTuple):
-    """A stage of a plan: its replicas, microbatches in flight, and the machines and the number of its group."""
-
-    stage: Stage
-    replicas: int
-    in_flight: int
-    machines: int | None = None
-    group: int | None = None
 
 
 class Tight(Exception):
@@ -52,11 +43,9 @@ class Family:
     """Suffix sets whose differences may become stages, and the table over them.
 
     The empty set and the whole model are among the sets. A ``stop`` other than 0 asks running decisions to return. With
-    the usual ``room`` what is refuted holds for all plans that the evaluator accepts.
+    the usual ``room`` what is refuted holds for all plans that the evaluator accepts. The table of a problem with a
+    hierarchy counts machines.
     """
-
-    #: Where devices are in machines, what is known of these; the table then counts machines.
-    machines: Machines | None = None
 
     def __init__(
         self, model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64], room: Room = most_room
@@ -64,9 +53,9 @@ class Family:
         self.model = model
         arrays, self.sets = build_arrays(model, sets, room)
         self.work = HybridWork(arrays, new_scratch(model), _remember(model, arrays, self.sets), stop)
-        size = len(self.sets)
-        self.fewest = np.empty((size, model.width + 1), dtype=np.int32)
-        self.ahead = np.zeros(size, dtype=np.int32)
+        self.machines = None if model.problem.hierarchy is None else _machines(model, self.sets)
+        self.fewest = np.empty((len(self.sets), model.width + 1), dtype=np.int32)
+        self.ahead = np.zeros(len(self.sets), dtype=np.int32)
 
     @property
     def remembers(self) -> bool:
@@ -102,23 +91,16 @@ class Family:
 
     def _rebuild(self, target: float) -> tuple[float, HybridPlan] | None:
         stages = []
-        for placed in self._way_back(target):
+        if self.machines is None:
+            found = single_stages(self.model, self.work, self.fewest, target)
+        else:
+            found = stages_of_groups(self.model, self.work, self.machines, self.fewest, target)
+        for placed in found:
             stage = self._stage(placed)
             if stage is None:
                 return None
             stages.append(stage)
         return None if self.work.stop[0] != 0 else self._judged(HybridPlan(stages=tuple(stages)), target)
-
-    def _way_back(self, target: float) -> Iterator[Placed]:
-        """The stages of the plan that the table holds, first stage first; it may break off if stopped."""
-        steps = np.empty((len(self.model.order) + 1, STEP), dtype=np.int32)
-        count = trace(self.work, target, self.fewest, steps)
-        if count < 0 and self.work.stop[0] == 0:
-            raise DisagreementError("the table of a hybrid decision cannot be followed back to a plan")
-        remaining = int(steps[: max(0, count), 3].sum())
-        for inner, outer, r, d in steps[: max(0, count)].tolist():
-            yield Placed(Stage(inner, outer, r), d, -(-remaining // d))
-            remaining -= d
 
     def _judged(self, plan: HybridPlan, target: float) -> tuple[float, HybridPlan]:
         """The plan with its objective, if it is what the table promised."""
@@ -143,13 +125,11 @@ class Family:
         if math.isinf(time):
             raise DisagreementError("a stage of a hybrid plan has no configurations that fit")
         chosen = configurations_of(self.model, self.work, self.sets, stage)
-        place = {layer.id: number for number, layer in enumerate(problem.layers)}
-        operators = tuple(sorted(chosen, key=place.__getitem__))
         return HybridStage(
-            operators=operators,
+            operators=tuple(chosen),
             data_parallel=replicas,
             tensor_parallel=self.model.degrees[stage.r],
-            configurations={identity: chosen[identity] for identity in operators},
+            configurations=chosen,
             machines=machines,
             machine_group=group,
         )
@@ -178,3 +158,21 @@ def _kinds(
     kind = np.full(size * size, -1, dtype=np.int32)
     kind[inners * size + outers] = found
     return kind, inners[example].astype(np.int32), outers[example].astype(np.int32)
+
+
+def _machines(model: HybridInstance, sets: list[int]) -> Machines:
+    problem = model.problem
+    assert problem.hierarchy is not None
+    bandwidth, devices = problem.hierarchy.machine_bandwidth_bytes_per_unit, problem.devices_per_machine
+    bits = as_bits(sets, len(model.order)).astype(np.float64)
+    edge_time = np.array([2.0 * value / bandwidth for value in model.bytes], dtype=np.float64)
+    weights = np.array([problem.layers[place].whole_weight_bytes / bandwidth for place in model.order])
+    shape = (len(sets), devices + 1, devices + 1)
+    return Machines(
+        weight=sums_over(weights[None, :], bits),
+        edge_time=edge_time,
+        size=np.array([devices, problem.machines], dtype=np.int64),
+        group=np.full((len(sets), model.width + 1), -1, dtype=np.int64),
+        room=np.empty(shape, dtype=np.int32),
+        stage=np.empty(shape, dtype=np.int64),
+    )

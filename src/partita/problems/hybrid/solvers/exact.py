@@ -16,7 +16,6 @@ from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import sure_room
 from partita.problems.hybrid.solvers.decision import Family, Tight
-from partita.problems.hybrid.solvers.machines import new_family
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver, run_search
 from partita.rounding import rounded_down
 from partita.run.incumbent import Incumbent
@@ -84,7 +83,7 @@ class _Search:
         counters |= {"knapsacks": searches, "knapsack_nodes": nodes}
 
     def _family(self, model: HybridInstance, sets: Iterable[int]) -> Family:
-        family = new_family(model, sets, self.best.stop)
+        family = Family(model, sets, self.best.stop)
         shared = float(family.work.arrays.rest[0]) / self.problem.devices
         self.best.prove(rounded_down(shared, shared, 1), "division of work")
         return family
@@ -121,7 +120,7 @@ class _Search:
                 answer = family.decide(target)
             except Tight:
                 # What fits for certain; other plans may be better, so that nothing more is proven.
-                family, proof = new_family(family.model, family.sets, best.stop, sure_room), False
+                family, proof = Family(family.model, family.sets, best.stop, sure_room), False
                 continue
             if answer is None:
                 break

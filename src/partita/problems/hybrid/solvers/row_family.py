@@ -135,7 +135,6 @@ class RowFamily(StepFamily):
         return self._plan(box, float(passing), int(label))
 
     def _plan(self, box: RowBox, passing: float, label: int) -> FoundStages | None:
-        place = {layer.id: number for number, layer in enumerate(self.problem.layers)}
         replicas = int(self.labels.replicas[label])
         stages = []
         while label > 0:
@@ -148,14 +147,13 @@ class RowFamily(StepFamily):
             chosen = self.configurations(Stage(inner, outer, int(self.options.degree[o])), room, flying)
             if chosen is None:
                 return None
-            operators = tuple(sorted(chosen, key=place.__getitem__))
             stages.append(
                 HybridStage(
-                    operators=operators,
+                    operators=tuple(chosen),
                     data_parallel=choice.data,
                     tensor_parallel=choice.tensor,
                     device=self.problem.kinds[choice.kind].device if self.problem.others else "",
-                    configurations={identity: chosen[identity] for identity in operators},
+                    configurations=chosen,
                 )
             )
             label = parent
