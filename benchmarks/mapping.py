@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks._common import write
 
 from partita.documents.stated import write_problem
-from partita.problems.mapping.problem import MappingProblem, Stage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
 from partita.topology import topology
 
 #: By family, the short form for each number of devices.
@@ -122,7 +122,7 @@ def workload(stages: int, replicas: int, machine: str, images: int, tflops: floa
         name=f"semantic FPN, {stages}x{replicas}, {machine}",
         replicas=replicas,
         stages=tuple(
-            Stage(
+            MappingStage(
                 name=part[0].name,
                 time_s=3 * images * sum(block.flops for block in part) / (tflops * 1e12),
                 parameter_bytes=4.0 * sum(block.parameters for block in part),

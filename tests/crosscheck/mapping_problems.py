@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from crosscheck.shapes import Draw, exact, pool, table
-from partita.problems.mapping.problem import MappingProblem, Stage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
 
 __all__ = ["FAMILIES", "problems"]
 
@@ -41,7 +41,7 @@ def _problem(rng: random.Random, used: int, spare: int, times: Draw, sizes: Draw
         name="drawn",
         replicas=replicas,
         stages=tuple(
-            Stage(
+            MappingStage(
                 name=f"s{s}",
                 time_s=None if unequal else times(),
                 times_s=tuple(times() for _ in range(devices)) if unequal else None,

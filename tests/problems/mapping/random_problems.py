@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from partita.problems.mapping.problem import Form, MappingProblem, Stage, Transfer
+from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, Transfer
 
 __all__ = ["SHAPES", "random_problem", "uneven_problem"]
 
@@ -53,7 +53,7 @@ def random_problem(seed: int, form: Form = "both", most: int = 7) -> MappingProb
         name=f"random {seed}",
         replicas=replicas,
         stages=tuple(
-            Stage(
+            MappingStage(
                 name=f"s{s}",
                 time_s=None if unequal else rng.randint(0, 6) / 2,
                 times_s=tuple(rng.randint(0, 6) / 2 for _ in range(devices)) if unequal else None,

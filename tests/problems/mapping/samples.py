@@ -9,7 +9,7 @@ from contracts.samples import Family, Samples
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.options import Options
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, Stage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
 from partita.problems.mapping.samples import UNEQUAL
 from problems.mapping.brute_force import best_objective, objective
 from problems.mapping.random_problems import random_problem
@@ -29,7 +29,8 @@ def grid(stages: int, replicas: int, columns: int, **fields: object) -> MappingP
         "name": f"grid {stages}x{replicas}",
         "replicas": replicas,
         "stages": tuple(
-            Stage(name=f"s{s}", time_s=0.001 * (1 + s % 3), parameter_bytes=4e6 * (1 + s % 2)) for s in range(stages)
+            MappingStage(name=f"s{s}", time_s=0.001 * (1 + s % 3), parameter_bytes=4e6 * (1 + s % 2))
+            for s in range(stages)
         ),
         "transfers": tuple(Transfer(source=s, target=s + 1, bytes=1e7) for s in range(stages - 1)),
         "bandwidth_bytes_per_s": tuple(tuple(between(a, b) for b in range(count)) for a in range(count)),
@@ -70,7 +71,7 @@ SAMPLES = Samples(
         (
             UNEQUAL.replace(
                 replicas=3,
-                stages=(Stage(name="s", time_s=0.01, parameter_bytes=12e6),),
+                stages=(MappingStage(name="s", time_s=0.01, parameter_bytes=12e6),),
                 transfers=(),
                 bandwidth_bytes_per_s=tuple(tuple(8e9 for _ in range(3)) for _ in range(3)),
             ),

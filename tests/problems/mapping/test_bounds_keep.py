@@ -15,7 +15,7 @@ from partita.problems.mapping.bounds.thresholds import Thresholds
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import Form, MappingProblem, Stage, Transfer
+from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, Transfer
 from partita.run.monitor import Monitor
 from partita.topology import topology
 from problems.mapping.brute_force import best_objective
@@ -61,7 +61,7 @@ def workload(stages: int, replicas: int, where: str, seed: int) -> MappingProble
         name=f"{stages}x{replicas} on {where}",
         replicas=replicas,
         stages=tuple(
-            Stage(name=f"s{s}", time_s=draw.uniform(0.0, 1e-3), parameter_bytes=draw.uniform(0, 1e8))
+            MappingStage(name=f"s{s}", time_s=draw.uniform(0.0, 1e-3), parameter_bytes=draw.uniform(0, 1e8))
             for s in range(stages)
         ),
         transfers=tuple(Transfer(source=a, target=b, bytes=draw.uniform(1e6, 1e8)) for a, b in pairs),
@@ -110,7 +110,7 @@ def test_a_grid_has_no_triangle() -> None:
     problem = MappingProblem(
         name="triangle",
         replicas=1,
-        stages=tuple(Stage(name=str(s), time_s=0.0) for s in range(3)),
+        stages=tuple(MappingStage(name=str(s), time_s=0.0) for s in range(3)),
         transfers=tuple(Transfer(source=a, target=b, bytes=1.0) for a, b in ((0, 1), (1, 2), (0, 2))),
         bandwidth_bytes_per_s=matrix,
     )

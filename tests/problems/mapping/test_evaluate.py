@@ -11,14 +11,14 @@ from partita.errors import InputError
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import Instance, device_array
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, Stage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
 from problems.mapping.brute_force import objective
 from problems.mapping.random_problems import random_problem
 
 #: Two stages of three replicas on six devices; links slower with the distance, and slower one way.
 PROBLEM = MappingProblem(
     replicas=3,
-    stages=(Stage(name="a", time_s=1.0, parameter_bytes=6.0), Stage(name="b", time_s=2.0)),
+    stages=(MappingStage(name="a", time_s=1.0, parameter_bytes=6.0), MappingStage(name="b", time_s=2.0)),
     transfers=(Transfer(source=0, target=1, bytes=8.0), Transfer(source=0, target=1, bytes=4.0)),
     bandwidth_bytes_per_s=tuple(
         tuple(None if a == b else (4.0 if a < b else 2.0) / abs(a - b) for b in range(6)) for a in range(6)
@@ -82,10 +82,16 @@ def test_what_is_no_mapping_is_refused(placement: tuple[tuple[int, ...], ...], s
     [
         ({"replicas": 0}, "replicas is 0"),
         ({"stages": ()}, "no stages"),
-        ({"stages": (Stage(name="a"), Stage(name="b", time_s=1.0))}, "either time_s or"),
-        ({"stages": (Stage(name="a", times_s=(1.0,)), Stage(name="b", time_s=1.0))}, "times_s has 1 entries"),
-        ({"stages": (Stage(name="a", time_s=-1.0), Stage(name="b", time_s=1.0))}, "time_s is -1"),
-        ({"stages": (Stage(name="a", times_s=(-1.0,) * 6), Stage(name="b", time_s=1.0))}, "time on device 0"),
+        ({"stages": (MappingStage(name="a"), MappingStage(name="b", time_s=1.0))}, "either time_s or"),
+        (
+            {"stages": (MappingStage(name="a", times_s=(1.0,)), MappingStage(name="b", time_s=1.0))},
+            "times_s has 1 entries",
+        ),
+        ({"stages": (MappingStage(name="a", time_s=-1.0), MappingStage(name="b", time_s=1.0))}, "time_s is -1"),
+        (
+            {"stages": (MappingStage(name="a", times_s=(-1.0,) * 6), MappingStage(name="b", time_s=1.0))},
+            "time on device 0",
+        ),
         ({"transfers": (Transfer(source=0, target=2, bytes=1.0),)}, "no stage 2"),
         ({"transfers": (Transfer(source=1, target=1, bytes=1.0),)}, "to itself"),
         ({"transfers": (Transfer(source=0, target=1, bytes=-1.0),)}, "bytes is -1"),

@@ -12,7 +12,7 @@ from partita.problems.mapping.bisection import heavier_form
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.orders import chains, consecutive, constructions
-from partita.problems.mapping.problem import MappingProblem, Stage
+from partita.problems.mapping.problem import MappingProblem, MappingStage
 from partita.problems.mapping.protocol import Options
 from partita.problems.mapping.samples import MACHINES, UNEQUAL
 from partita.problems.mapping.solvers.combined import Combined
@@ -73,7 +73,7 @@ def test_constructions_are_mappings(problem: MappingProblem) -> None:
 def test_the_published_rule_picks_the_larger_traffic() -> None:
     """All-reduce of all stages against all transfers."""
     assert heavier_form(Instance(UNEQUAL)) == "point-to-point"
-    heavy = tuple(Stage(name=s.name, times_s=s.times_s, parameter_bytes=1e9) for s in UNEQUAL.stages)
+    heavy = tuple(MappingStage(name=s.name, times_s=s.times_s, parameter_bytes=1e9) for s in UNEQUAL.stages)
     assert heavier_form(Instance(UNEQUAL.replace(stages=heavy))) == "all-reduce"
 
 

@@ -7,12 +7,12 @@ import pytest
 import partita as pt
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, Stage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
 from problems.mapping.random_problems import random_problem, uneven_problem
 
 
 def placed(problem: MappingProblem) -> Placement:
-    """Stage after stage."""
+    """MappingStage after stage."""
     rows, first = [], 0
     for count in problem.counts:
         rows.append(tuple(range(first, first + count)))
@@ -24,7 +24,8 @@ def pair(**changes: object) -> MappingProblem:
     """Two stages of two replicas with links of 1 and, between devices of different parity, 2 s/byte."""
     links = tuple(tuple(1.0 if (a - b) % 2 == 0 else 0.5 for b in range(4)) for a in range(4))
     return MappingProblem(
-        name="pair", replicas=2, stages=(Stage(name="a", time_s=3.0), Stage(name="b", time_s=1.0, parameter_bytes=2.0)),
+        name="pair", replicas=2,
+        stages=(MappingStage(name="a", time_s=3.0), MappingStage(name="b", time_s=1.0, parameter_bytes=2.0)),
         transfers=(Transfer(source=0, target=1, bytes=1.0),), bandwidth_bytes_per_s=links,
     ).replace(**changes)  # fmt: skip
 
@@ -63,7 +64,7 @@ def test_what_a_mapping_does_not_say() -> None:
     with pytest.raises(pt.InputError, match="what of a stage's time is backward"):
         pt.simulate(problem, plan, schedule="1f1b")
     circle = MappingProblem(
-        name="circle", replicas=1, stages=tuple(Stage(name=str(s), time_s=1.0) for s in range(3)),
+        name="circle", replicas=1, stages=tuple(MappingStage(name=str(s), time_s=1.0) for s in range(3)),
         transfers=tuple(Transfer(source=s, target=(s + 1) % 3, bytes=1.0) for s in range(3)),
         bandwidth_bytes_per_s=((1.0,) * 3,) * 3,
     )  # fmt: skip

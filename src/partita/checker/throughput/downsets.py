@@ -243,7 +243,7 @@ def _reached(after: list[set[int]], start: int) -> set[int]:
     return found
 
 
-class Stage(NamedTuple):
+class LaidBlocks(NamedTuple):
     """Blocks laid on a downset, as bits, and by kind of devices what they cost.
 
     Attributes
@@ -316,10 +316,10 @@ def _load(graph: Graph, done: int, into: int, out: int) -> int:
     return max(done, into + out) if graph.communication == "overlap" else max(done, into, out)
 
 
-def _stages(graph: Graph, inner: int, ready: int) -> Iterator[Stage]:
+def _stages(graph: Graph, inner: int, ready: int) -> Iterator[LaidBlocks]:
     """Every stage that leads from a downset to another, but those that cannot be below the target, nor larger ones."""
     nothing = (0,) * len(graph.kinds)
-    pending = [Stage(0, ready, nothing, nothing, nothing, ((0, 0),) * len(graph.kinds))]
+    pending = [LaidBlocks(0, ready, nothing, nothing, nothing, ((0, 0),) * len(graph.kinds))]
     seen = {0}
     while pending:
         stage = pending.pop()
@@ -337,7 +337,7 @@ def _stages(graph: Graph, inner: int, ready: int) -> Iterator[Stage]:
                     pending.append(larger)
 
 
-def _with(graph: Graph, inner: int, stage: Stage, place: int) -> Stage:
+def _with(graph: Graph, inner: int, stage: LaidBlocks, place: int) -> LaidBlocks:
     """A stage with one more block."""
     blocks = stage.blocks | 1 << place
     into, out, stays = list(stage.into), list(stage.out), list(stage.stays)
@@ -362,4 +362,4 @@ def _with(graph: Graph, inner: int, stage: Stage, place: int) -> Stage:
         for before, time in zip(stage.work, graph.work[place], strict=True)
     )
     ready = graph.ready(stage.ready, inner | blocks, place)
-    return Stage(blocks, ready, done, tuple(into), tuple(out), tuple(stays))
+    return LaidBlocks(blocks, ready, done, tuple(into), tuple(out), tuple(stays))

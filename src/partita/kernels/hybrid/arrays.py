@@ -167,7 +167,7 @@ class HybridWork(NamedTuple):
     stop: Longs
 
 
-class Stage(NamedTuple):
+class StageIndex(NamedTuple):
     """The layers of set number ``outer`` that are not in set number ``inner``, on degree number ``r``."""
 
     inner: int

@@ -1,24 +1,25 @@
 """Decisions about hybrid plans: the fewest devices that run a suffix set with every stage within a target.
 
-Source: the table over suffix sets is Piper's (NeurIPS 2021, §4). Here the target is fixed and the number of devices is
-the value instead of an axis, so that one bisection over targets replaces the table.
+The table over suffix sets is filled from the empty one on: a set is followed by single stages or, on machines of
+several devices, by groups of stages (``machines``). Source: the table is Piper's (NeurIPS 2021, §4). Here the target is
+fixed and the number of devices is the value instead of an axis, so that one bisection over targets replaces the table.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, Stage
+from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
+from partita.kernels.hybrid.device_table import NONE, DeviceTable, Falls, close
+from partita.kernels.hybrid.machines import Machines, extend_by_groups
 from partita.kernels.hybrid.stages import (
     between,
     boundary,
     first_replicas,
     fits,
+    known_to_fit,
     lacking,
-    learn,
     least_work,
     plain_boundary,
     reach,
@@ -27,51 +28,18 @@ from partita.kernels.hybrid.stages import (
     sync_factor,
     with_rounding,
 )
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.kernels.throughput.arrays import Ints, Longs
 
-#: More devices than there are.
-NONE = 1 << 30
 #: A trace holds for each stage: inner set, outer set, degree number, replicas.
 STEP = 4
 
 
-class DeviceTable(NamedTuple):
-    """The table of a decision over the Z sets and the sums s of data-parallel degrees, 0 to S.
-
-    Attributes
-    ----------
-    fewest
-        (Z, S + 1) fewest devices that run each set with degrees summing to at most s.
-    least
-        The smallest bottleneck of the plans that attain it, if it has the shape of ``fewest``: a plan with the fewest
-        devices for a set and a sum has the fewest for the sets inside it, too, so that the bottleneck follows the same
-        recursion. That needs every degree uniform and ``fill_times`` first.
-    limits
-        (S + 1,) only plans are of interest that have at most so many devices, which never rises, for all layers if the
-        degrees of some sets inside add up to s: other entries of ``fewest`` may stay at NONE.
-    ahead
-        (Z,) devices that the layers outside need at least.
-    """
-
-    fewest: Ints
-    least: Floats
-    limits: Ints
-    ahead: Ints
-
-
-class Falls(NamedTuple):
-    """Where a row of the table falls: the sum of degrees, the devices and the bottleneck."""
-
-    at: Ints
-    held: Ints
-    slowest: Floats
-
-
 @compiled
-def decide(w: HybridWork, table: DeviceTable, target: float) -> int:
+def decide(w: HybridWork, m: Machines | None, table: DeviceTable, target: float) -> int:
     """Fill ``fewest``, ``least`` and ``ahead``; ``target`` is the largest time per sample of a stage.
 
-    Returns the fewest devices for the whole model, NONE if there are too few, -1 if stopped.
+    With machines, the table counts these, the target also holds for links between them, and ``m.group`` is filled.
+    Returns the fewest for the whole model, NONE if there are too few, -1 if stopped.
     """
     h, fewest, least, ahead = w.arrays, table.fewest, table.least, table.ahead
     sets, width = fewest.shape
@@ -84,52 +52,43 @@ def decide(w: HybridWork, table: DeviceTable, target: float) -> int:
     if carry:
         least[:] = np.inf
         least[0, :] = 0.0
-    devices = table.limits[0]
-    if look_ahead(h, target, devices, ahead, w.stop) > devices:
-        return -1 if w.stop[0] != 0 else NONE
+    # What one of those counted does within the target.
+    one = target if m is None else m.size[0] * target
+    if m is None:
+        look_ahead(h, target, table.limits[0], ahead, w.stop)
+    else:
+        for i in range(sets):
+            ahead[i] = int(min(np.ceil(h.rest[i] / one - 1e-6), float(NONE)))
     for i in range(sets - 1):
         if w.stop[0] != 0:
             return -1
+        if ahead[0] > table.limits[0]:
+            return NONE
         points = close(table, i, ahead[i], falls)
         if points > 0:
             spare = table.limits[falls.at[0]] - falls.held[points - 1]
-            count = supersets(h, ahead, i, target, spare, outers)
-            extend(w, table, falls, points, i, outers[:count], target)
+            count = supersets(h, ahead, i, one, spare, outers)
+            if m is None:
+                extend(w, table, falls, points, i, outers[:count], target)
+            else:
+                extend_by_groups(w, m, table, falls, points, i, outers[:count], target)
     close(table, sets - 1, 0, falls)
-    return int(fewest[sets - 1, width - 1])
+    return -1 if w.stop[0] != 0 else int(fewest[sets - 1, width - 1])
 
 
 @compiled
-def close(table: DeviceTable, place: int, ahead: int, falls: Falls) -> int:
-    """Make a row fall, drop entries beyond the limits, and list where it falls; returns their number."""
-    row, carry = table.fewest[place], table.least.shape[0] == table.fewest.shape[0]
-    times = table.least[place if carry else 0]
-    best, worst, count = NONE, np.inf, 0
-    for k in range(row.shape[0]):
-        time = times[k] if carry else 0.0
-        if row[k] <= table.limits[k] - ahead and (row[k] < best or (row[k] == best and time < worst)):
-            best, worst = row[k], time
-            falls.at[count], falls.held[count], falls.slowest[count] = k, best, worst
-            count += 1
-        row[k] = best
-        if carry:
-            times[k] = worst
-    return count
-
-
-@compiled
-def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: Longs) -> int:
+def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: Longs) -> None:
     """Fill ``ahead`` (Z,): devices that the layers outside each set need at least, whatever memory and degrees allow.
 
     The same recursion from the other end, with the fewest replicas that the time of the fastest configurations admits.
-    No entry is more than one beyond what the least device time inside leaves. Returns the entry of the empty set.
+    No entry is more than one beyond what the least device time inside leaves.
     """
     sets, ranks = h.work.shape[0], h.degree.shape[0]
     top = h.next_replicas.shape[0] - 2
     ahead[sets - 1] = 0
     for i in range(sets - 2, -1, -1):
         if stop[0] != 0:
-            return NONE
+            return
         # What is inside needs its device time; more than the devices left is as good as never.
         best = int(devices - np.ceil(least_work(h, 0, i) / target - 1e-6)) + 1
         floor = np.ceil(h.rest[i] / target - 1e-6)
@@ -150,17 +109,6 @@ def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: 
                 if d <= top:
                     best = min(best, d * t + ahead[o])
         ahead[i] = best
-    return int(ahead[0])
-
-
-@compiled
-def known_better(into: Ints, begin: int, used: int, replicas: int, degree: int) -> bool:
-    """Whether a row has an entry with no more of the sum and no more devices than a stage would add to some state."""
-    replicas = max(replicas, 1)
-    for column in range(begin + 1, begin + replicas + 1):  # noqa: SIM110 - a plain loop compiles
-        if into[column] <= used + replicas * degree:
-            return True
-    return False
 
 
 @compiled
@@ -179,6 +127,16 @@ def supersets(h: HybridArrays, ahead: Ints, inner: int, target: float, devices: 
 
 
 @compiled
+def known_better(into: Ints, begin: int, used: int, replicas: int, degree: int) -> bool:
+    """Whether a row has an entry with no more of the sum and no more devices than a stage would add to some state."""
+    replicas = max(replicas, 1)
+    for column in range(begin + 1, begin + replicas + 1):  # noqa: SIM110 - a plain loop compiles
+        if into[column] <= used + replicas * degree:
+            return True
+    return False
+
+
+@compiled
 def extend(
     w: HybridWork, table: DeviceTable, falls: Falls, points: int, inner: int, outers: Ints, target: float
 ) -> None:
@@ -194,7 +152,7 @@ def extend(
     at, held, slowest = falls.at, falls.held, falls.slowest
     top, sets, ranks = fewest.shape[1] - 1, fewest.shape[0], h.degree.shape[0]
     allowed, memory, batch, per_batch = h.next_replicas, h.limits[0], h.limits[1], h.limits[2] != 0.0
-    free, ptr, lows, highs = known.free, known.ptr, known.low, known.high
+    free, ptr, highs = known.free, known.ptr, known.high
     remember, carry = ptr.shape[0] > 1, least.shape[0] == sets
     best = held[points - 1]
     for r in range(ranks):
@@ -244,16 +202,12 @@ def extend(
                     if good and not (uniform and active * in_flight + fixed + shared / d <= memory):
                         budget = d * target - spent
                         if uniform and remember:
-                            k = ptr[entry] + in_flight - free[entry] - 1
                             if in_flight > free[entry]:
-                                good = k < ptr[entry + 1]
-                                if good and not highs[k] <= budget and not lows[k] > budget:
-                                    learn(w, k, Stage(inner, outer, r), in_flight, budget)
-                                good = good and highs[k] <= budget and highs[k] < np.inf
+                                good = known_to_fit(w, entry, StageIndex(inner, outer, r), in_flight, budget)
                         else:
                             if not uniform:
                                 budget = d * target - plain_boundary(h, inner, outer)
-                            good = fits(w, Stage(inner, outer, r), sync, d, in_flight, budget)
+                            good = fits(w, StageIndex(inner, outer, r), sync, d, in_flight, budget)
                     if not falling:
                         if good:
                             found = d
@@ -337,7 +291,7 @@ def first_stage(w: HybridWork, target: float, fewest: Ints, outer: int, column: 
                 if fewest[inner, column - d] + d * t == value and one + sync * weight <= d * target:
                     spent = one - compute + sync * weight if h.uniform[r] else plain_boundary(h, inner, outer)
                     need = -(-column // d)
-                    if reach(w, Stage(inner, outer, r), sync, d, need, need, d * target - spent) == need:
+                    if reach(w, StageIndex(inner, outer, r), sync, d, need, need, d * target - spent) == need:
                         step[0], step[1], step[2], step[3] = inner, outer, r, d
                         return True
                 d = h.next_replicas[d + 1]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch, Stage
+from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch, StageIndex
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.bits import has
 from partita.rounding import UNIT
@@ -21,7 +21,7 @@ from partita.rounding import UNIT
 
 @compiled
 def fill_items(
-    h: HybridArrays, s: HybridScratch, stage: Stage, replicas: int, in_flight: int, sync: float, room: float
+    h: HybridArrays, s: HybridScratch, stage: StageIndex, replicas: int, in_flight: int, sync: float, room: float
 ) -> tuple[int, float, float, float]:
     """List the layers of a stage with their options; those that need more than ``room`` alone are none.
 

@@ -2,7 +2,7 @@
 
 A group of stages shares machines. What it can be is found per inner set and number of machines, by a table over the
 devices and replicas used inside one machine; its value is the most microbatches of later groups that memory leaves room
-for. The table of the groups has the fewest machines, as that of single stages has the fewest devices.
+for. The table of a decision then has the fewest machines, as that of single stages has the fewest devices.
 
 Source: Piper (NeurIPS 2021), Appendix E, with two levels; the decision form replaces its tables of times.
 """
@@ -14,26 +14,25 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.kernels.compiled import compiled, inlined
-from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, Stage
-from partita.kernels.hybrid.decide import NONE
+from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
+from partita.kernels.hybrid.device_table import DeviceTable, Falls
 from partita.kernels.hybrid.stages import (
     between,
     boundary,
     crossing,
+    known_to_fit,
     lacking,
-    learn,
     least_work,
     plain_boundary,
     reach,
     subset,
     sync_factor,
-    with_rounding,
 )
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
 
-class MachineArrays(NamedTuple):
-    """What a problem with machines has beside ``HybridArrays``, over the same suffix sets.
+class Machines(NamedTuple):
+    """What a problem with machines has beside ``HybridArrays``, over the same suffix sets; a machine has K devices.
 
     Attributes
     ----------
@@ -43,22 +42,9 @@ class MachineArrays(NamedTuple):
         (m,) time between machines of each edge.
     size
         [devices per machine; machines]
-    """
-
-    weight: Floats
-    edge_time: Floats
-    size: Longs
-
-
-class MachineTables(NamedTuple):
-    """Tables of a decision; a machine has K devices.
-
-    Attributes
-    ----------
-    fewest
-        (Z, S + 1) fewest machines that run the set with degrees that add up to at most s.
     group
-        (Z, S + 1) how: (inner set · (machines + 1) + machines of the group) · (K + 1) + replicas in one machine.
+        (Z, S + 1) how a set runs on the fewest machines with degrees that add up to at most s: (inner set ·
+        (machines + 1) + machines of the group) · (K + 1) + replicas in one machine.
     room
         (Z, K + 1, K + 1) of one group: most microbatches of later groups, per machine replica, for which the layers
         between the inner set and this one run on so many devices with so many replicas in a machine; -1 for none.
@@ -66,14 +52,16 @@ class MachineTables(NamedTuple):
         (Z, K + 1, K + 1) how: (set before · R + degree number) · (K + 1) + replicas of the last stage.
     """
 
-    fewest: Ints
+    weight: Floats
+    edge_time: Floats
+    size: Longs
     group: Longs
     room: Ints
     stage: Longs
 
 
 @compiled
-def link_time(h: HybridArrays, m: MachineArrays, inner: int, outer: int, machines: int) -> float:
+def link_time(h: HybridArrays, m: Machines, inner: int, outer: int, machines: int) -> float:
     """Time per sample that the link of each machine of a group is busy."""
     moved = crossing(h, m.edge_time, m.edge_time, inner, outer)
     return float((moved + sync_factor(h, machines) * between(m.weight, 0, inner, outer)) / machines)
@@ -90,8 +78,7 @@ def left_in_machine(devices: int, rest: float, outside: float, within: float) ->
 @compiled
 def fill_group(
     w: HybridWork,
-    m: MachineArrays,
-    tables: MachineTables,
+    m: Machines,
     inner: int,
     last: int,
     machines: int,
@@ -105,7 +92,7 @@ def fill_group(
     ``low_q`` to ``high_q`` microbatches of later groups, per machine replica, are of interest. ``outside`` is the
     device time of the devices that neither the group nor later groups have: layers outside must fit into that.
     """
-    h, known, room, how = w.arrays, w.known, tables.room, tables.stage
+    h, known, room, how = w.arrays, w.known, m.room, m.stage
     devices, ranks, sets = m.size[0], h.degree.shape[0], h.work.shape[0]
     room[inner : last + 1] = -1
     room[inner, 0, 0] = high_q
@@ -155,20 +142,15 @@ def fill_group(
                     if uniform and active * high + fixed + shared / total <= h.limits[0]:
                         held = high
                     elif uniform and remember:
-                        free, begin = known.free[entry], known.ptr[entry]
-                        held = int(min(high, free + known.ptr[entry + 1] - begin))
-                        floor = max(low, free + 1)
+                        held, floor = high, max(low, known.free[entry] + 1)
                         while floor <= held:
                             y = (floor + held + 1) // 2
-                            place = begin + y - free - 1
-                            if not known.high[place] <= budget and not known.low[place] > budget:
-                                learn(w, place, Stage(j, o, r), y, budget)
-                            if known.high[place] <= budget and known.high[place] < np.inf:
+                            if known_to_fit(w, entry, StageIndex(j, o, r), y, budget):
                                 floor = y + 1
                             else:
                                 held = y - 1
                     else:
-                        held = reach(w, Stage(j, o, r), sync, total, low, high, budget)
+                        held = reach(w, StageIndex(j, o, r), sync, total, low, high, budget)
                     if held < low:
                         continue
                     code = (j * ranks + r) * (devices + 1) + d
@@ -181,81 +163,58 @@ def fill_group(
 
 
 @compiled
-def decide_machines(w: HybridWork, m: MachineArrays, tables: MachineTables, target: float) -> int:
-    """Fill ``fewest`` and ``group``: returns the fewest machines for the whole model, NONE if too few, -1 if stopped.
-
-    ``target`` is the largest time per sample of a device, and of a link between machines.
-    """
-    h, fewest, how, room = w.arrays, tables.fewest, tables.group, tables.room
-    sets, width = fewest.shape
-    top, last = width - 1, sets - 1
-    devices, total = m.size[0], m.size[1]
-    target = with_rounding(h, target)
+def extend_by_groups(
+    w: HybridWork,
+    m: Machines,
+    table: DeviceTable,
+    falls: Falls,
+    points: int,
+    inner: int,
+    outers: Ints,
+    target: float,
+) -> None:
+    """Try the groups of stages between one set and some supersets, on every number of machines."""
+    h, fewest, how, room = w.arrays, table.fewest, m.group, m.room
+    row, width = fewest[inner], fewest.shape[1]
+    top, devices, total = width - 1, m.size[0], m.size[1]
+    low_s, high_s, best = falls.at[0], falls.at[points - 1], falls.held[points - 1]
     per_batch, batch = h.limits[2] != 0.0, int(h.limits[1])
     one_machine = devices * target
-    useful = np.zeros(sets, dtype=np.uint8)
-    fewest[:] = NONE
-    fewest[0, :] = 0
-    for i in range(sets):
-        row = fewest[i]
-        most = total - h.rest[i] / one_machine + 1e-6
-        best = NONE
-        low_s, high_s = top + 1, top
-        for k in range(width):
-            if row[k] > most:
-                row[k] = NONE
-            if row[k] < best:
-                best, high_s = row[k], k
-                low_s = min(low_s, k)
-            row[k] = best
-        if best == NONE or i == last or low_s >= top:
+    useful = np.empty_like(outers)
+    for d in range(1, min(total - best, top - low_s) + 1):
+        if w.stop[0] != 0:
+            return
+        if per_batch and batch % d != 0:
             continue
-        for d in range(1, total - best + 1):
-            if w.stop[0] != 0:
-                return -1
-            if low_s + d > top:
-                break
-            if per_batch and batch % d != 0:
-                continue
-            end = -1
-            for o in range(i + 1, sets):
-                useful[o] = 0
-                if (
-                    best + d + np.ceil(h.rest[o] / one_machine - 1e-6) > total
-                    or least_work(h, i, o) > d * one_machine
-                    or fewest[o, low_s + d] <= best + d
-                    or not subset(h.members, i, o)
-                    or link_time(h, m, i, o, d) > target
-                ):
+        count = 0
+        for o in outers:
+            possible = best + d + table.ahead[o] <= total and least_work(h, inner, o) <= d * one_machine
+            if possible and fewest[o, low_s + d] > best + d and link_time(h, m, inner, o, d) <= target:
+                useful[count] = o
+                count += 1
+        if count == 0:
+            continue
+        outside = (total - best - d) * one_machine
+        low_q, high_q = -(-low_s // d), -(-high_s // d)
+        fill_group(w, m, inner, useful[count - 1], d, target, outside, low_q, high_q)
+        for o in useful[:count]:
+            into = fewest[o]
+            for x in range(1, devices + 1):
+                held = -1
+                for k in range(x, devices + 1):
+                    held = max(held, room[o, k, x])
+                if held < low_q:
                     continue
-                useful[o] = 1
-                end = o
-            if end < 0:
-                continue
-            outside = (total - best - d) * one_machine
-            low_q, high_q = -(-low_s // d), -(-high_s // d)
-            fill_group(w, m, tables, i, end, d, target, outside, low_q, high_q)
-            for o in range(i + 1, end + 1):
-                if useful[o] == 0:
-                    continue
-                into = fewest[o]
-                for x in range(1, devices + 1):
-                    held = -1
-                    for k in range(x, devices + 1):
-                        held = max(held, room[o, k, x])
-                    if held < low_q:
-                        continue
-                    shift = d * x
-                    code = (i * (total + 1) + d) * (devices + 1) + x
-                    for k in range(low_s, min(high_s, held * d, top - shift) + 1):
-                        if row[k] + d < into[k + shift]:
-                            into[k + shift] = row[k] + d
-                            how[o, k + shift] = code
-                    # Larger sums are as good, which is known early so that fewer groups are tried.
-                    value = into[min(min(high_s, held * d) + shift, top)]
-                    for k in range(min(min(high_s, held * d) + shift, top) + 1, width):
-                        if into[k] <= value:
-                            break
-                        into[k] = value
-                        how[o, k] = -1
-    return int(fewest[last, top])
+                shift = d * x
+                code = (inner * (total + 1) + d) * (devices + 1) + x
+                for k in range(low_s, min(high_s, held * d, top - shift) + 1):
+                    if row[k] + d < into[k + shift]:
+                        into[k + shift] = row[k] + d
+                        how[o, k + shift] = code
+                # Larger sums are as good, which is known early so that fewer groups are tried.
+                value = into[min(min(high_s, held * d) + shift, top)]
+                for k in range(min(min(high_s, held * d) + shift, top) + 1, width):
+                    if into[k] <= value:
+                        break
+                    into[k] = value
+                    how[o, k] = -1

@@ -1,8 +1,9 @@
-"""Rows of stages with degrees of their own: the least sum of passing times within two caps and the devices there are.
+"""Rows of stages: the least sum of passing times within caps and, where degrees may differ, the devices there are.
 
-Labels (devices used, replicas, sum of passing times) of every suffix set are extended stage by stage, as in resource
+In a uniform mesh the number of stages from the end is all that a set has to remember. With degrees of their own, labels
+(devices used, replicas, sum of passing times) of every suffix set are extended stage by stage, as in resource
 constrained shortest paths (Irnich and Desaulniers, in "Column Generation", 2005, §2). A first pass that takes memory
-for what it is at least gives bounds on what is left, which prune labels.
+for what it is at least gives bounds on what is left, which prune labels. ``docs/hybrid.md`` says what caps are for.
 """
 
 from __future__ import annotations
@@ -11,84 +12,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.compiled import compiled, inlined
-from partita.kernels.hybrid.arrays import HybridWork, Stage
-from partita.kernels.hybrid.knapsack import cheapest, fill_items
-from partita.kernels.hybrid.mesh import ALL_FORWARD, IN_TURN, delay, held_time
+from partita.kernels.compiled import compiled
+from partita.kernels.hybrid.arrays import HybridWork
+from partita.kernels.hybrid.passing import (
+    ALL_FORWARD,
+    RowTask,
+    Sacks,
+    StageOptions,
+    flying_of,
+    handed,
+    held_time,
+    loss_of,
+    passing_of,
+)
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
 #: What ``extend_rows`` returns if there are more labels than room for them, or than it should look at.
 #: The label is -1 in the first case, -2 in the second.
 FULL = -2.0
-
-
-class StageOptions(NamedTuple):
-    """Ways to run a stage, O of them by number of devices, over Z suffix sets.
-
-    Attributes
-    ----------
-    width, replicas, microbatches, degree, group
-        (O,) devices, replicas, microbatches of each replica, row of the arrays' degrees, and group of devices.
-    price
-        (O, G + 1, 2) what a byte costs that is handed over, and a call: to a stage in the same machine, and to others
-        on devices of each group.
-    forward, backward, gradients, once
-        (Z, Z, O) as in ``mesh.MeshStages``, the group's traffic at both ends included; forward is infinite where there
-        is no stage.
-    sack
-        (Z, Z, O) entry in ``Sacks``.
-    enter, leave
-        (Z, Z) bytes handed over.
-    devices, machine
-        (G,) devices of each group, and of one of its machines.
-    """
-
-    width: Longs
-    replicas: Longs
-    microbatches: Longs
-    degree: Longs
-    group: Longs
-    price: Floats
-    forward: Floats
-    backward: Floats
-    gradients: Floats
-    once: Floats
-    sack: Ints
-    enter: Floats
-    leave: Floats
-    devices: Longs
-    machine: Longs
-
-
-class Sacks(NamedTuple):
-    """Time that memory costs stages: (S,) an example of each, and ``extra`` (S, columns) by microbatches in flight.
-
-    ``room`` is what the state leaves to layers.
-    """
-
-    inner: Ints
-    outer: Ints
-    degree: Longs
-    room: Floats
-    extra: Floats
-
-
-class RowTask(NamedTuple):
-    """What is asked: a schedule, caps as in ``mesh.Row``, a sum of passing times that is of no use.
-
-    All stages together have ``least`` to ``most`` replicas, each stage ``data`` of them, 0 for any number. ``effort``
-    is how many labels to look at, kept or not.
-    """
-
-    schedule: int
-    holding: float
-    ahead: float
-    once: float
-    limit: float
-    least: int
-    most: int
-    data: int
-    effort: int
 
 
 class Entries(NamedTuple):
@@ -130,66 +71,61 @@ class Labels(NamedTuple):
     following: Longs
 
 
-@inlined
-def in_flight_of(schedule: int, behind: int, replicas: int, microbatches: int) -> int:
-    """Microbatches that each replica holds, given those of the stage and all behind it (of all, if split)."""
-    if schedule == ALL_FORWARD:
-        return microbatches
-    return min(-(-behind // replicas), microbatches)
-
-
 @compiled
-def lost_time(w: HybridWork, s: Sacks, number: int, in_flight: int) -> float:
-    """Time that a stage loses to fit into memory."""
-    inner, outer, r = s.inner[number], s.outer[number], s.degree[number]
-    stage, room = Stage(inner, outer, r), s.room[number]
-    count, _, missing, later = fill_items(w.arrays, w.scratch, stage, 1, in_flight, 0.0, room)
-    found = later + cheapest(w.scratch, w.arrays.kind[r], count, missing, np.inf, False, w.stop)
-    if in_flight < s.extra.shape[1] and w.stop[0] == 0:
-        s.extra[number, in_flight] = found
-    return float(found)
-
-
-@inlined
-def passing_of(
+def best_row(
     w: HybridWork,
     p: StageOptions,
     s: Sacks,
     task: RowTask,
-    o: int,
-    inner: int,
-    outer: int,
-    moved: float,
-    in_flight: int,
+    rest: Floats,
+    least: Floats,
+    parent: Ints,
+    steps: Ints,
+    costs: Floats,
 ) -> float:
-    """φ of a stage, ``moved`` being each direction's time for what it hands over; infinite if it is beyond a cap."""
-    result: float = np.inf
-    forward = p.forward[inner, outer, o] + moved
-    if forward < np.inf and p.once[inner, outer, o] <= task.once * (1.0 + 1e-12):
-        backward, gradients = p.backward[inner, outer, o] + moved, p.gradients[inner, outer, o]
-        most = task.holding * (1.0 + 1e-12)
-        passing, m = delay(task.schedule, forward, backward, gradients), p.microbatches[o]
-        within = task.schedule != ALL_FORWARD or (m - 1) * forward <= task.ahead * (1.0 + 1e-12)
-        if within and held_time(task.schedule, m, forward, backward, gradients) <= most and passing <= task.limit:
-            number = p.sack[inner, outer, o]
-            lost = float(s.extra[number, in_flight]) if in_flight < s.extra.shape[1] else np.nan
-            if np.isnan(lost):
-                lost = lost_time(w, s, number, in_flight)
-            if lost < np.inf:
-                backward += lost
-                passing = delay(task.schedule, forward, backward, gradients)
-                if held_time(task.schedule, m, forward, backward, gradients) <= most:
-                    result = passing
-    return result
+    """The least sum of passing times of the stages of a uniform mesh; infinite if no row is within the caps.
 
-
-@inlined
-def handed(p: StageOptions, o: int, inner: int, outer: int, entering: int, leaving: int) -> float:
-    """Time of what a stage hands over in each direction; the joints say where its neighbours are."""
-    enter, leave = p.enter[inner, outer], p.leave[inner, outer]
-    moved = p.price[o, entering, 0] * enter + p.price[o, leaving, 0] * leave
-    moved += p.price[o, entering, 1] if enter > 0.0 else 0.0
-    return float(moved + (p.price[o, leaving, 1] if leave > 0.0 else 0.0))
+    All stages have the one option there is. ``rest`` (Z,) is what the layers outside each set add at least. ``least``
+    and ``parent`` (stages + 1, Z) become, by the number of stages from the end, that sum for every set and the set
+    inside the first stage of it; ``steps`` (stages + 1,) the sets of the row, the whole first, and ``costs`` (3,) the
+    largest of what the task caps.
+    """
+    sets, stages = rest.shape[0], least.shape[0] - 1
+    least[:] = np.inf
+    least[0, 0] = 0.0
+    for k in range(1, stages + 1):
+        rank, flying = stages - k, flying_of(p, task, 0, k * p.replicas[0])
+        for inner in range(sets - 1):
+            begin = least[k - 1, inner]
+            if begin == np.inf:
+                continue
+            if w.stop[0] != 0:
+                return np.inf
+            for outer in range(sets - 1 if k == stages else inner + 1, sets):
+                if p.forward[inner, outer, 0] == np.inf:
+                    continue
+                moved = handed(p, 0, inner, outer, (rank - 1) % stages, rank)
+                limit = min(least[k, outer], task.limit - rest[outer]) - begin
+                reached = begin + passing_of(w, p, s, task, 0, inner, outer, moved, flying, limit)
+                if reached < least[k, outer]:
+                    least[k, outer] = reached
+                    parent[k, outer] = inner
+    found = float(least[stages, sets - 1])
+    if found == np.inf:
+        return found
+    costs[:] = 0.0
+    steps[0] = sets - 1
+    for rank in range(stages):
+        k, outer, inner = stages - rank, steps[rank], parent[stages - rank, steps[rank]]
+        steps[rank + 1] = inner
+        moved = handed(p, 0, inner, outer, (rank - 1) % stages, rank)
+        forward, backward = p.forward[inner, outer, 0] + moved, p.backward[inner, outer, 0] + moved
+        backward += loss_of(w, s, p.sack[inner, outer, 0], flying_of(p, task, 0, k * p.replicas[0]))
+        m, gradients = p.microbatches[0], p.gradients[inner, outer, 0]
+        costs[0] = max(costs[0], held_time(task.schedule, m, forward, backward, gradients))
+        costs[1] = max(costs[1], (m - 1) * forward if task.schedule == ALL_FORWARD else 0.0)
+        costs[2] = max(costs[2], p.once[inner, outer, 0])
+    return found
 
 
 @compiled
@@ -222,9 +158,8 @@ def bound_rows(w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, cheap: F
                     continue
                 moved = cheap[o, 0] * (enter + leave)
                 moved += (cheap[o, 1] if enter > 0.0 else 0.0) + (cheap[o, 1] if leave > 0.0 else 0.0)
-                held = behind if task.schedule == IN_TURN else max(behind, task.least)
-                flying = in_flight_of(task.schedule, held, p.replicas[o], p.microbatches[o])
-                passing = passing_of(w, p, s, task, o, inner, outer, moved, flying)
+                flying = flying_of(p, task, o, behind)
+                passing = passing_of(w, p, s, task, o, inner, outer, moved, flying, task.limit)
                 if passing > task.limit:
                     continue
                 if count == e.option.shape[0]:
@@ -327,8 +262,7 @@ def extend_rows(
                     behind = n.replicas[label] + p.replicas[o]
                     if behind > task.most:
                         continue
-                    held = behind if task.schedule == IN_TURN else max(behind, task.least)
-                    flying = in_flight_of(task.schedule, held, p.replicas[o], p.microbatches[o])
+                    flying = flying_of(p, task, o, behind)
                     end = outer == sets - 1
                     same = o if inner == 0 or n.same[label] == o else -1
                     if end and same >= 0:
@@ -340,7 +274,7 @@ def extend_rows(
                         looked += 1
                         leaving = n.group[label] + 1 if joint > 0 else 0
                         moved = handed(p, o, inner, outer, entering, leaving)
-                        passing = passing_of(w, p, s, task, o, inner, outer, moved, flying)
+                        passing = passing_of(w, p, s, task, o, inner, outer, moved, flying, task.limit)
                         if ahead + passing > best:
                             continue
                         if count == n.passing.shape[0] or looked > task.effort:

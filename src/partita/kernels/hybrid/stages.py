@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import compiled, inlined
-from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, Stage
+from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
 from partita.kernels.hybrid.knapsack import bracket, cheapest, fill_items
 from partita.kernels.throughput.arrays import Floats, Ints, Longs, Words
 from partita.kernels.throughput.bits import has
@@ -79,7 +79,7 @@ def sync_factor(h: HybridArrays, replicas: int) -> float:
 
 @compiled
 def least_time(
-    w: HybridWork, stage: Stage, replicas: int, in_flight: int, sync: float, limit: float, first: bool
+    w: HybridWork, stage: StageIndex, replicas: int, in_flight: int, sync: float, limit: float, first: bool
 ) -> float:
     """The least time of a stage's layers, for one microbatch, that memory allows; infinite if above ``limit``.
 
@@ -91,7 +91,7 @@ def least_time(
 
 
 @compiled
-def fits(w: HybridWork, stage: Stage, sync: float, replicas: int, in_flight: int, budget: float) -> bool:
+def fits(w: HybridWork, stage: StageIndex, sync: float, replicas: int, in_flight: int, budget: float) -> bool:
     """Whether some choice of configurations keeps memory and a time of ``budget``; ``sync`` is the weights' factor.
 
     Where sharded memory differs from configuration to configuration, the smallest of it only makes a bound.
@@ -144,7 +144,7 @@ def lay_out(h: HybridArrays, inners: Ints, outers: Ints, free: Ints, ptr: Longs)
 
 
 @compiled
-def learn(w: HybridWork, place: int, stage: Stage, in_flight: int, budget: float) -> None:
+def learn(w: HybridWork, place: int, stage: StageIndex, in_flight: int, budget: float) -> None:
     """Extend what is known of the least time of a stage until it says whether the time is within the budget."""
     h, s, known = w.arrays, w.scratch, w.known
     count, total, missing, _ = fill_items(h, s, stage, 1, in_flight, 0.0, h.limits[0])
@@ -161,8 +161,20 @@ def learn(w: HybridWork, place: int, stage: Stage, in_flight: int, budget: float
         known.low[place] = np.nextafter(budget, np.inf)
 
 
+@inlined
+def known_to_fit(w: HybridWork, entry: int, stage: StageIndex, in_flight: int, budget: float) -> bool:
+    """As ``fits``, for an entry that remembers times, beyond what the fastest configurations hold."""
+    known = w.known
+    place = known.ptr[entry] + in_flight - known.free[entry] - 1
+    if place >= known.ptr[entry + 1]:
+        return False
+    if not known.high[place] <= budget and not known.low[place] > budget:
+        learn(w, place, stage, in_flight, budget)
+    return bool(known.high[place] <= budget and known.high[place] < np.inf)
+
+
 @compiled
-def reach(w: HybridWork, stage: Stage, sync: float, replicas: int, low: int, high: int, budget: float) -> int:
+def reach(w: HybridWork, stage: StageIndex, sync: float, replicas: int, low: int, high: int, budget: float) -> int:
     """The most microbatches in flight, from ``low`` to ``high``, that a stage can hold; less than ``low`` if none."""
     h = w.arrays
     inner, outer, r = stage
@@ -217,7 +229,7 @@ def fill_times(w: HybridWork) -> None:
     ranks, known = w.arrays.degree.shape[0], w.known
     for entry in range(known.free.shape[0]):
         kind, r = divmod(entry, ranks)
-        stage = Stage(known.inner[kind], known.outer[kind], r)
+        stage = StageIndex(known.inner[kind], known.outer[kind], r)
         for place in range(known.ptr[entry], known.ptr[entry + 1]):
             if w.stop[0] != 0:
                 return

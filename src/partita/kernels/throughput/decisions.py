@@ -11,7 +11,7 @@ from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.throughput import search_state as at
 from partita.kernels.throughput.arrays import Arrays, Codes, Floats
 from partita.kernels.throughput.ideals import dominated, flip, store_ideal
-from partita.kernels.throughput.search_state import Scratch, Stage, Store
+from partita.kernels.throughput.search_state import Scratch, StageTrial, Store
 
 #: Status of an item while a stage is built: out of reach (or in the ideal), open, in the stage, excluded, about to be.
 AWAY, OPEN, CHOSEN, EXCLUDED, LISTED = range(5)
@@ -175,7 +175,7 @@ def return_items(a: Arrays, x: Scratch, start: int, end: int) -> None:
 
 
 @allocating_nothing
-def keep_state(s: Store, x: Scratch, codes: Codes, stage: Stage, top: int, ideal_hash: np.uint64) -> bool:
+def keep_state(s: Store, x: Scratch, codes: Codes, stage: StageTrial, top: int, ideal_hash: np.uint64) -> bool:
     """Store the state after a stage, unless a known one is as good; false if the store must grow first."""
     if s.counters[at.STATES] >= s.state_ideal.shape[0]:
         return False

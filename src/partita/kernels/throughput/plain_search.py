@@ -13,7 +13,7 @@ from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.throughput import decisions
 from partita.kernels.throughput.arrays import Arrays, Floats
 from partita.kernels.throughput.search import Steps, search_ideals
-from partita.kernels.throughput.search_state import HELD, LEVEL, Plain, Scratch, Search, Stage
+from partita.kernels.throughput.search_state import HELD, LEVEL, Plain, Scratch, Search, StageTrial
 
 #: Columns of ``Scratch.saved``, the numbers of a stage at one depth. Of the items that joined: work, communication that
 #: is certain, cost of nets whose fate is open, weight of nets that surely cross, bytes, workspace, entering bytes. Of
@@ -29,7 +29,7 @@ class _PlainStage(NamedTuple):
     What is still to come: weight and memory outside the ideal, and what items in reach add up to.
     """
 
-    stage: Stage
+    stage: StageTrial
     ready: int
     reached: int
     top: int
@@ -80,7 +80,7 @@ def _hold_level(c: Search[Plain]) -> None:
 
 
 @inlined
-def _start(c: Search[Plain], stage: Stage) -> _PlainStage:
+def _start(c: Search[Plain], stage: StageTrial) -> _PlainStage:
     a, w, t, s, x, y, kind = c.arrays, c.weights, c.tally, c.store, c.scratch, c.own, stage.kind
     if s.counters[HELD] != s.counters[LEVEL]:
         _hold_level(c)

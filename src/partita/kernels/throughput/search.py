@@ -20,7 +20,7 @@ from partita.kernels.compiled import inlined
 from partita.kernels.throughput import decisions
 from partita.kernels.throughput import search_state as at
 from partita.kernels.throughput.ideals import clear, is_known_better, move_to
-from partita.kernels.throughput.search_state import Search, Stage, Store
+from partita.kernels.throughput.search_state import Search, StageTrial, Store
 
 
 class Steps(NamedTuple):
@@ -80,7 +80,7 @@ def _leave_out(c: Search[Any], steps: Steps, g: Any, v: int, depth: int, mark_le
 
 
 @inlined
-def _expand(c: Search[Any], steps: Steps, stage: Stage, code: np.uint64) -> int:
+def _expand(c: Search[Any], steps: Steps, stage: StageTrial, code: np.uint64) -> int:
     """Emit every stage worth keeping after the current ideal, whose hash is ``code``; an answer if that ends early."""
     a, s, x, until = c.arrays, c.store, c.scratch, c.until
     g = steps.start(c, stage)
@@ -213,7 +213,7 @@ def search_ideals(c: Search[Any], steps: Steps) -> int:
                     break
                 code_after = code + replicas * codes.stride[kind]
                 used_after = used + (replicas if kind == 0 else 0)
-                stage = Stage(state, kind, replicas, code_after, used_after, rest)
+                stage = StageTrial(state, kind, replicas, code_after, used_after, rest)
                 outcome = _expand(c, steps, stage, s.ideal_hash[ideal])
                 if outcome != at.REFUTED:
                     return outcome

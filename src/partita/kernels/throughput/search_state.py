@@ -201,7 +201,7 @@ class Search(NamedTuple, Generic[Own]):
     until: Until
 
 
-class Stage(NamedTuple):
+class StageTrial(NamedTuple):
     """Where the stages that are tried lead: the state they follow, their devices, code and count of the states after.
 
     ``rest`` is the code of the devices that remain, which ``Scratch.remaining`` counts.

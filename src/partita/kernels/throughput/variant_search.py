@@ -15,7 +15,7 @@ from partita.kernels.throughput.arrays import Floats
 from partita.kernels.throughput.bits import has
 from partita.kernels.throughput.group_cuts import cut_links
 from partita.kernels.throughput.search import Steps, search_ideals
-from partita.kernels.throughput.search_state import LEVEL, STAMP, Search, Stage, Variant
+from partita.kernels.throughput.search_state import LEVEL, STAMP, Search, StageTrial, Variant
 from partita.kernels.throughput.working_memory import FITS, OVER, fit
 
 #: States tried when the order of a stage is searched for, beside two for each of its operators.
@@ -28,7 +28,7 @@ MEM, SPACE, ENTER, SYNC = range(4)
 class _VariantStage(NamedTuple):
     """What holds throughout one expansion: what the stage may use, and what it can reach."""
 
-    stage: Stage
+    stage: StageTrial
     ready: int
     reached: int
     top: int
@@ -51,7 +51,7 @@ def _crosses(c: Search[Variant]) -> bool:
 
 
 @inlined
-def _start(c: Search[Variant], stage: Stage) -> _VariantStage:
+def _start(c: Search[Variant], stage: StageTrial) -> _VariantStage:
     a, b, w, s, x, y = c.arrays, c.own.lines, c.weights, c.store, c.scratch, c.own
     n, m = x.in_ideal.shape[0], x.net_in.shape[0]
     flights = b.flights[stage.replicas, s.counters[LEVEL] + stage.replicas if a.backwards else 1]
@@ -171,7 +171,7 @@ def _orderable(
 
 
 @inlined
-def _room(c: Search[Variant], stage: Stage, depth: int) -> bool:
+def _room(c: Search[Variant], stage: StageTrial, depth: int) -> bool:
     """Whether what surely remains fits on the devices that remain."""
     y, budget = c.own, c.weights.budget
     for rule in range(budget.shape[0]):

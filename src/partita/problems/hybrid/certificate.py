@@ -12,7 +12,7 @@ from partita.errors import InputError, UnsupportedError
 from partita.problems.hybrid.downsets import all_suffix_sets
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.machines import new_family
+from partita.problems.hybrid.solvers.decision import Family
 
 #: Most suffix sets that a certificate lists.
 MOST_SETS = 20_000
@@ -78,7 +78,7 @@ def refutation(problem: HybridProblem, target: float) -> HybridCertificate | Non
         outside = [available + 1 if model.homeless & ~members else 0 for members in listed]
         fewest = [((0, 0),) if members == 0 else () for members in listed]
     else:
-        family = new_family(model, sets, np.zeros(1, dtype=np.int64))
+        family = Family(model, sets, np.zeros(1, dtype=np.int64))
         if family.fewest_devices(target) is not None:
             return None
         listed = family.sets

@@ -11,11 +11,12 @@ from partita.problems.hybrid.downsets import all_suffix_sets
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.solvers.candidates import spreads_of
 from partita.problems.hybrid.solvers.decision import Family
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.free import FreeMesh
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
-from partita.problems.hybrid.solvers.uniform import UniformMesh, spreads_of
+from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import LayerState
 from partita.run.monitor import Monitor
 from partita.units import format_bytes, leq

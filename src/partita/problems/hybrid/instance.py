@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch
+from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScratch, HybridWork, StageIndex
 from partita.kernels.throughput.arrays import Floats, Longs, as_arrays, bit_rows
-from partita.problems.hybrid.downsets import as_bits
+from partita.problems.hybrid.downsets import as_bits, members_of
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.room import Room, most_room
 from partita.rounding import allowance, rounded_down
@@ -285,3 +285,19 @@ def new_scratch(model: HybridInstance) -> HybridScratch:
     size = max((sum(len(choices) for choices in row) for row in model.options), default=0) + 1
     lengths = dict.fromkeys(("gain", "loss", "option", "step_gain", "step_loss", "step_order"), size) | {"counters": 2}
     return as_arrays(HybridScratch, {name: np.zeros(lengths.get(name, n + 2)) for name in HybridScratch._fields})
+
+
+def nothing_known() -> HybridKnown:
+    """Where no times of stages are remembered."""
+    return as_arrays(HybridKnown, {name: np.zeros(1) for name in HybridKnown._fields})
+
+
+def configurations_of(
+    model: HybridInstance, work: HybridWork, sets: Sequence[int], stage: StageIndex
+) -> dict[int, str]:
+    """What the layers of the stage run that the last knapsack was of, by id, in the order of the problem's layers."""
+    chosen = {}
+    for v in members_of(sets[stage.outer] & ~sets[stage.inner]):
+        option = int(work.scratch.best[v]) - int(work.arrays.option_ptr[stage.r, v])
+        chosen[model.order[v]] = model.options[stage.r][v][option].id
+    return {model.problem.layers[place].id: chosen[place] for place in sorted(chosen)}

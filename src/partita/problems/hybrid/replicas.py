@@ -13,8 +13,9 @@ from partita.pipeline import Plan
 from partita.problems.facets.replicas import Replicas, Shape
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.solvers.candidates import Candidate, candidates_of
 from partita.problems.hybrid.solvers.protocol import Outcome
-from partita.problems.hybrid.solvers.uniform import Candidate, UniformMesh, candidates_of
+from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.problems.hybrid.step.costs import forward_time
 from partita.run.monitor import Monitor
 

@@ -27,12 +27,12 @@ from partita.kernels.mapping.arrays import Floats
 from partita.problems.facets.stages import FromResult
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, Stage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout, max_work, ring_bytes
 from partita.topology.topology import Topology
 
-#: Stage and replica.
+#: MappingStage and replica.
 Replica = tuple[int, int]
 
 
@@ -139,7 +139,7 @@ class Placed:
                 name += f" (replica {', '.join(str(r) for _, r in row[0])})"
             alike = len(set(times)) == 1
             stages.append(
-                Stage(
+                MappingStage(
                     name=name,
                     time_s=times[0] if alike else None,
                     times_s=None if alike else tuple(times),

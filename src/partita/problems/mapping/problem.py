@@ -19,7 +19,7 @@ from partita.problems.kind import Stated
 Form = Literal["both", "point-to-point", "all-reduce"]
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MappingStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One stage of the pipeline, of which every replica has a device.
 
     Attributes
@@ -86,7 +86,7 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
 
     name: str = "mapping"
     replicas: int
-    stages: tuple[Stage, ...]
+    stages: tuple[MappingStage, ...]
     transfers: tuple[Transfer, ...] = ()
     bandwidth_bytes_per_s: tuple[tuple[float | None, ...], ...] = ()
     devices: tuple[str, ...] = ()
@@ -201,7 +201,7 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
         )
 
 
-def _check_stage(owner: str, stage: Stage, devices: int) -> None:
+def _check_stage(owner: str, stage: MappingStage, devices: int) -> None:
     check_fields(owner, stage, "time_s", "parameter_bytes")
     if stage.replicas is not None:
         check_at_least(f"{owner}: replicas", stage.replicas)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.problems.mapping.problem import MappingProblem, Stage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
 
 
 def _links(devices: int, machine: int) -> tuple[tuple[float, ...], ...]:
@@ -18,7 +18,8 @@ UNEQUAL = MappingProblem(
     name="warm-up",
     replicas=2,
     stages=tuple(
-        Stage(name=f"s{s}", times_s=(*(0.01 + 0.002 * s,) * 6, 0.05), parameter_bytes=4e6 * (s + 1)) for s in range(3)
+        MappingStage(name=f"s{s}", times_s=(*(0.01 + 0.002 * s,) * 6, 0.05), parameter_bytes=4e6 * (s + 1))
+        for s in range(3)
     ),
     transfers=(
         Transfer(source=0, target=1, bytes=3e7),
@@ -32,7 +33,7 @@ UNEQUAL = MappingProblem(
 MACHINES = MappingProblem(
     name="warm-up machines",
     replicas=4,
-    stages=tuple(Stage(name=f"s{s}", time_s=0.01, parameter_bytes=4e6 * (s + 1)) for s in range(4)),
+    stages=tuple(MappingStage(name=f"s{s}", time_s=0.01, parameter_bytes=4e6 * (s + 1)) for s in range(4)),
     transfers=tuple(Transfer(source=s, target=s + 1, bytes=2e7 / (s + 1)) for s in range(3)),
     bandwidth_bytes_per_s=_links(16, 4),
 )
@@ -42,7 +43,8 @@ UNEVEN = MappingProblem(
     name="warm-up turns",
     replicas=2,
     stages=tuple(
-        Stage(name=f"s{s}", time_s=0.01, parameter_bytes=4e6, replicas=count) for s, count in enumerate((2, 3, 1))
+        MappingStage(name=f"s{s}", time_s=0.01, parameter_bytes=4e6, replicas=count)
+        for s, count in enumerate((2, 3, 1))
     ),
     transfers=tuple(Transfer(source=s, target=s + 1, bytes=2e7) for s in range(2)),
     bandwidth_bytes_per_s=_links(7, 2),

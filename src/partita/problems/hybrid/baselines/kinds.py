@@ -16,8 +16,9 @@ import msgspec
 from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.solvers.candidates import divisors
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
-from partita.problems.hybrid.solvers.uniform import UniformMesh, divisors
+from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.run.monitor import Monitor
 
 

@@ -15,8 +15,8 @@ from partita.errors import InputError
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.solvers.candidates import divisors
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
-from partita.problems.hybrid.solvers.uniform import divisors
 from partita.problems.hybrid.step.layout import WAYS, Layout, layout_plan
 from partita.problems.hybrid.training import Training
 from partita.run.monitor import Monitor

@@ -9,15 +9,25 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.errors import DisagreementError
-from partita.kernels.hybrid import arrays as kernels
 from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridWork
-from partita.kernels.hybrid.decide import NONE, STEP, DeviceTable, decide, trace
+from partita.kernels.hybrid.decide import decide
+from partita.kernels.hybrid.device_table import NONE, DeviceTable
+from partita.kernels.hybrid.machines import Machines
 from partita.kernels.hybrid.stages import lay_out, least_time
 from partita.pipeline import Plan, Stage
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.instance import HybridInstance, build_arrays, new_scratch
+from partita.problems.hybrid.instance import (
+    HybridInstance,
+    build_arrays,
+    configurations_of,
+    new_scratch,
+    nothing_known,
+    sums_over,
+)
 from partita.problems.hybrid.room import Room, is_tight, most_room
+from partita.problems.hybrid.solvers.layer_sorts import sort_counts, stage_kinds
+from partita.problems.hybrid.solvers.way_back import Placed, single_stages, stages_of_groups
 from partita.units import leq
 
 #: Most stages, and most pairs of a kind of stage and a number of microbatches in flight, whose times are remembered.
@@ -33,7 +43,8 @@ class Family:
     """Suffix sets whose differences may become stages, and the table over them.
 
     The empty set and the whole model are among the sets. A ``stop`` other than 0 asks running decisions to return. With
-    the usual ``room`` what is refuted holds for all plans that the evaluator accepts.
+    the usual ``room`` what is refuted holds for all plans that the evaluator accepts. The table of a problem with a
+    hierarchy counts machines.
     """
 
     def __init__(
@@ -42,9 +53,9 @@ class Family:
         self.model = model
         arrays, self.sets = build_arrays(model, sets, room)
         self.work = HybridWork(arrays, new_scratch(model), _remember(model, arrays, self.sets), stop)
-        size = len(self.sets)
-        self.fewest = np.empty((size, model.width + 1), dtype=np.int32)
-        self.ahead = np.zeros(size, dtype=np.int32)
+        self.machines = None if model.problem.hierarchy is None else _machines(model, self.sets)
+        self.fewest = np.empty((len(self.sets), model.width + 1), dtype=np.int32)
+        self.ahead = np.zeros(len(self.sets), dtype=np.int32)
 
     @property
     def remembers(self) -> bool:
@@ -70,29 +81,26 @@ class Family:
         return None if found < 0 or found >= NONE else found
 
     def _fill(self, target: float) -> int:
-        limits = np.full(self.model.width + 1, self.model.problem.devices, dtype=np.int32)
-        return self.fill(target, limits, np.empty((1, 1)))
+        problem = self.model.problem
+        most = problem.devices if self.machines is None else problem.machines
+        return self.fill(target, np.full(self.model.width + 1, most, dtype=np.int32), np.empty((1, 1)))
 
     def fill(self, target: float, limits: npt.NDArray[np.int32], least: npt.NDArray[np.float64]) -> int:
         """As the kernel ``decide``."""
-        return decide(self.work, DeviceTable(self.fewest, least, limits, self.ahead), target)
+        return decide(self.work, self.machines, DeviceTable(self.fewest, least, limits, self.ahead), target)
 
     def _rebuild(self, target: float) -> tuple[float, Plan] | None:
-        steps = np.empty((len(self.model.order) + 1, STEP), dtype=np.int32)
-        count = trace(self.work, target, self.fewest, steps)
-        if self.work.stop[0] != 0:
-            return None
-        if count < 0:
-            raise DisagreementError("the table of a hybrid decision cannot be followed back to a plan")
         stages = []
-        remaining = int(steps[:count, 3].sum())
-        for inner, outer, r, d in steps[:count].tolist():
-            stage = self._stage(kernels.Stage(inner, outer, r), d, -(-remaining // d))
+        if self.machines is None:
+            found = single_stages(self.model, self.work, self.fewest, target)
+        else:
+            found = stages_of_groups(self.model, self.work, self.machines, self.fewest, target)
+        for placed in found:
+            stage = self._stage(placed)
             if stage is None:
                 return None
-            remaining -= d
             stages.append(stage)
-        return self._judged(Plan(stages=tuple(stages)), target)
+        return None if self.work.stop[0] != 0 else self._judged(Plan(stages=tuple(stages)), target)
 
     def _judged(self, plan: Plan, target: float) -> tuple[float, Plan]:
         """The plan with its objective, if it is what the table promised."""
@@ -105,10 +113,9 @@ class Family:
             raise DisagreementError(f"a hybrid plan takes {evaluation.objective!r}, its target is {target!r}")
         return evaluation.objective, plan
 
-    def _stage(
-        self, stage: kernels.Stage, replicas: int, in_flight: int, machines: int | None = None, group: int | None = None
-    ) -> Stage | None:
+    def _stage(self, placed: Placed) -> Stage | None:
         """A stage with the fastest configurations that fit; None if stopped."""
+        stage, replicas, in_flight, machines, group = placed
         problem, share = self.model.problem, machines or 1
         # Inside a machine, a batch is what one of the group's machines has of it.
         sync = problem.sync_factor(replicas // share) * (share if problem.weight_sync_per_batch else 1)
@@ -117,17 +124,12 @@ class Family:
             return None
         if math.isinf(time):
             raise DisagreementError("a stage of a hybrid plan has no configurations that fit")
-        operators, configurations = [], {}
-        for place, v in sorted((place, v) for v, place in enumerate(self.model.order)):
-            if (self.sets[stage.outer] & ~self.sets[stage.inner]) >> v & 1:
-                option = int(self.work.scratch.best[v]) - int(self.work.arrays.option_ptr[stage.r, v])
-                operators.append(problem.layers[place].id)
-                configurations[operators[-1]] = self.model.options[stage.r][v][option].id
+        chosen = configurations_of(self.model, self.work, self.sets, stage)
         return Stage(
-            operators=tuple(operators),
+            operators=tuple(chosen),
             data_parallel=replicas,
             tensor_parallel=self.model.degrees[stage.r],
-            configurations=configurations,
+            configurations=chosen,
             machines=machines,
             machine_group=group,
         )
@@ -142,39 +144,35 @@ def _remember(model: HybridInstance, arrays: HybridArrays, sets: list[int]) -> H
         times = lay_out(arrays, inner, outer, free, ptr)
         if times <= _MOST_TIMES:
             return HybridKnown(kind, inner, outer, free, ptr, np.full(times + 1, np.nan), np.full(times + 1, np.nan))
-    nothing = np.zeros(1, dtype=np.int32)
-    return HybridKnown(nothing, nothing, nothing, nothing, np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1))
+    return nothing_known()
 
 
 def _kinds(
     model: HybridInstance, sets: list[int]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """The kind of each stage, and an example of each kind.
-
-    Two stages are of one kind if they have equally many layers of every sort; layers of one sort have the same options.
-    """
-    sorts: dict[object, int] = {}
-    of_layer = []
-    for v in range(len(model.order)):
-        menus = tuple(
-            tuple((c.time, c.memory_per_microbatch_bytes, c.memory_bytes) for c in row[v]) for row in model.options
-        )
-        of_layer.append(sorts.setdefault(menus, len(sorts)))
-    size, n = len(sets), len(of_layer)
-    bits = as_bits(sets, n)
-    counts = np.stack([bits[:, np.array(of_layer) == sort].sum(axis=1) for sort in range(len(sorts))], dtype=np.int64)
+    """The kind of each stage, and an example of each kind; those of one have equally many layers of every sort."""
+    size, bits = len(sets), as_bits(sets, len(model.order)).astype(np.float32)
     # A subset has no layer outside its superset; the order of the sets puts it first.
-    outside = bits.astype(np.float32) @ (1 - bits.astype(np.float32)).T
-    inners, outers = np.nonzero(np.triu(outside == 0, 1))
-    # Numbers that tell the counts apart unless two happen to collide, which is checked.
-    key = np.random.default_rng(0).integers(1, 1 << 62, size=len(sorts)) @ counts
-    _, example, found = np.unique(key[outers] - key[inners], return_index=True, return_inverse=True)
-    alike = example[found]
-    for row in counts:
-        difference = row[outers] - row[inners]
-        if not np.array_equal(difference, difference[alike]):
-            example = found = np.arange(len(inners))
-            break
+    inners, outers = np.nonzero(np.triu(bits @ (1 - bits).T == 0, 1))
+    example, found = stage_kinds(sort_counts(sets, model.options), inners, outers)
     kind = np.full(size * size, -1, dtype=np.int32)
     kind[inners * size + outers] = found
     return kind, inners[example].astype(np.int32), outers[example].astype(np.int32)
+
+
+def _machines(model: HybridInstance, sets: list[int]) -> Machines:
+    problem = model.problem
+    assert problem.hierarchy is not None
+    bandwidth, devices = problem.hierarchy.machine_bandwidth_bytes_per_unit, problem.devices_per_machine
+    bits = as_bits(sets, len(model.order)).astype(np.float64)
+    edge_time = np.array([2.0 * value / bandwidth for value in model.bytes], dtype=np.float64)
+    weights = np.array([problem.layers[place].whole_weight_bytes / bandwidth for place in model.order])
+    shape = (len(sets), devices + 1, devices + 1)
+    return Machines(
+        weight=sums_over(weights[None, :], bits),
+        edge_time=edge_time,
+        size=np.array([devices, problem.machines], dtype=np.int64),
+        group=np.full((len(sets), model.width + 1), -1, dtype=np.int64),
+        room=np.empty(shape, dtype=np.int32),
+        stage=np.empty(shape, dtype=np.int64),
+    )

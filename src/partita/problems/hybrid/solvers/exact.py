@@ -16,10 +16,8 @@ from partita.problems.hybrid.instance import HybridInstance, build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import sure_room
 from partita.problems.hybrid.solvers.decision import Family, Tight
-from partita.problems.hybrid.solvers.machines import new_family
-from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver, run_search
 from partita.rounding import rounded_down
-from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
@@ -54,13 +52,7 @@ class HybridExact(Solver):
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         search = _Search(problem, options)
-        run_in_background(search.best, monitor, search.prove)
-        value, plan, bound = search.best.snapshot()
-        infeasible = search.best.infeasible
-        # A bound of 0 says something of a plan that takes no time.
-        known = not infeasible and (bound > 0 or value == 0)
-        proven_by = search.best.proven_by
-        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible, proven_by=proven_by)
+        return run_search(search.best, monitor, search.prove)
 
 
 class _Search:
@@ -91,7 +83,7 @@ class _Search:
         counters |= {"knapsacks": searches, "knapsack_nodes": nodes}
 
     def _family(self, model: HybridInstance, sets: Iterable[int]) -> Family:
-        family = new_family(model, sets, self.best.stop)
+        family = Family(model, sets, self.best.stop)
         shared = float(family.work.arrays.rest[0]) / self.problem.devices
         self.best.prove(rounded_down(shared, shared, 1), "division of work")
         return family
@@ -128,7 +120,7 @@ class _Search:
                 answer = family.decide(target)
             except Tight:
                 # What fits for certain; other plans may be better, so that nothing more is proven.
-                family, proof = new_family(family.model, family.sets, best.stop, sure_room), False
+                family, proof = Family(family.model, family.sets, best.stop, sure_room), False
                 continue
             if answer is None:
                 break

@@ -12,7 +12,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -23,16 +23,17 @@ from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import is_tight, sure_room
-from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
+from partita.problems.hybrid.solvers.candidates import divisors, terms_of
+from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver, run_search
 from partita.problems.hybrid.solvers.row_family import (
     MOST_STAGES,
     Choice,
     FoundStages,
     LabelsFull,
+    RowBox,
     RowFamily,
-    Within,
 )
-from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch, divisors, terms_of
+from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch
 from partita.problems.hybrid.step.evaluate import stage_costs
 from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.pipeline import refusal
@@ -49,55 +50,12 @@ from partita.units import leq
 PASSES = (9e-3, CLOSE)
 #: The same where only a bound is wanted.
 _BOUND = (4e-3,)
-#: A cap this much below a value excludes it.
-_BELOW = 1e-10
 #: Boxes narrower than this share of the step are not split for want of labels.
 _NARROW = 2.5e-4
 #: Data-parallel degrees of zero-bubble schedules that are told apart at once.
 _FEW = 8
 #: Labels to look at in a box, first and at last.
 _QUICK, _LONG = 100_000, 1_000_000_000
-
-
-@dataclass(frozen=True)
-class Box:
-    """Rows of a schedule and one of ZeRO's stages, with bounds on the largest κs, single cost, and all replicas.
-
-    ``lows`` and ``highs`` are about κ, that of forward parts where they come first, and the single cost. Stages have
-    ``data`` replicas each, any number if that is 0, and on each kind of devices the same tensor-parallel degree of
-    ``tensors``, any if that is None.
-    """
-
-    schedule: str
-    zero: int
-    lows: tuple[float, ...] = (0.0, 0.0, 0.0)
-    highs: tuple[float, ...] = (math.inf, math.inf, math.inf)
-    fewest: int = 0
-    replicas: int = 1 << 40
-    data: int = 0
-    tensors: tuple[int, ...] | None = None
-
-    @property
-    def least(self) -> float:
-        """What the bounds add to the passing times at least."""
-        return sum(self.lows)
-
-    @property
-    def widths(self) -> list[float]:
-        """How far the bounds are apart."""
-        return [high - low for low, high in zip(self.lows, self.highs, strict=True)]
-
-    @property
-    def within(self) -> Within:
-        """The caps."""
-        return Within(self.highs, self.fewest, self.replicas, self.data, self.tensors)
-
-    def cut(self, place: int, *, low: float | None = None, high: float | None = None) -> Box:
-        """What is left of it with other bounds in one place."""
-        lows, highs = list(self.lows), list(self.highs)
-        lows[place] = lows[place] if low is None else max(low, lows[place])
-        highs[place] = highs[place] if high is None else min(high, highs[place])
-        return replace(self, lows=tuple(lows), highs=tuple(highs))
 
 
 class FreeMesh(Solver):
@@ -117,12 +75,7 @@ class FreeMesh(Solver):
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         search = FreeSearch(problem, options)
-        run_in_background(search.best, monitor, search.run)
-        value, plan, bound = search.best.snapshot()
-        infeasible = search.best.infeasible
-        known = not infeasible and (bound > 0 or value == 0)
-        proven_by = search.best.proven_by
-        return Outcome(plan=plan, bound=bound if known else None, infeasible=infeasible, proven_by=proven_by)
+        return run_search(search.best, monitor, search.run)
 
 
 def bound_of_free(
@@ -184,7 +137,7 @@ class FreeSearch:
         self.counter = itertools.count()
         self.families: dict[int, RowFamily] = {}
         self.sets: set[int] | None = None
-        self.boxes: list[tuple[float, int, Box]] = []
+        self.boxes: list[tuple[float, int, RowBox]] = []
         #: What is proven of rows where labels did not suffice, and of uniform meshes and rows so far.
         self.stuck = math.inf
         self.of_meshes, self.of_rows = of_meshes or 0.0, 0.0
@@ -248,7 +201,7 @@ class FreeSearch:
             for schedule in self.training.schedules:
                 # A row of one stage is a uniform mesh.
                 if schedule != "interleaved" and refusal(schedule, 2, 1, self.problem.microbatches, zero) is None:
-                    box = Box(schedule, zero)
+                    box = RowBox(schedule=schedule, zero=zero)
                     self._push(self.of_rows, box if schedule == "gpipe" else box.cut(1, high=0.0))
 
     def _has_rows(self) -> bool:
@@ -271,7 +224,7 @@ class FreeSearch:
         if 0 < bound < math.inf:
             self.best.prove(bound, "rows of stages")
 
-    def _push(self, bound: float, box: Box) -> None:
+    def _push(self, bound: float, box: RowBox) -> None:
         if bound < self.best.value * (1 - CLOSE) and min(box.widths) >= 0:
             heapq.heappush(self.boxes, (bound, next(self.counter), box))
 
@@ -290,12 +243,11 @@ class FreeSearch:
             self.best.counters["boxes"] += 1
             self._close(bound, box, close)
 
-    def _close(self, bound: float, box: Box, close: float) -> None:
+    def _close(self, bound: float, box: RowBox, close: float) -> None:
         """Raise the bound of a box, or split it."""
         family, value = self._family(box.zero), self.best.value
         target = value * (1 - close)
-        within = box.within
-        least = family.least(box.schedule, within, target - box.least)
+        least = family.least(box, target - box.least)
         if least is None:
             self.stuck = min(self.stuck, bound)
             return
@@ -343,14 +295,13 @@ class FreeSearch:
         for half in (box.cut(place, high=middle), box.cut(place, low=middle)):
             self._push(max(bound, self._down(least + half.least)), half)
 
-    def _label(self, bound: float, box: Box, target: float, effort: int) -> bool:
+    def _label(self, bound: float, box: RowBox, target: float, effort: int) -> bool:
         """Find the best row of a box just bounded, and split what is left; False if that takes too many labels."""
         family = self._family(box.zero)
-        within = box.within
         limit = target - box.least
         self.best.counters["labelled"] += 1
         try:
-            found = family.best(box.schedule, within, limit, effort)
+            found = family.best(box, limit, effort)
         except LabelsFull:
             return False
         if self.best.stop[0] != 0:
@@ -372,24 +323,17 @@ class FreeSearch:
             self._push(bound, replace(box, fewest=found.replicas))
             return True
         passing = rounded_down(found.passing, found.passing + sum(costs), self.terms)
-        for place, cost in enumerate(costs):
-            below = cost * (1 - _BELOW)
-            if box.lows[place] < below:
-                part = box.cut(place, high=below)
-                middle = (part.lows[place] + part.highs[place]) / 2
-                halves = (part.cut(place, high=middle), part.cut(place, low=middle)) if place == 0 else (part,)
-                for half in halves:
-                    self._push(max(bound, passing + half.least), half)
-                box = box.cut(place, low=below)
+        for part in box.beside(costs)[0]:
+            self._push(max(bound, passing + part.least), part)
         return True
 
-    def _offer_certain(self, box: Box, limit: float) -> None:
+    def _offer_certain(self, box: RowBox, limit: float) -> None:
         assert self.sets is not None
         family = RowFamily(self.problem, self.choices, box.zero, self.sets, self.best.stop, sure_room)
-        if family.least(box.schedule, box.within, limit) is None:
+        if family.least(box, limit) is None:
             return
         try:
-            found = family.best(box.schedule, box.within, limit, _LONG)
+            found = family.best(box, limit, _LONG)
         except LabelsFull:
             return
         if found is not None:

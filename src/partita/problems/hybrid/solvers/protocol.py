@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from partita.pipeline import Plan
 from partita.problems import kind
 from partita.problems.hybrid.options import Options as Options
 from partita.problems.hybrid.problem import HybridProblem
+from partita.run.background import run_in_background
+from partita.run.incumbent import Incumbent
+from partita.run.monitor import Monitor
 
 Outcome = kind.Outcome[Plan]
 Solver = kind.Solver[HybridProblem, Plan, Options]
@@ -21,3 +26,12 @@ class AnyProblem:
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:
         return None
+
+
+def run_search(best: Incumbent[Plan], monitor: Monitor, work: Callable[[], None]) -> Outcome:
+    """Run ``work``, which works on ``best``, until it ends or is told to stop, and say what is known then."""
+    run_in_background(best, monitor, work)
+    value, plan, bound = best.snapshot()
+    # A bound of 0 says something of a plan that takes no time.
+    known = not best.infeasible and (bound > 0 or value == 0)
+    return Outcome(plan, bound if known else None, best.infeasible, proven_by=best.proven_by)

@@ -1,0 +1,198 @@
+"""Uniform meshes with bounds that hold whatever the layers of their stages are."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from partita.catalogue.meshes import Mesh as Degrees
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.room import most_room
+from partita.problems.hybrid.step.costs import Exchanges
+from partita.problems.hybrid.step.mesh import Mesh
+from partita.problems.hybrid.step.pipeline import passing_time, refusal
+from partita.rounding import rounded_down
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """A mesh with a bound on its steps, and bounds on the largest κ and single cost of a stage."""
+
+    bound: float
+    zero: int
+    data: int
+    tensor: int
+    stages: int
+    chunks: int
+    schedule: str
+    passing: float
+    holding: float
+    ahead: float
+    once: float
+    context: int = 1
+    expert: int = 1
+    way: str = ""
+
+    def mesh(self, problem: HybridProblem) -> Mesh:
+        """The mesh; the problem is one at its context- and expert-parallel degrees."""
+        return Mesh(
+            problem,
+            self.stages,
+            self.data,
+            self.tensor,
+            self.schedule,
+            self.chunks,
+            self.zero,
+            self.context,
+            self.expert,
+        )
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """Sums over the layers at one degree."""
+
+    time: float
+    forward: float
+    gradients: float
+    update: float
+    once: float
+    memory: float
+
+
+def spreads_of(problem: HybridProblem) -> dict[tuple[int, int], HybridProblem]:
+    """What layers cost at every context- and expert-parallel degree that plans may have."""
+    training = problem.training
+    assert training is not None
+    found = {
+        (context, expert): problem.at(context, expert)
+        for context, expert in itertools.product(training.context, training.expert)
+    }
+    return {degrees: spread for degrees, spread in found.items() if spread is not None}
+
+
+def candidates_of(
+    problem: HybridProblem, starts: tuple[int, ...], context: int = 1, expert: int = 1, way: str = ""
+) -> Iterator[Candidate]:
+    """Every mesh that may run, with bounds that hold whatever the layers of its stages are.
+
+    ``problem`` is one at the context- and expert-parallel degrees, whose blocks all run that way.
+    """
+    from partita.problems.hybrid.step.costs import exchanges_of
+
+    training, batch, count = problem.training, problem.microbatches, len(problem.layers)
+    assert training is not None
+    limit = most_room(problem.memory_bytes, count)
+    shared = set.intersection(*({t for t, row in layer.configurations.items() if row} for layer in problem.layers))
+    for t in sorted(shared & set(problem.degrees())):
+        for d in divisors(batch):
+            groups = d * context
+            if groups * t > problem.devices:
+                break
+            if groups % expert:
+                continue
+            # One replica shares out nothing; which schedules there are depends on the stage of ZeRO all the same.
+            for zero in training.zero if groups > 1 else (min(training.zero),):
+                totals = _totals(problem, exchanges_of(problem, groups, t, zero, expert), t)
+                for stages in range(1, min(count, problem.devices // (groups * t)) + 1):
+                    if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
+                        continue
+                    for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts), zero):
+                        asked = Degrees(
+                            stages=stages,
+                            data=d,
+                            tensor=t,
+                            context=context,
+                            expert=expert,
+                            zero=zero,
+                            schedule=schedule,
+                            microbatches=batch // d,
+                        )
+                        if not training.limits.meshes.admits(asked):
+                            continue
+                        found = _bounded(totals, zero, d, t, stages, chunks, schedule, batch // d, terms_of(problem))
+                        yield dataclasses.replace(found, context=context, expert=expert, way=way)
+
+
+def _ways(
+    schedules: tuple[str, ...], stages: int, microbatches: int, blocks: int, zero: int
+) -> Iterator[tuple[str, int]]:
+    """Schedules and parts of each stage; where there is one stage, they are alike, but for what GPipe holds."""
+    simple = sorted((name for name in schedules if name != "interleaved"), key=lambda name: name == "gpipe")
+    for schedule in simple[:1] if stages == 1 else simple:
+        if refusal(schedule, stages, 1, microbatches, zero) is None:
+            yield schedule, 1
+    if "interleaved" in schedules and blocks % stages == 0:
+        for chunks in divisors(blocks // stages):
+            if chunks > 1 and refusal("interleaved", stages, chunks, microbatches, zero) is None:
+                yield "interleaved", chunks
+
+
+def _totals(problem: HybridProblem, exchanges: Exchanges, degree: int) -> _Totals:
+    least = [
+        min(choice.memory_per_microbatch_bytes + choice.memory_bytes for choice in layer.configurations[degree])
+        for layer in problem.layers
+    ]
+    forward = float(exchanges.forward.sum())
+    return _Totals(
+        time=forward + float(exchanges.backward.sum()),
+        forward=forward,
+        gradients=float(exchanges.weight_gradients.sum()),
+        update=float(exchanges.update.sum()),
+        once=0.0 if exchanges.overlap else float(exchanges.reduce_once.sum() + exchanges.gather_once.sum()),
+        memory=float(exchanges.state.sum()) + sum(least),
+    )
+
+
+def _bounded(
+    totals: _Totals,
+    zero: int,
+    data: int,
+    tensor: int,
+    stages: int,
+    chunks: int,
+    schedule: str,
+    microbatches: int,
+    terms: int,
+) -> Candidate:
+    """Stages share the work out evenly at best; waiting, transfers and what memory costs are left out."""
+
+    def down(value: float) -> float:
+        return max(0.0, rounded_down(value, whole, terms))
+
+    backward = totals.time - totals.forward
+    passing = passing_time(schedule, chunks, totals.forward, backward, totals.gradients)
+    # φ + max κ ≥ φ + (n·τ − φ)/p, and φ may be larger than its least.
+    apart = schedule == "gpipe"
+    holding = (microbatches - 1) * (backward if apart else totals.time) / stages
+    ahead = (microbatches - 1) * totals.forward / stages if apart else 0.0
+    pipeline = passing * (1 - 1 / stages) + microbatches * totals.time / stages
+    once = (totals.update + totals.once) / stages
+    whole = microbatches * totals.time + passing + once
+    return Candidate(
+        bound=down(pipeline + once),
+        zero=zero,
+        data=data,
+        tensor=tensor,
+        stages=stages,
+        chunks=chunks,
+        schedule=schedule,
+        passing=down(passing),
+        holding=down(holding),
+        ahead=down(ahead),
+        once=down(once),
+    )
+
+
+def terms_of(problem: HybridProblem) -> int:
+    """How many numbers make up the time of a step, at most."""
+    return 16 * len(problem.layers) + 8 * len(problem.edges) + 16
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})
