@@ -26,12 +26,12 @@ from typing import Any
 
 from partita.conductor.compare import beside_baselines
 from partita.conductor.judge import adopt_better, best_of, judge_plan, with_bound
-from partita.conductor.parallel import Pool
 from partita.conductor.plan import BASELINES, SEARCH, answer
 from partita.conductor.solve import check_time_limit, options_of, run_solver
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer, Priced
 from partita.problems.kind import AnyResult
+from partita.processes.pool import Pool
 from partita.run.monitor import Monitor
 from partita.run.result import OPTIMALITY_GAP, Bound, Progress, Result, Row, Status, StopReason, relative_gap
 
