@@ -10,8 +10,8 @@ from partita.problems.throughput.evaluation import StageEvaluation as Worth
 from partita.problems.throughput.plan import Plan, Stage
 from partita.problems.throughput.problem import Operator, ThroughputProblem
 from partita.problems.throughput.programs import Run
+from partita.rounding import leq
 from partita.simulator.placed import Handover, StageDemand, StagedPlan
-from partita.units import leq
 
 
 class ThroughputStages(Stages[ThroughputProblem, Plan, Evaluation]):

@@ -17,7 +17,7 @@ from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import HybridInstance, build_arrays, new_scratch
 from partita.problems.hybrid.plan import HybridPlan, HybridStage
 from partita.problems.hybrid.room import Room, is_tight, most_room
-from partita.units import leq
+from partita.rounding import leq
 
 #: Most stages, and most pairs of a kind of stage and a number of microbatches in flight, whose times are remembered.
 _MOST_STAGES = 2_000_000

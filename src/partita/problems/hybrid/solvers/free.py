@@ -32,25 +32,24 @@ from partita.problems.hybrid.solvers.row_family import (
     RowFamily,
     Within,
 )
-from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch, divisors, terms_of
+from partita.problems.hybrid.solvers.uniform import MOST_SETS, MeshSearch, divisors, terms_of
 from partita.problems.hybrid.step.evaluate import stage_costs
 from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.pipeline import refusal
 from partita.problems.hybrid.training import Training
 from partita.problems.hybrid.worth import HybridEvaluation
-from partita.rounding import rounded_down, rounded_up
+from partita.rounding import CLOSE, SUMMED, leq, rounded_down, rounded_up
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 from partita.run.result import Result
-from partita.units import leq
 
 #: Relative distances of plan and bound at which a pass is done; gaps of plans are at most the first one soon.
 PASSES = (9e-3, CLOSE)
 #: The same where only a bound is wanted.
 _BOUND = (4e-3,)
-#: A cap this much below a value excludes it.
-_BELOW = 1e-10
+#: A cap this much below a value excludes it, also where a kernel lets sums be above a cap.
+_BELOW = 10 * SUMMED
 #: Boxes narrower than this share of the step are not split for want of labels.
 _NARROW = 2.5e-4
 #: Data-parallel degrees of zero-bubble schedules that are told apart at once.

@@ -33,18 +33,15 @@ from partita.problems.hybrid.step.interleaved import interleaved_plan
 from partita.problems.hybrid.step.limits import alike, uncut
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.pipeline import passing_time, refusal
-from partita.rounding import rounded_down
+from partita.rounding import CLOSE, SUMMED, leq, rounded_down
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
-from partita.units import leq
 
 #: Most suffix sets of which all pairs are looked at; beyond these only sets along some orders are.
 MOST_SETS = 800
-#: Relative distance of plan and bound at which a mesh is done.
-CLOSE = 5e-7
-#: A cap this much below a value excludes it.
-_BELOW = 1e-10
+#: A cap this much below a value excludes it, also where a kernel lets sums be above a cap.
+_BELOW = 10 * SUMMED
 _ORDERS = 12
 
 
@@ -136,7 +133,7 @@ class MeshSearch:
         device: str = "",
     ) -> None:
         self.problem, self.options = problem, options
-        self.best: Incumbent[HybridPlan] = Incumbent(closeness=CLOSE) if best is None else best
+        self.best: Incumbent[HybridPlan] = Incumbent() if best is None else best
         self.order = [problem.layers[place] for place in problem.order()]
         self.blocks = find_blocks(self.order)
         self.spreads = {

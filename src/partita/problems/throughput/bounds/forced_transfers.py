@@ -24,10 +24,8 @@ from partita.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.kernels.throughput.mincut import block_network
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, simple_bound
-from partita.rounding import rounded_down
+from partita.rounding import rounded_down, up_to
 
-#: Targets are raised by this much before anything is compared with them, against rounding.
-TOLERANCE = 1e-9
 #: Items up to which pairs are looked at, and up to which closures are kept at all.
 PAIRS_LIMIT = 1_500
 CLOSURE_LIMIT = 20_000
@@ -106,7 +104,7 @@ class Charges:
 
     def settle(self, state: Charged) -> bool:
         """Find all that holds at the state's target; false if no split reaches it (true if that is not known)."""
-        limit = state.target * (1 + TOLERANCE)
+        limit = up_to(state.target)
         uniform = self.uniform
         if simple_bound(uniform) > limit:
             return False
@@ -132,7 +130,7 @@ class Charges:
             if found + moved == 0:
                 # Nothing cheap is left to find.
                 needed = self._raise(state, limit)
-                if needed is None or needed > uniform.devices * (1 + TOLERANCE):
+                if needed is None or needed > up_to(float(uniform.devices)):
                     return False
                 moved = self._tighten(state)
                 if moved is None:
@@ -173,7 +171,7 @@ class Charges:
                 return None
             share /= np.maximum(most, share)
             before, total = total, float(share.sum())
-            if total > self.uniform.devices * (1 + TOLERANCE):
+            if total > up_to(float(self.uniform.devices)):
                 break
             if total * (total / before) ** left < self.uniform.devices or total < before * (1 + GAIN):
                 break
