@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Floats, bit_rows, row_masks
+from partita.kernels.throughput.arrays import bit_rows
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
 from partita.kernels.throughput.closures import closure_bits
 from partita.kernels.throughput.forced_cuts import Parts, force_nets, separate_pairs
 from partita.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.kernels.throughput.mincut import block_network
+from partita.problems.throughput.bounds.charged import Charged
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, simple_bound
 from partita.rounding import rounded_down, up_to
@@ -39,41 +39,6 @@ RAISES, GAIN = 5, 0.002
 PRECISION = 1e-3
 #: First step above the bound where no value is known.
 FIRST_STEP = 0.02
-
-
-@dataclass(frozen=True)
-class Charged:
-    """What is known to hold in all splits with loads up to a target.
-
-    Attributes
-    ----------
-    target
-        Largest objective for which it holds.
-    work
-        (n,) work with the cost of the nets that are cut in any case charged to it. For every block S of such a split,
-        Σ ``work`` over S and the cost of the other nets that S cuts are together at most f(S).
-    share
-        (n,) shares of a block that items need at least: no block has more than one in all.
-    parts
-        Which items are in no common block, which nets are cut, and which blocks items can be in.
-    """
-
-    target: float
-    work: Floats
-    share: Floats
-    parts: Parts
-
-    def at(self, target: float) -> Charged:
-        """A copy for a smaller target, at which all of it still holds."""
-        p = self.parts
-        parts = p._replace(apart=p.apart.copy(), forced=p.forced.copy(), first=p.first.copy(), last=p.last.copy())
-        return Charged(target, self.work.copy(), self.share.copy(), parts)
-
-    @property
-    def apart(self) -> Bools:
-        """(n, n) items that are not in one block; none if pairs were not looked at."""
-        n, rows = len(self.work), self.parts.apart
-        return row_masks(rows, n) if len(rows) else np.zeros((n, n), dtype=bool)
 
 
 class Charges:

@@ -19,7 +19,7 @@ import numpy as np
 
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Floats
-from partita.problems.throughput.bounds.forced_transfers import Charged
+from partita.problems.throughput.bounds.charged import Charged
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.programs.minmax_program import Program, ProgramRun
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of

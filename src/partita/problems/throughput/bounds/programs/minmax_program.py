@@ -22,7 +22,8 @@ from partita.errors import SolverCrashError
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Callbacks, Floats, ProgramStatus
 from partita.mip.solve import available, solve_program
-from partita.problems.throughput.bounds.forced_transfers import Charged, charged_at
+from partita.problems.throughput.bounds.charged import Charged
+from partita.problems.throughput.bounds.forced_transfers import charged_at
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression
 from partita.rounding import GAP, UNIT, clearly_below, rounded_down, up_to
