@@ -11,7 +11,8 @@ from typing import Any
 
 from partita.errors import DisagreementError
 from partita.problems import kind_of
-from partita.problems.kind import AnyKind, AnyResult, Outcome, Solver
+from partita.problems.kind import AnyKind, AnyResult, Solver
+from partita.problems.outcome import Outcome
 from partita.rounding import OPTIMALITY_GAP, clearly_below
 from partita.run.incumbent import agreed
 from partita.run.monitor import Monitor

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from partita.problems import kind
+from partita.problems import kind, outcome
 from partita.problems.throughput.options import Options as Options
 from partita.problems.throughput.plan import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 
 BoundMethod = kind.BoundMethod[ThroughputProblem]
-Outcome = kind.Outcome[Plan]
+Outcome = outcome.Outcome[Plan]
 Solver = kind.Solver[ThroughputProblem, Plan, Options]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from partita.problems import kind
+from partita.problems import kind, outcome
 from partita.problems.hybrid.options import Options as Options
 from partita.problems.hybrid.plan import HybridPlan
 from partita.problems.hybrid.problem import HybridProblem
 
-Outcome = kind.Outcome[HybridPlan]
+Outcome = outcome.Outcome[HybridPlan]
 Solver = kind.Solver[HybridProblem, HybridPlan, Options]
 
 
