@@ -55,7 +55,7 @@ CHILD = """
 import json, resource, sys, time
 import numpy as np
 import partita
-from partita.conductor.parallel import Pool
+from partita.processes.pool import Pool
 from partita.conductor.place import staged_plan, step_on
 from partita.conductor.search import replicas_of, search_stages
 from partita.frontends.models import load_model

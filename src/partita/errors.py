@@ -60,24 +60,31 @@ def require(package: str, extra: str) -> None:
         raise MissingExtraError(package, extra)
 
 
-class SolverCrashError(PartitaError, RuntimeError):
-    """The process of a MIP backend ended without an answer: killed, out of memory, or by an error of its own.
+class ProcessError(PartitaError, RuntimeError):
+    """A process of ours ended without an answer: killed, out of memory, or by an error of its own; or it hangs.
 
-    The cause stands after the backend's name; the output is the last lines it wrote.
+    The output is the last lines it wrote; the message ends with the last of them.
     """
 
-    def __init__(self, backend: str, cause: str, output: str = "") -> None:
-        last = output.strip().splitlines()[-1:]
-        super().__init__(f"the MIP backend {backend} {cause}{''.join(f': {line.strip()}' for line in last)}")
-        self.backend = backend
+    def __init__(self, cause: str, output: str = "") -> None:
+        super().__init__(": ".join([cause, *(line.strip() for line in output.strip().splitlines()[-1:])]))
+        self.cause = cause
         self.output = output
 
 
-class ProfileError(PartitaError, RuntimeError):
-    """A process that measures a model ended without an answer: killed, out of memory, or by an error of its own."""
+class SolverCrashError(ProcessError):
+    """The process of a MIP backend; the cause stands after the backend's name."""
+
+    def __init__(self, backend: str, cause: str, output: str = "") -> None:
+        super().__init__(f"the MIP backend {backend} {cause}", output)
+        self.backend = backend
 
 
-class RankError(PartitaError, RuntimeError):
+class ProfileError(ProcessError):
+    """A process that measures a model."""
+
+
+class RankError(ProcessError):
     """A process of a run failed, was killed or hung; the message names its rank and stage."""
 
 

@@ -28,28 +28,6 @@ _BYTES = {
 
 _AMOUNT = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf(?:inity)?|nan)\s*([kmgtp]?i?b)?", re.IGNORECASE)
 
-#: Relative tolerance at which two floating-point values of one quantity count as equal.
-TOLERANCE = 1e-9
-
-
-def leq(left: float, right: float) -> bool:
-    """Whether ``left <= right``, or above it by a share of ``TOLERANCE`` of it at most.
-
-    Nothing but 0 counts as 0, and the answer stays when both are multiplied by the same positive number.
-    """
-    if left <= right or not (math.isfinite(left) and math.isfinite(right)):
-        return left <= right
-    return left <= (up_to(right) if right >= 0 else right * (1.0 - TOLERANCE))
-
-
-def up_to(limit: NumberT) -> NumberT:
-    """What counts as within a limit (or an array of them, not negative; infinite for none).
-
-    That is what ``leq`` lets through, to the last bit: a search that filled less would miss plans that are plans, and
-    its proofs would be wrong by them.
-    """
-    return limit * (1.0 + TOLERANCE)
-
 
 def parse_bytes(text: str) -> float:
     """Bytes: ``40GB`` (10⁹ each), ``40GiB`` (2³⁰ each), ``80e9``, ``inf`` for no limit.

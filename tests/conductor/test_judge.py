@@ -23,7 +23,7 @@ import pytest
 from partita.conductor.judge import adopt, adopt_better, best_of, evaluate, judge, judge_plan, proven, with_bound
 from partita.errors import DisagreementError, InputError
 from partita.pipeline import Contiguity, Plan, Stage
-from partita.problems.kind import Outcome
+from partita.problems.outcome import Outcome
 from partita.problems.throughput.options import Options
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.run.monitor import Monitor

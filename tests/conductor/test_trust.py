@@ -11,7 +11,7 @@ from partita.conductor.bound import proof
 from partita.conductor.judge import adopt_better, judge_plan
 from partita.conductor.sweep import grid, sweep
 from partita.problems.facets.sweep import Sweep
-from partita.problems.kind import Outcome
+from partita.problems.outcome import Outcome
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 from toy.registered import registered

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from crosscheck.shapes import pool
 from partita.problems import register
-from partita.problems.kind import BoundMethod, Outcome, Solver
+from partita.problems.kind import BoundMethod, Solver
+from partita.problems.outcome import Outcome
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 from toy.tasks import TASKS, Branching, ListOrder, Mean, Options, Schedule, TaskProblem, Tasks

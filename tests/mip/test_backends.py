@@ -14,6 +14,7 @@ from partita.mip import child as children
 from partita.mip import solve as door
 from partita.mip.model import Callbacks, Model, ProgramStatus
 from partita.mip.solve import BACKENDS, available, solve_program
+from partita.processes import kept
 from program_points import violation
 from soon import SOON_S
 
@@ -129,25 +130,25 @@ def test_a_time_limit_is_kept(backend: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(children, "GRACE_S", SOON_S)
     model = hard()
     solve_program(spread(WORK, 2)[0], backend)
-    idle = list(children._IDLE[backend])
+    idle = list(kept.IDLE[backend])
     assert idle, "starting a process is no part of this"
     began = time.monotonic()
     result = solve_program(model, backend, time_limit_s=1.5, gap=0.0)
     assert 1.2 < time.monotonic() - began < SOON_S
     assert result.status in (ProgramStatus.FEASIBLE, ProgramStatus.UNKNOWN)
     assert result.bound <= result.objective
-    assert children._IDLE[backend] == idle, "the backend ended by itself; it was not ended"
+    assert kept.IDLE[backend] == idle, "the backend ended by itself; it was not ended"
 
 
 def test_a_time_limit_counts_from_the_call(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The start of a process, and what the backend takes to import, are part of it."""
     monkeypatch.setattr(children, "GRACE_S", SOON_S)
-    for child in children._IDLE.pop(backend, []):
+    for child in kept.IDLE.pop(backend, []):
         child.end()
     began = time.monotonic()
     solve_program(hard(), backend, time_limit_s=4.0, gap=0.0)
     assert time.monotonic() - began < SOON_S
-    assert children._IDLE[backend], "the backend ended by itself; it was not ended"
+    assert kept.IDLE[backend], "the backend ended by itself; it was not ended"
 
 
 def test_unknown_and_missing_backends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from partita.mip.backend import Settings, Talk
-from partita.mip.cautious import TOLERANCE, linear_bound, proven, widened
+from partita.mip.cautious import FEASIBILITY, linear_bound, proven, widened
 from partita.mip.model import Callbacks, Floats, Model, ProgramStatus
 from partita.mip.solve import BACKENDS, available, solve_program
 
@@ -129,9 +129,9 @@ def test_points_lie_inside_of_the_wider_program() -> None:
                 continue
             compared += 1
             value = math.fsum(c * point[v] for v, c in zip(variables, coefficients, strict=True))
-            assert lower + TOLERANCE < value < upper - TOLERANCE
+            assert lower + FEASIBILITY < value < upper - FEASIBILITY
         for v in range(model.size):
-            room = 0.0 if model.binary[v] or model.upper[v] == 1.0 else TOLERANCE
+            room = 0.0 if model.binary[v] or model.upper[v] == 1.0 else FEASIBILITY
             assert wider.lower[v] + room <= point[v] <= wider.upper[v] - room
     assert compared > 900
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +19,13 @@ import pytest
 import broken_backend as broken
 from mip.programs import hard
 from partita.errors import InputError, SolverCrashError
-from partita.mip import child as children
 from partita.mip.backend import Backend
 from partita.mip.model import Callbacks, Model, ProgramResult, ProgramStatus
 from partita.mip.solve import BACKENDS, available, solve_program
-from partita.mip.worker import _Inbox, packed
+from partita.mip.worker import Told
+from partita.processes import kept
+from partita.processes.child import Child
+from partita.processes.serving import Request
 from soon import SOON_S
 
 
@@ -30,21 +33,21 @@ from soon import SOON_S
 def _broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(BACKENDS, "broken", Backend("broken_backend", "numpy"))
     yield
-    for child in children._IDLE.pop("broken", []):
+    for child in kept.IDLE.pop("broken", []):
         child.end()
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[children._Child]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
     """The children that the test starts."""
-    made: list[children._Child] = []
+    made: list[Child] = []
 
-    class Noted(children._Child):
-        def __init__(self) -> None:
-            super().__init__()
+    class Noted(kept.Child):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr(children, "_Child", Noted)
+    monkeypatch.setattr(kept, "Child", Noted)
     return made
 
 
@@ -85,7 +88,7 @@ def within(work: Callable[[], ProgramResult]) -> ProgramResult:
         (broken.UNPICKLABLE, "broken failed: TypeError: this stays here"),
     ],
 )
-def test_a_crash_is_an_error_that_says_how(way: int, message: str, started: list[children._Child]) -> None:
+def test_a_crash_is_an_error_that_says_how(way: int, message: str, started: list[Child]) -> None:
     bounds: list[float] = []
     calls = Callbacks(on_bound=bounds.append)
     with pytest.raises(SolverCrashError) as caught:
@@ -95,7 +98,7 @@ def test_a_crash_is_an_error_that_says_how(way: int, message: str, started: list
     assert bounds == [1.0], "what it had proven before"
     assert [child.process.returncode is not None for child in started] == [True], "it is gone, and waited for"
     assert not any(thread.is_alive() for thread in started[0].threads)
-    assert children._IDLE.get("broken", []) == []
+    assert kept.IDLE.get("broken", []) == []
 
 
 def test_after_a_crash_the_next_program_gets_another_child() -> None:
@@ -104,7 +107,7 @@ def test_after_a_crash_the_next_program_gets_another_child() -> None:
     assert solve_program(program(), "broken", seed=broken.FINE).bound == 1.0
 
 
-def test_a_child_that_died_without_work_is_replaced(started: list[children._Child]) -> None:
+def test_a_child_that_died_without_work_is_replaced(started: list[Child]) -> None:
     solve_program(program(), "broken", seed=broken.FINE)
     solve_program(program(), "broken", seed=broken.FINE)
     assert len(started) == 1
@@ -114,7 +117,7 @@ def test_a_child_that_died_without_work_is_replaced(started: list[children._Chil
     assert len(started) == 2
 
 
-def test_what_is_said_late_does_not_count_for_the_next_program(started: list[children._Child]) -> None:
+def test_what_is_said_late_does_not_count_for_the_next_program(started: list[Child]) -> None:
     solve_program(program(), "broken", seed=broken.LATE)
     bounds: list[float] = []
     result = solve_program(program(), "broken", seed=broken.FINE, callbacks=Callbacks(on_bound=bounds.append))
@@ -123,16 +126,16 @@ def test_what_is_said_late_does_not_count_for_the_next_program(started: list[chi
     assert bounds == [1.0]
 
 
-def test_a_message_that_the_child_cannot_read_is_an_error(started: list[children._Child]) -> None:
+def test_a_message_that_the_child_cannot_read_is_an_error(started: list[Child]) -> None:
     def better(objective: float) -> np.ndarray:
-        started[0].outbox.put(b"\x03" + 7 * b"\x00" + b"???")
+        started[0]._outbox.put(b"\x03" + 7 * b"\x00" + b"???")
         return np.zeros(1)
 
     with pytest.raises(SolverCrashError, match=r"ended with status 1 before it had answered: .*UnpicklingError"):
         within(lambda: solve_program(program(), "broken", seed=broken.FINE, callbacks=Callbacks(better=better)))
 
 
-def test_a_child_that_hangs_is_given_up_after_its_time(started: list[children._Child]) -> None:
+def test_a_child_that_hangs_is_given_up_after_its_time(started: list[Child]) -> None:
     # Offers of 800 kB: more than a pipe holds.
     model, values = program(), np.zeros(100_000)
     model.cost = [0.0] * len(values)
@@ -146,7 +149,7 @@ def test_a_child_that_hangs_is_given_up_after_its_time(started: list[children._C
     assert started[0].process.returncode == -signal.SIGKILL
 
 
-def test_a_child_that_does_not_read_is_given_up_after_its_time(started: list[children._Child]) -> None:
+def test_a_child_that_does_not_read_is_given_up_after_its_time(started: list[Child]) -> None:
     solve_program(program(), "broken", seed=broken.FINE)
     os.kill(started[0].process.pid, signal.SIGSTOP)
     large = program()
@@ -155,7 +158,7 @@ def test_a_child_that_does_not_read_is_given_up_after_its_time(started: list[chi
     assert started[0].process.returncode == -signal.SIGKILL
 
 
-def test_what_a_callback_raises_ends_the_child(started: list[children._Child]) -> None:
+def test_what_a_callback_raises_ends_the_child(started: list[Child]) -> None:
     def refuse(bound: float) -> None:
         raise KeyError("no")
 
@@ -165,7 +168,7 @@ def test_what_a_callback_raises_ends_the_child(started: list[children._Child]) -
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0])
-def test_without_time_nothing_is_started(limit: float, started: list[children._Child]) -> None:
+def test_without_time_nothing_is_started(limit: float, started: list[Child]) -> None:
     result = solve_program(program(), "broken", time_limit_s=limit)
     assert (result.status, result.values, result.bound) == (ProgramStatus.UNKNOWN, None, -np.inf)
     assert started == []
@@ -195,18 +198,18 @@ def test_infinite_ranges_are_refused_where_they_do_not_go() -> None:
 HARD = """
 import os, sys, threading, time
 from mip.programs import hard
-from partita.mip import child
+from partita.processes import kept
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import solve_program
 
 model = hard()
 
-class Noted(child._Child):
-    def __init__(self):
-        super().__init__()
+class Noted(kept.Child):
+    def __init__(self, *given):
+        super().__init__(*given)
         print(self.process.pid, flush=True)
 
-child._Child = Noted
+kept.Child = Noted
 """
 
 
@@ -281,7 +284,7 @@ def busy_threads(process: int) -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at threads as Linux shows them")
 @pytest.mark.parametrize("backend", ["highs", "cpsat", "scip"])
-def test_one_thread_means_one(backend: str, started: list[children._Child]) -> None:
+def test_one_thread_means_one(backend: str, started: list[Child]) -> None:
     if not available(backend):
         pytest.skip(f"{backend} is not installed")
     counts: list[int] = []
@@ -290,7 +293,7 @@ def test_one_thread_means_one(backend: str, started: list[children._Child]) -> N
         counts.extend(busy_threads(child.process.pid) for child in started)
         return False
 
-    children._IDLE.pop(backend, None)
+    kept.IDLE.pop(backend, None)
     solve_program(hard(), backend, threads=1, gap=0.0, time_limit_s=3.0, callbacks=Callbacks(stop=stop))
     assert max(counts) == 1
 
@@ -298,73 +301,45 @@ def test_one_thread_means_one(backend: str, started: list[children._Child]) -> N
 # -- what the child is told ------------------------------------------------------------------------------------------
 
 
-class Interrupted(_Inbox):
-    """An inbox in which another offer comes just when one is taken."""
+class Interrupted(Request):
+    """A request about which more is said just when what has come is taken."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.taking, self.came, self.job = threading.Event(), threading.Event(), 0
-        super().__init__(stream)
+    def __init__(self) -> None:
+        super().__init__(1, (), io.BytesIO())
+        self.more: list[tuple[Any, ...]] = []
 
-    @property
-    def offer(self) -> Any:
-        return self._offer
-
-    @offer.setter
-    def offer(self, value: Any) -> None:
-        if value is None and self.job and not self.taking.is_set():
-            self.taking.set()
-            # The other thread goes on here, if it may.
-            self.came.wait(0.3)
-        self._offer = value
-        if value is not None:
-            self.came.set()
+    def heard(self) -> Iterator[tuple[Any, ...]]:
+        yield from super().heard()
+        for words in self.more:
+            self.words.put(words)
+        self.more = []
 
 
-@pytest.fixture(name="pipe")
-def pipe_fixture() -> tuple[IO[bytes], IO[bytes]]:
-    """Two ends of a pipe that is never closed: a child whose parent is gone ends at once, here the tests."""
-    reader, writer = os.pipe()
-    return os.fdopen(reader, "rb", buffering=0, closefd=False), os.fdopen(writer, "wb", buffering=0, closefd=False)
+def test_an_offer_that_comes_while_another_one_is_taken_is_kept() -> None:
+    request = Interrupted()
+    told = Told(request)
+    request.words.put(("offer", np.array([1.0]), 10.0))
+    request.more = [("offer", np.array([2.0]), 9.0)]
+    assert told.better(np.inf) == np.array([1.0])
+    assert told.better(np.inf) == np.array([2.0])
+    assert told.better(np.inf) is None
 
 
-def soon(value: Callable[[], Any]) -> Any:
-    """What something becomes before long; None if it stays that."""
-    until = time.monotonic() + SOON_S
-    while (found := value()) is None and time.monotonic() < until:
-        time.sleep(0.01)
-    return found
+def test_the_last_offer_counts_if_it_is_better() -> None:
+    request = Request(1, (), io.BytesIO())
+    told = Told(request)
+    request.words.put(("offer", np.array([1.0]), 10.0))
+    request.words.put(("offer", np.array([2.0]), 9.0))
+    assert not told.stop()
+    assert told.better(9.5) == np.array([2.0])
+    request.words.put(("offer", np.array([3.0]), 8.0))
+    assert told.better(8.0) is None, "it is no better"
 
 
-def test_an_offer_that_comes_while_another_one_is_taken_is_kept(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
-    inbox = Interrupted(pipe[0])
-    inbox.job = 1
-    pipe[1].write(packed("offer", 1, np.array([1.0]), 10.0))
-    assert inbox.came.wait(SOON_S)
-    inbox.came.clear()
-
-    def next_one() -> None:
-        inbox.taking.wait()
-        pipe[1].write(packed("offer", 1, np.array([2.0]), 9.0))
-
-    other = threading.Thread(target=next_one)
-    other.start()
-    assert inbox.better(np.inf) == np.array([1.0])
-    other.join()
-    assert soon(lambda: inbox.better(np.inf)) == np.array([2.0])
-    assert inbox.better(np.inf) is None
-
-
-def test_an_offer_for_a_job_that_has_not_begun_waits_for_it(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
-    inbox = _Inbox(pipe[0])
-    inbox.job = 1
-    pipe[1].write(packed("offer", 2, np.array([1.0]), 10.0))
-    assert soon(lambda: inbox.offer) is not None
-    assert inbox.better(np.inf) is None
-    inbox.job = 2
-    assert inbox.better(np.inf) == np.array([1.0])
-    pipe[1].write(packed("offer", 2, np.array([3.0]), 8.0))
-    assert soon(lambda: inbox.offer) is not None
-    assert inbox.better(8.0) is None, "it is no better"
-    pipe[1].write(packed("offer", 1, np.array([4.0]), 7.0))
-    assert soon(lambda: inbox.offer) is not None
-    assert inbox.better(np.inf) is None, "it is of the job before"
+def test_a_stop_lasts() -> None:
+    request = Request(1, (), io.BytesIO())
+    told = Told(request)
+    request.words.put(("stop",))
+    assert told.better(np.inf) is None
+    assert told.stop()
+    assert told.stop()

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partita.errors import DisagreementError
+from partita.rounding import TOLERANCE
 from partita.run.incumbent import Incumbent, agreed
-from partita.units import TOLERANCE
 
 
 def test_better_answers_replace_worse_ones() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from partita.errors import DisagreementError
+from partita.rounding import TOLERANCE
 from partita.run.incumbent import Incumbent, agreed
-from partita.units import TOLERANCE
 
 
 class TestAgreed:

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.mip import child as children
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.processes import kept
 from partita.run.result import Event
 from soon import SOON_S
 from strategies import random_problem
@@ -94,7 +94,7 @@ def test_what_a_progress_callback_raises_ends_the_run(name: str) -> None:
     with pytest.raises(KeyError, match="in the callback"):
         RUNS[name](progress=progress)
     assert time.monotonic() - raised[0] < SOON_S, "what goes on would have gone on to the end"
-    idle = [child for row in children._IDLE.values() for child in row]
+    idle = [child for row in kept.IDLE.values() for child in row]
     waiting = {thread for child in idle for thread in child.threads}
     assert set(threading.enumerate()) - before - waiting == set()
     processes = {child.process.pid for child in idle}
@@ -120,15 +120,15 @@ import time
 # A test run in the background may have been told to ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import partita as pt
-from partita.mip import child
+from partita.processes import kept
 from tests.run.test_solvers import RUNS
 
-class Noted(child._Child):
-    def __init__(self):
-        super().__init__()
+class Noted(kept.Child):
+    def __init__(self, *given):
+        super().__init__(*given)
         print("process", self.process.pid, flush=True)
 
-child._Child = Noted
+kept.Child = Noted
 
 def progress(event):
     if event.objective is not None:

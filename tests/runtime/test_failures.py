@@ -61,9 +61,9 @@ def started(job, host, error):
 
     thread = threading.Thread(target=work)
     thread.start()
-    while not error and (host.process is None or len(children(host.process.pid)) < 2):
+    while not error and (host.child is None or len(children(host.child.process.pid)) < 2):
         time.sleep(0.05)
-    ranks = children(host.process.pid)
+    ranks = children(host.child.process.pid)
     # They meet before they compute.
     while not error and any(len(list(Path(f"/proc/{pid}/task").iterdir())) < 3 for pid in ranks):
         time.sleep(0.05)
@@ -104,9 +104,9 @@ def test_a_rank_that_is_stopped_at_once_is_named(host, rank):
 
     thread = threading.Thread(target=work)
     thread.start()
-    while not error and (host.process is None or len(children(host.process.pid)) <= rank):
+    while not error and (host.child is None or len(children(host.child.process.pid)) <= rank):
         time.sleep(0.001)
-    ranks = children(host.process.pid)
+    ranks = children(host.child.process.pid)
     os.kill(ranks[rank], signal.SIGSTOP)
     thread.join(SOON_S)
     assert isinstance(error[0], RankError)
@@ -124,7 +124,7 @@ def test_a_stopped_rank_that_goes_on_is_no_failure(host):
     assert not error
     os.kill(ranks[1], signal.SIGKILL)
     thread.join(SOON_S)
-    assert "rank 1 (stage 1) was killed" in str(error[0])
+    assert "rank 1 (stage 1) was ended by SIGKILL" in str(error[0])
 
 
 def test_the_model_that_is_not_split_is_watched_too(host):
@@ -141,7 +141,7 @@ def test_the_model_that_is_not_split_is_watched_too(host):
     thread = threading.Thread(target=work)
     thread.start()
     while not error:
-        now = children(host.process.pid) if host.process is not None else []
+        now = children(host.child.process.pid) if host.child is not None else []
         if len(now) == 2:
             split_ranks |= set(now)
         if len(now) == 1 and split_ranks and now[0] not in split_ranks:
@@ -158,7 +158,7 @@ def test_the_process_that_ranks_come_from_is_watched_too():
     error = []
     with Host() as host:
         thread, ranks = started(endless(timeout_s=2.0), host, error)
-        first = host.process.pid
+        first = host.child.process.pid
         os.kill(first, signal.SIGSTOP)
         thread.join(SOON_S)
     assert "the process that all ranks come from hangs: it is stopped by a signal" in str(error[0])
@@ -175,7 +175,7 @@ def test_nothing_outlives_the_one_who_asked():
     error = []
     with Host() as host:
         thread, ranks = started(endless(), host, error)
-        first = host.process.pid
+        first = host.child.process.pid
         os.kill(first, signal.SIGKILL)
         thread.join()
     assert "SIGKILL" in str(error[0])

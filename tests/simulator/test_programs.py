@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from partita.simulator.build import Builder
+from partita.simulator.builder import Builder
 from partita.simulator.critical import critical_summary
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.program import CONTENTIONS, Contention, End, Program

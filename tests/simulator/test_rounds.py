@@ -153,7 +153,7 @@ def test_a_plain_order_does_not_keep_the_pace(monkeypatch: pytest.MonkeyPatch) -
     times = ((0, 2.0), (1, 2.5), (0, 1.0))
     steps = [Step(place, number, "F", FORWARD, time) for number, (place, time) in enumerate(times)]
     program = Program("there and back", "ms", places, steps, [(0, 1), (1, 2)], None, LONG)
-    monkeypatch.setattr("partita.simulator.build.in_rounds", one_by_one)
+    monkeypatch.setattr("partita.simulator.builder.in_rounds", one_by_one)
     # 2 + 2.5 + 1, as if nothing overlapped.
     assert pace(program) == 5.5
 

@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from partita.errors import InputError
-from partita.problems.kind import BoundMethod, Kind, Outcome, SearchOptions, Solver, Stated
+from partita.problems.kind import BoundMethod, Kind, SearchOptions, Solver, Stated
+from partita.problems.outcome import Outcome
 from partita.problems.settings import setting
 from partita.run.monitor import Monitor
 from partita.run.result import Bound, Worth

@@ -17,7 +17,7 @@ from partita.problems import kind_of
 PLANNING = 0.95
 
 if TYPE_CHECKING:
-    from partita.conductor.parallel import Backend
+    from partita.processes.pool import Backend
 
 
 def command() -> click.Command:
@@ -60,12 +60,12 @@ def command() -> click.Command:
         from partita.cli.placement import place_answer, placement_tables
         from partita.cli.search import search_document, search_model, search_tables
         from partita.conductor.documents import answer_document
-        from partita.conductor.parallel import Pool
         from partita.conductor.place import placement_document, stage_labels
         from partita.conductor.plan import plan_priced
         from partita.conductor.runtimes import runtime_sentences
         from partita.conductor.solve import options_of
         from partita.documents.stated import write_graph, write_problem
+        from partita.processes.pool import Pool
         from partita.report.results import comparison_table, summary_lines
         from partita.run.monitor import Monitor
         from partita.tables.text import paragraphs

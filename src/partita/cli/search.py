@@ -12,9 +12,9 @@ from partita.units import format_time
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from partita.conductor.parallel import Pool
     from partita.conductor.search import Searched
     from partita.problems.facets.model import Answer
+    from partita.processes.pool import Pool
     from partita.run.result import Progress
 
 #: Rows that are shown.

@@ -14,7 +14,7 @@ from partita.cli.source import read_source
 from partita.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from partita.conductor.parallel import Backend
+    from partita.processes.pool import Backend
 
 
 def command() -> click.Command:
@@ -50,9 +50,9 @@ def command() -> click.Command:
         in machines of eight. --time-limit is that of each point. Points that have no plan are rows, too. Ctrl-C writes
         the rows so far and ends with status 130. --jobs solves points side by side that do not bound each other.
         """
-        from partita.conductor.parallel import Pool
         from partita.conductor.sweep import grid
         from partita.conductor.sweep import sweep as run
+        from partita.processes.pool import Pool
         from partita.report.sweep import sweep_csv, sweep_document, sweep_table
 
         output = Output.take(parameters, csv_path, plot_path)

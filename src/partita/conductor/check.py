@@ -18,8 +18,8 @@ from partita.documents.result_file import RESULT_FORMAT, problem_digest, with_pr
 from partita.errors import FormatError, InputError, PartitaError
 from partita.problems import kind_of
 from partita.problems.importers import read_problem, stated_problem
+from partita.rounding import TOLERANCE
 from partita.run.result import Result
-from partita.units import TOLERANCE
 
 
 def check(result: Any, problem: Any = None) -> Verdict:

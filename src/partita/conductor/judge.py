@@ -11,13 +11,12 @@ from typing import Any
 
 from partita.errors import DisagreementError
 from partita.problems import kind_of
-from partita.problems.kind import AnyKind, AnyResult, Outcome, Solver
+from partita.problems.kind import AnyKind, AnyResult, Solver
+from partita.problems.outcome import Outcome
+from partita.rounding import OPTIMALITY_GAP, clearly_below
 from partita.run.incumbent import agreed
 from partita.run.monitor import Monitor
-from partita.run.result import OPTIMALITY_GAP, Bound, Event, Result, Row, Statistics, Status, StopReason, relative_gap
-
-#: A plan must be better by this much, relative, to take another one's place.
-CLEARLY = 1e-9
+from partita.run.result import Bound, Event, Result, Row, Statistics, Status, StopReason, relative_gap
 
 
 def evaluate(problem: Any, plan: Any) -> Any:
@@ -171,7 +170,7 @@ def adopt_better(result: AnyResult, rows: Sequence[Row], options: Any) -> AnyRes
     if chosen is None:
         return result
     adopted = adopt(result, chosen, options)
-    if result.objective is not None and chosen.evaluation.objective >= result.objective * (1 - CLEARLY):
+    if result.objective is not None and chosen.evaluation.objective >= clearly_below(result.objective):
         return result
     return adopted
 

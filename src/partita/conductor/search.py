@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from partita.conductor.parallel import Pool
 from partita.conductor.place import PLACE_S, PlacedPlan, place_staged, placing_kind, rank, staged_plan
 from partita.conductor.shapes import shape_bound, shape_guess
 from partita.conductor.solve import options_of
@@ -26,6 +25,7 @@ from partita.documents.document import sha256
 from partita.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.facets.replicas import Replicas, Shape
+from partita.processes.pool import Pool
 from partita.run.interrupt import interruptible
 from partita.run.monitor import Monitor
 from partita.simulator.fastest import fast_links, least_step

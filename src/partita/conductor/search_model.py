@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.conductor.compare import run_baselines
-from partita.conductor.parallel import Pool
 from partita.conductor.plan import BASELINES, SEARCH, answer, plan_priced, price_all
 from partita.conductor.search import Searched, replicas_of, search_stages
 from partita.conductor.solve import options_of
@@ -15,6 +14,7 @@ from partita.problems import kind_of, kinds
 from partita.problems.facets.model import Answer, Priced
 from partita.problems.kind import AnyKind
 from partita.problems.settings import settings_of
+from partita.processes.pool import Pool
 from partita.run.monitor import Monitor
 from partita.run.result import Statistics, Status, StopReason
 from partita.topology.topology import Topology

@@ -26,14 +26,15 @@ from typing import Any
 
 from partita.conductor.compare import beside_baselines
 from partita.conductor.judge import adopt_better, best_of, judge_plan, with_bound
-from partita.conductor.parallel import Pool
 from partita.conductor.plan import BASELINES, SEARCH, answer
 from partita.conductor.solve import check_time_limit, options_of, run_solver
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer, Priced
 from partita.problems.kind import AnyResult
+from partita.processes.pool import Pool
+from partita.rounding import CLOSE, OPTIMALITY_GAP
 from partita.run.monitor import Monitor
-from partita.run.result import OPTIMALITY_GAP, Bound, Progress, Result, Row, Status, StopReason, relative_gap
+from partita.run.result import Bound, Progress, Result, Row, Status, StopReason, relative_gap
 
 #: Where on the grid: values by axis; an axis without a value stays as it is.
 Point = Mapping[str, Any]
@@ -224,7 +225,7 @@ class _Run:
         if gap is not None and gap <= OPTIMALITY_GAP:
             result = self._known(problem, Status.UNKNOWN, bound)
         else:
-            target = None if bound is None else bound.value * (1 + OPTIMALITY_GAP / 2)
+            target = None if bound is None else bound.value * (1 + CLOSE)
             monitor = clock.part(SEARCH * clock.remaining_s, self.progress, target=target)
             # What would be enough is what the other points of the grid show.
             result = with_bound(run_solver(problem, self.solver, self.options, monitor, explain=False), bound)

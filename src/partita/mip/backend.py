@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from partita.mip import cautious
 from partita.mip.model import Callbacks, Floats, Model, Program, ProgramResult, ProgramStatus
+from partita.rounding import GAP
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Settings:
     ends: float = math.inf
     threads: int = 1
     seed: int = 0
-    gap: float = 1e-7
+    gap: float = GAP
     warm_start: Floats | None = None
     cutoff: float | None = None
     central: bool = False

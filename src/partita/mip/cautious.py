@@ -27,7 +27,7 @@ from partita.rounding import allowance, rounded_down
 
 #: What backends are asked for, for rows, bounds, whole numbers and reduced costs: near the least that they take, and
 #: the same for all of them, because some steps compare with one and some with another.
-TOLERANCE = 1e-9
+FEASIBILITY = 1e-9
 #: Tolerances by which rows are wider, relative to the size of what a row compares.
 WIDTH = 8.0
 #: Coefficients below this are none to backends.
@@ -48,7 +48,7 @@ def widened(model: Model) -> Model:
 
 
 def _room(size: float, terms: int = 1) -> float:
-    return WIDTH * TOLERANCE * max(1.0, size) + allowance(size, terms)
+    return WIDTH * FEASIBILITY * max(1.0, size) + allowance(size, terms)
 
 
 def _whole(model: Model, row: Row) -> bool:
@@ -94,7 +94,7 @@ def proven(model: Model, bound: float, gap: float) -> float:
     ranges = math.fsum(b - a for a, b in zip(model.lower, model.upper, strict=True))
     if not math.isfinite(ranges):
         return -math.inf
-    return bound - 2.0 * TOLERANCE * (ranges + abs(bound)) - gap * abs(bound)
+    return bound - 2.0 * FEASIBILITY * (ranges + abs(bound)) - gap * abs(bound)
 
 
 def linear_bound(model: Model, multipliers: Floats) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from partita.mip.backend import BackendAnswer, Settings, Talk
-from partita.mip.cautious import TOLERANCE
+from partita.mip.cautious import FEASIBILITY
 from partita.mip.model import Model
 
 #: It computes with tolerances.
@@ -41,7 +41,7 @@ def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
     large = any(abs(c) > LARGE for row in program.rows for c in row[1])
     highs.setOptionValue("presolve_rule_off", PRESOLVE_RULES_OFF | (MORE_RULES_OFF if large else 0))
     for name in ("mip", "primal", "dual"):
-        highs.setOptionValue(f"{name}_feasibility_tolerance", TOLERANCE)
+        highs.setOptionValue(f"{name}_feasibility_tolerance", FEASIBILITY)
     if settings.central:
         highs.setOptionValue("solver", "ipm")
         highs.setOptionValue("run_crossover", "off")

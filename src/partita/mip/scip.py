@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from partita.mip.backend import BackendAnswer, Settings, Talk
-from partita.mip.cautious import TOLERANCE
+from partita.mip.cautious import FEASIBILITY
 from partita.mip.model import Floats, Model
 
 #: It computes with tolerances.
@@ -27,7 +27,7 @@ def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
     scip.setParam("randomization/randomseedshift", settings.seed % 2**30)
     scip.setParam("limits/gap", settings.gap)
     for name in ("feastol", "dualfeastol", "sumepsilon"):
-        scip.setParam(f"numerics/{name}", TOLERANCE)
+        scip.setParam(f"numerics/{name}", FEASIBILITY)
     variables = [
         scip.addVar(
             vtype="B" if program.binary[v] else "C",

@@ -11,6 +11,7 @@ from partita.errors import InputError, MissingExtraError
 from partita.mip.backend import BACKENDS, Settings
 from partita.mip.child import run_in_child
 from partita.mip.model import UNKNOWN, Callbacks, Floats, Model, ProgramResult
+from partita.rounding import GAP
 
 
 def available(backend: str) -> bool:
@@ -32,7 +33,7 @@ def solve_program(
     time_limit_s: float | None = None,
     threads: int = 1,
     seed: int = 0,
-    gap: float = 1e-7,
+    gap: float = GAP,
     warm_start: Floats | None = None,
     cutoff: float | None = None,
     central: bool = False,

@@ -1,25 +1,19 @@
-"""One of the processes that profile a model; the parent's side is ``partita.profiler.processes``.
-
-``main`` runs with the path of a pickled ``Job`` as its argument.
-"""
+"""One of the processes that profile a model: asked with a ``Job`` and its rank, it answers with a ``Report``."""
 
 from __future__ import annotations
 
 import datetime
-import os
-import pickle
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from partita.costs.profile import Hardware, Transfer
-from partita.errors import InputError
 from partita.frontends.records import Event
 from partita.graph import Graph, Source
+from partita.processes.serving import Request, serve
 from partita.profiler.steps import Observed
 
 if TYPE_CHECKING:
@@ -40,7 +34,7 @@ class Job:
     device
         ``cpu`` or ``cuda``.
     folder
-        Where the processes meet and leave what they saw.
+        Where the processes meet.
     """
 
     source: Source
@@ -164,17 +158,10 @@ def _link_device(job: Job) -> str:
     return job.device if job.device != "cpu" and torch.cuda.device_count() >= job.processes else "cpu"
 
 
-def main() -> None:
-    """Work, and leave a report, or what was wrong with the input."""
-    job: Job = pickle.loads(Path(sys.argv[1]).read_bytes())
-    rank = int(os.environ["RANK"])
-    found: Report | str
-    try:
-        found = work(job, rank)
-    except InputError as error:
-        found = str(error)
-    (Path(job.folder) / f"report{rank}").write_bytes(pickle.dumps(found))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Threads of the process group may wait for processes that ended before.
-    os._exit(0)
+def _report(request: Request) -> Report:
+    return work(*request.content)
+
+
+def main() -> NoReturn:
+    """Work for whoever asks."""
+    serve(_report)

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.errors import DisagreementError
-from partita.run.result import OPTIMALITY_GAP, relative_gap
-from partita.units import TOLERANCE
+from partita.rounding import CLOSE, TOLERANCE
+from partita.run.result import relative_gap
 
 AnswerT = TypeVar("AnswerT")
 
@@ -60,7 +60,7 @@ class Incumbent(Generic[AnswerT]):
         Called outside the lock with every better (value, answer, by) and (bound, by).
     """
 
-    def __init__(self, *, closeness: float = OPTIMALITY_GAP / 2, scale: float = 0.0) -> None:
+    def __init__(self, *, closeness: float = CLOSE, scale: float = 0.0) -> None:
         self.closeness, self.scale = closeness, scale
         self.stop: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self.found_by = self.proven_by = ""

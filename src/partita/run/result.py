@@ -9,9 +9,6 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-#: Relative gap up to which a plan is called optimal.
-OPTIMALITY_GAP = 1e-6
-
 
 class Status(enum.StrEnum):
     """What is proven."""

@@ -1,115 +1,65 @@
 """The process that a run's processes come from: it builds the model once, and they are forked from it.
 
-Jobs come as lines of JSON on standard input, answers go out as lines on standard output. Nothing here computes on more
-than one thread, because threads do not survive a fork.
+Nothing here computes on more than one thread, because threads do not survive a fork.
 """
 
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import socket
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import msgspec
 import torch
 
-from partita.errors import InputError, PartitaError
+from partita.errors import InputError, RankError
 from partita.frontends.run import loss_of
+from partita.processes.forks import Fork, end_all, watch
+from partita.processes.serving import Request, serve
 from partita.runtime.compare import errors
 from partita.runtime.draws import seeder
-from partita.runtime.job import Answer, Failure, Job, Worker, to_json
+from partita.runtime.job import Answer, Job, Worker
 from partita.runtime.model import Ready, prepare
-from partita.runtime.orders import Process
-from partita.runtime.rank import die_with_parent, optimizer_of, rank_main, show_life
+from partita.runtime.rank import optimizer_of, work_as
 from partita.runtime.reference import Results, run_microbatch, run_reference, settled
-from partita.runtime.stages import COMPUTING
-from partita.runtime.watch import end_all, watch
-
-#: Numbers that a process shows of itself: calls made, what it does, and when it last lived.
-_SHOWN = 8
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Take jobs until there are no more."""
-    parent = os.getppid()
-    die_with_parent(parent)
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    replies = os.fdopen(os.dup(1), "wb")
-    # What the code of a model prints is no answer.
-    os.dup2(2, 1)
-    for line in sys.stdin.buffer:
-        replies.write(to_json(_answer(msgspec.json.decode(line, type=Job))))
-        replies.flush()
+    serve(_answer, forks=True)
 
 
-def _answer(job: Job) -> dict[str, Any]:
-    try:
-        with tempfile.TemporaryDirectory(prefix="partita-run-") as folder:
-            found = _run(job, Path(folder))
-    except InputError as error:
-        found = Failure(kind="input", message=str(error))
-    except PartitaError as error:
-        found = Failure(kind="defect", message=str(error))
-    except Exception as error:
-        found = Failure(kind="defect", message=f"{type(error).__name__}: {error}", details=traceback.format_exc())
-    return {"failure": found} if isinstance(found, Failure) else {"answer": found}
+def _answer(request: Request) -> Answer:
+    with tempfile.TemporaryDirectory(prefix="partita-run-") as folder:
+        return _run(request.content[0], Path(folder))
 
 
-def _run(job: Job, folder: Path) -> Answer | Failure:
+def _run(job: Job, folder: Path) -> Answer:
     if job.port is not None:
         _check_port(job.port)
     ready = prepare(job)
-    processes = ready.orders.processes
-    beats = [_shared() for _ in range(len(processes) + 1)]
-    pids: dict[int, Process] = {}
+    forks: list[Fork] = []
     try:
-        for process in processes:
-            pids[_fork(partial(_rank, job, ready, process, folder, beats[process.number]))] = process
+        for process in ready.orders.processes:
+            work = partial(work_as, process, job, ready, folder)
+            forks.append(Fork(process.label, work, folder / f"worker{process.number}"))
     except BaseException:
-        end_all(pids)
+        end_all(forks)
         raise
-    for pid, process in pids.items():
-        print(f"partita: {process.label} is process {pid}", file=sys.stderr, flush=True)
-    failure = watch(pids, beats, folder, job.timeout_s)
-    if failure is not None:
-        return failure
-    whole = Process(len(processes), 0, 0, (), ())
-    pid = _fork(lambda: _unsplit_main(job, ready, folder, beats[-1], os.getppid()))
+    for fork in forks:
+        print(f"partita: {fork.name} is process {fork.pid}", file=sys.stderr, flush=True)
+    workers = watch(forks, job.timeout_s, remedy="; see --timeout", lost=RankError)
+    whole = Fork("the model that is not split", partial(_run_unsplit, job, ready, folder), folder / "unsplit")
     # A call may take as long as it takes: nobody waits for it.
-    failure = watch({pid: whole}, beats, folder, float("inf"), job.timeout_s)
-    if failure is not None:
-        text = failure.message.replace(whole.label, "the model that is not split")
-        return Failure(kind="rank", message=text, details=failure.details)
-    return _compare(job, ready, folder)
-
-
-def _rank(job: Job, ready: Ready, process: Process, folder: Path, beat: Any) -> None:
-    rank_main(job, ready, process, folder, beat, os.getppid())
-
-
-def _shared() -> Any:
-    return memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")[:_SHOWN]
-
-
-def _fork(work: Callable[[], None]) -> int:
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        finally:
-            os._exit(1)
-    return pid
+    (times,) = watch([whole], float("inf"), job.timeout_s, lost=RankError)
+    return _compare(job, ready, folder, workers, *times)
 
 
 def _check_port(port: int) -> None:
@@ -126,43 +76,32 @@ def _check_port(port: int) -> None:
 # -- the model that is not split --------------------------------------------------------------------------------------
 
 
-def _unsplit_main(job: Job, ready: Ready, folder: Path, beat: Any, parent: int) -> None:
-    """Results of the whole model, and how long it takes."""
-    try:
-        die_with_parent(parent)
-        show_life(beat, parent)
-        beat[1] = COMPUTING
-        torch.set_num_threads(job.threads)
-        module, training = ready.module, job.split.training
-        buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
-        counts = sorted({*ready.orders.replicas} - {1})
-        weights: list[dict[str, Any]] = []
-        results = run_reference(
-            module,
-            ready.inputs,
-            range(job.microbatches),
-            training=training,
-            steps=job.steps,
-            optimizer=optimizer_of(job),
-            seed=job.seed,
-            random_calls=ready.draws,
-            weights=weights,
-        )
-        # Replicas see a part of the microbatches each, and so do their running statistics.
-        shares = {
-            (count, replica): _buffers_of(job, ready, buffers, weights, range(replica, job.microbatches, count))
-            for count in (counts if buffers and training else ())
-            for replica in range(count)
-        }
-        torch.save((vars(results), shares), folder / "unsplit.pt")
-        times = _time_unsplit(job, ready)
-        (folder / "unsplit.json").write_bytes(to_json(times))
-    except BaseException as error:
-        line = f"{time.monotonic()}\n{type(error).__name__}: {' '.join(str(error).split())[:500]}"
-        number = len(ready.orders.processes)
-        (folder / f"error{number}").write_text(line + "\n" + traceback.format_exc(), encoding="utf-8")
-        os._exit(1)
-    os._exit(0)
+def _run_unsplit(job: Job, ready: Ready, folder: Path, beat: Any) -> tuple[list[float], list[float]]:
+    """How long the whole model takes; its results are left in the folder."""
+    torch.set_num_threads(job.threads)
+    module, training = ready.module, job.split.training
+    buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
+    counts = sorted({*ready.orders.replicas} - {1})
+    weights: list[dict[str, Any]] = []
+    results = run_reference(
+        module,
+        ready.inputs,
+        range(job.microbatches),
+        training=training,
+        steps=job.steps,
+        optimizer=optimizer_of(job),
+        seed=job.seed,
+        random_calls=ready.draws,
+        weights=weights,
+    )
+    # Replicas see a part of the microbatches each, and so do their running statistics.
+    shares = {
+        (count, replica): _buffers_of(job, ready, buffers, weights, range(replica, job.microbatches, count))
+        for count in (counts if buffers and training else ())
+        for replica in range(count)
+    }
+    torch.save((vars(results), shares), folder / "unsplit.pt")
+    return _time_unsplit(job, ready)
 
 
 def _buffers_of(
@@ -208,7 +147,9 @@ def _time_unsplit(job: Job, ready: Ready) -> tuple[list[float], list[float]]:
 # -- comparison -------------------------------------------------------------------------------------------------------
 
 
-def _compare(job: Job, ready: Ready, folder: Path) -> Answer:
+def _compare(
+    job: Job, ready: Ready, folder: Path, workers: list[Worker], times: list[float], processor: list[float]
+) -> Answer:
     wanted, shares = torch.load(folder / "unsplit.pt", weights_only=False)
     whole = Results(**wanted)
     outputs: dict[Any, Any] = {}
@@ -228,12 +169,8 @@ def _compare(job: Job, ready: Ready, folder: Path) -> Answer:
     missing = {name: float("inf") for name in whole.gradients if name not in gradients}
     known = {key: torch.tensor(value, dtype=torch.float64) for key, value in whole.losses.items()}
     made = {place for _, place in outputs}
-    times, processor = msgspec.json.decode((folder / "unsplit.json").read_bytes())
     return Answer(
-        workers=[
-            msgspec.json.decode((folder / f"worker{p.number}.json").read_bytes(), type=Worker)
-            for p in ready.orders.processes
-        ],
+        workers=workers,
         schedule=ready.orders.schedule,
         outputs=_named(
             "output {1} of microbatch {0}",
@@ -264,7 +201,3 @@ def _worst(total: dict[str, float], found: dict[str, float]) -> None:
 
 def _named(what: str, found: dict[Any, float]) -> dict[str, float]:
     return {what.format(*key): error for key, error in found.items()}
-
-
-if __name__ == "__main__":
-    main()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from partita.graph import Source
@@ -111,16 +109,3 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     microbatches: int
     samples: int
     notes: list[str] = []
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no answer: what was asked for is wrong (``input``), a process failed (``rank``), or a ``defect``."""
-
-    kind: str
-    message: str
-    details: str = ""
-
-
-def to_json(value: Any) -> bytes:
-    """One line of JSON."""
-    return msgspec.json.encode(value) + b"\n"

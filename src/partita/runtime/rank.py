@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import os
-import signal
-import threading
 import time
-import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -17,37 +11,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from partita.runtime.job import Job, Worker, to_json
+from partita.processes.forks import COMPUTING, DONE, WAITING
+from partita.runtime.job import Job, Worker
 from partita.runtime.memory import Peak
 from partita.runtime.model import Ready
 from partita.runtime.orders import Process
 from partita.runtime.reference import Results, settled
-from partita.runtime.stages import COMPUTING, DONE, WAITING, Stages
-
-#: Seconds between two signs of life.
-BEAT_S = 0.5
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent(parent: int) -> None:
-    """End this process when its parent ends, whatever it is doing, where the system can do that."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def show_life(beat: Any, parent: int) -> None:
-    """From now on write the time into ``beat[2]``, and end with the parent."""
-
-    def run() -> None:
-        while True:
-            beat[2] = time.monotonic()
-            if os.getppid() != parent:
-                os._exit(1)
-            time.sleep(BEAT_S)
-
-    threading.Thread(target=run, daemon=True).start()
+from partita.runtime.stages import Stages
 
 
 def optimizer_of(job: Job) -> Callable[[list[Any]], Any]:
@@ -65,28 +35,18 @@ def optimizer_of(job: Job) -> Callable[[list[Any]], Any]:
     return make
 
 
-def rank_main(job: Job, ready: Ready, process: Process, folder: Path, beat: Any, parent: int) -> None:
-    """Everything that a process does; ends the process."""
-    try:
-        die_with_parent(parent)
-        show_life(beat, parent)
-        torch.set_num_threads(job.threads)
-        beat[1] = WAITING
-        _meet(job, ready, process, folder)
-        beat[1] = COMPUTING
-        worker = _run(job, ready, process, folder, beat)
-        (folder / f"worker{process.number}.json").write_bytes(to_json(worker))
-        beat[1] = WAITING
-        # Whoever leaves closes its connections, which others may still use.
-        dist.barrier()
-        beat[1] = DONE
-    except BaseException as error:
-        text = "".join(traceback.format_exception(error))
-        line = f"{time.monotonic()}\n{type(error).__name__}: {' '.join(str(error).split())[:500]}\n{text}"
-        (folder / f"error{process.number}.part").write_text(line, encoding="utf-8")
-        os.replace(folder / f"error{process.number}.part", folder / f"error{process.number}")
-        os._exit(1)
-    os._exit(0)
+def work_as(process: Process, job: Job, ready: Ready, folder: Path, beat: Any) -> Worker:
+    """Everything that a process does; what it computed is left in the folder."""
+    torch.set_num_threads(job.threads)
+    beat[1] = WAITING
+    _meet(job, ready, process, folder)
+    beat[1] = COMPUTING
+    worker = _run(job, ready, process, folder, beat)
+    beat[1] = WAITING
+    # Whoever leaves closes its connections, which others may still use.
+    dist.barrier()
+    beat[1] = DONE
+    return worker
 
 
 def _meet(job: Job, ready: Ready, process: Process, folder: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from partita.frontends.tape import Tape
+from partita.processes.forks import COMPUTING, WAITING
 from partita.runtime.draws import seeder
 from partita.runtime.inputs import Inputs
 from partita.runtime.orders import Orders, Process
@@ -26,9 +27,6 @@ from partita.simulator.timeline import BACKWARD, COPY_IN, COPY_OUT, FORWARD, INP
 AHEAD = 3
 
 _SORTS = {"F": FORWARD, "B": BACKWARD, "I": INPUT, "W": WEIGHT}
-
-#: What a process says it is doing, for whoever watches.
-COMPUTING, WAITING, DONE = 1.0, 2.0, 3.0
 
 
 class Slice(NamedTuple):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from partita.simulator.builder import Builder
 from partita.simulator.program import End, Ints
 from partita.simulator.rounds import WORK
 from partita.simulator.timeline import SYNC, UPDATE
-
-if TYPE_CHECKING:
-    from partita.simulator.build import Builder
 
 
 def add_ends(builder: Builder) -> None:

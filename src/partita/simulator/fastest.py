@@ -23,13 +23,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from partita.costs.collectives import sent_share
+from partita.rounding import TOLERANCE
 from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
 from partita.simulator.placed import Floats, Layout, placed_step
-from partita.simulator.steps import SAME
 
-#: What a bound is lowered by: long batches are simulated by turns that are alike within ``SAME``, and sums of up to a
-#: million parts, none of which is negative, are off by less.
-MARGIN = 2 * SAME
+#: What a bound is lowered by: long batches are simulated by turns that are alike within
+#: ``TOLERANCE``, and sums of up to a million parts, none of which is negative, are off by less.
+MARGIN = 2 * TOLERANCE
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.rounding import TOLERANCE
 from partita.simulator.timeline import SORTS, Ints, Timeline
-from partita.units import TOLERANCE, format_time
+from partita.units import format_time
 
 #: Stands where a lane mostly does nothing.
 IDLE = "·"

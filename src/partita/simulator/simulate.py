@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.errors import InputError, StuckError
-from partita.simulator.build import Tasks, build, owner_name
+from partita.simulator.build import build
+from partita.simulator.builder import Tasks, owner_name
 from partita.simulator.critical import critical_path
 from partita.simulator.engine import run
 from partita.simulator.memory import memory_curves

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.errors import InputError
+from partita.rounding import TOLERANCE
 from partita.simulator.program import Program
 from partita.simulator.simulate import Simulation, simulate
 from partita.simulator.timeline import SYNC, UPDATE
 
 #: Steps times microbatches up to which a batch is simulated whole.
 _WHOLE = 60_000
-
-#: A turn lasts as long as the one before if no time differs by more than this share of it.
-SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def _repeats(simulation: Simulation, turn: int, depth: int) -> bool:
         return False
     shifts = [table[:, first:last] - table[:, first - turn : last - turn] for table in simulation.passed]
     period = float(shifts[1].max())
-    return period > 0 and all(bool(np.all(np.abs(shift - period) <= SAME * period)) for shift in shifts)
+    return period > 0 and all(bool(np.all(np.abs(shift - period) <= TOLERANCE * period)) for shift in shifts)
 
 
 def _extended(short: StepSummary, longer: StepSummary, turns: int) -> StepSummary:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from partita.rounding import up_to
 from partita.simulator.critical import critical_summary
 from partita.simulator.sensitivity import Change
 from partita.simulator.simulate import Simulation
@@ -81,7 +82,7 @@ def step_sentences(simulation: Simulation, expected: Mapping[str, float]) -> lis
     over = [
         simulation.timeline.devices[number]
         for number, curve in enumerate(simulation.timeline.memory)
-        if curve.limit is not None and curve.peak_bytes > curve.limit * (1 + 1e-9)
+        if curve.limit is not None and curve.peak_bytes > up_to(curve.limit)
     ]
     if over:
         found.append(f"memory does not suffice on {', '.join(over[:4])}{' …' if len(over) > 4 else ''}")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from partita.simulator.builder import Builder
 from partita.simulator.program import Ints
 from partita.simulator.timeline import TRANSFER
-
-if TYPE_CHECKING:
-    from partita.simulator.build import Builder
 
 
 class _Engines:

@@ -14,7 +14,7 @@ from partita.problems.hybrid.problem import Edge, HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
 from partita.problems.hybrid.step.interleaved import part_rows
 from partita.problems.hybrid.step.mesh import Mesh, StageCost
-from partita.units import leq
+from partita.rounding import leq
 
 
 def shortest_step(problem: HybridProblem) -> float:

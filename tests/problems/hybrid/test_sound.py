@@ -17,8 +17,8 @@ from partita.problems.hybrid.room import most_room
 from partita.problems.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.training import LayerState, Training
+from partita.rounding import leq
 from partita.run.monitor import Monitor
-from partita.units import leq
 from problems.hybrid.check_certificate import check
 from problems.hybrid.check_claims import EXACT, check_claims
 from problems.hybrid.samples import optimum

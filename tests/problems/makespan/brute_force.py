@@ -6,7 +6,7 @@ import itertools
 import math
 
 from partita.problems.makespan.problem import MakespanProblem
-from partita.units import leq
+from partita.rounding import leq
 
 __all__ = ["best_makespan"]
 

@@ -13,7 +13,6 @@ import pytest
 import broken_backend as broken
 from partita import bound, solve
 from partita.errors import SolverCrashError
-from partita.mip import child as children
 from partita.mip.backend import BACKENDS, Backend
 from partita.mip.model import ProgramResult
 from partita.mip.solve import available
@@ -28,6 +27,7 @@ from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers.exact import Exact
+from partita.processes import kept
 from partita.run.monitor import Monitor
 from partita.run.result import Event, Progress, Status, StopReason
 from soon import SOON_S
@@ -53,11 +53,11 @@ def crashing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     replaced = Crashing(BACKENDS)
     for module in ("child", "solve"):
         monkeypatch.setattr(f"partita.mip.{module}.BACKENDS", replaced)
-    for idle in children._IDLE.values():
+    for idle in kept.IDLE.values():
         while idle:
             idle.pop().end()
     yield crash
-    for idle in children._IDLE.values():
+    for idle in kept.IDLE.values():
         while idle:
             idle.pop().end()
 
@@ -67,7 +67,7 @@ def _threads() -> Iterator[None]:
     """No thread is left."""
     before = set(threading.enumerate())
     yield
-    for idle in children._IDLE.values():
+    for idle in kept.IDLE.values():
         while idle:
             idle.pop().end()
     end = time.monotonic() + SOON_S

@@ -8,9 +8,10 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.makespan.arrays import Floats, Longs, MakespanArrays
+from partita.rounding import TOLERANCE
 
 #: Steps in the weights of the devices; windows whose first value is below this share are left; what rounding may do.
-_STEPS, _FAR, _ROUNDING = 24, 0.7, 1e-9
+_STEPS, _FAR = 24, 0.7
 
 
 @compiled
@@ -82,7 +83,7 @@ def overfull(
                         return True
                     total += least
                     load[chosen] += energy[g, chosen]
-                if total > length * (1.0 + _ROUNDING) + _ROUNDING * horizon:
+                if total > length * (1.0 + TOLERANCE) + TOLERANCE * horizon:
                     return True
                 if total < _FAR * length:
                     break

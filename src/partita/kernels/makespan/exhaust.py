@@ -15,9 +15,10 @@ import numpy as np
 
 from partita.kernels.compiled import compiled
 from partita.kernels.makespan.arrays import Flags, Floats, Ints, Longs, MakespanArrays
+from partita.rounding import SUMMED
 
 #: Sums that are made in another order than those of a schedule may be larger by less than this.
-_LESS = 1.0 - 1e-12
+_LESS = 1.0 - SUMMED
 
 
 @compiled

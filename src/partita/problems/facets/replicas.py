@@ -5,13 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from partita.problems.facets import Facet, L, P
-
-if TYPE_CHECKING:
-    from partita.problems.kind import Outcome
-    from partita.run.monitor import Monitor
+from partita.problems.outcome import Outcome
+from partita.run.monitor import Monitor
 
 
 @dataclass(frozen=True, kw_only=True)

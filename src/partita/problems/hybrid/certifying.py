@@ -6,12 +6,11 @@ from partita.checker.certificate import Certificate, Problem, as_in_file, first_
 from partita.checker.hybrid.suffix_sets import SuffixSets, closed_sets
 from partita.problems.hybrid.certificate import refutation
 from partita.problems.hybrid.problem import HybridProblem
+from partita.rounding import just_below
 from partita.run.result import Bound
 
 #: Most sets that are listed, and most stages that have to be looked at.
 _SETS, _STAGES = 200, 100_000
-#: Share of the bound that is given up: a plan may be just at the bound.
-_BELOW = 5e-10
 
 
 def certify(problem: HybridProblem, bound: Bound) -> Certificate | None:
@@ -26,7 +25,7 @@ def certify(problem: HybridProblem, bound: Bound) -> Certificate | None:
         count = len(closed_sets(stated, _SETS))
         if count > _SETS or count * count * stages > 2 * _STAGES:
             return None
-        found = refutation(problem, bound.value * (1 - _BELOW))
+        found = refutation(problem, just_below(bound.value))
         if found is None:
             return None
         return SuffixSets(value=found.target, sets=found.sets, outside=found.outside, fewest=found.fewest)

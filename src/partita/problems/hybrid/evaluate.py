@@ -19,7 +19,8 @@ from partita.problems.hybrid.worth import (
     choose,
     stages_of_layers,
 )
-from partita.units import format_bytes, leq
+from partita.rounding import leq
+from partita.units import format_bytes
 
 
 def evaluate(problem: HybridProblem, plan: Plan) -> HybridEvaluation:

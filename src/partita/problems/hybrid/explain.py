@@ -18,8 +18,9 @@ from partita.problems.hybrid.solvers.free import FreeMesh
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
 from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import LayerState
+from partita.rounding import leq
 from partita.run.monitor import Monitor
-from partita.units import format_bytes, leq
+from partita.units import format_bytes
 
 #: Tables larger than this are not filled only for an explanation.
 _MOST_ENTRIES = 20_000_000

@@ -18,7 +18,7 @@ from partita.dags import check_acyclic, check_ends, topological_order
 from partita.errors import InputError
 from partita.problems.hybrid.training import LayerState, Training, check_limits, check_training
 from partita.problems.kind import Stated
-from partita.units import leq
+from partita.rounding import leq
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -21,8 +21,9 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.worth import HybridEvaluation
+from partita.rounding import CLOSE, OPTIMALITY_GAP
 from partita.run.monitor import Monitor
-from partita.run.result import OPTIMALITY_GAP, Result, Row
+from partita.run.result import Result, Row
 
 
 def shorter_steps(
@@ -46,7 +47,7 @@ def shorter_steps(
     mine = Row("the plan", "", result.plan, result.evaluation)
     feasible = [row for row in rows if row.feasible]
     # The objective does not tell equal plans apart.
-    most = result.evaluation.objective * (1 + OPTIMALITY_GAP / 2)
+    most = result.evaluation.objective * (1 + CLOSE)
     equal = [row for row in feasible if row.evaluation.objective <= most]
     answer = min([mine, *equal], key=step)
     if step(answer) >= step(mine) * (1 - OPTIMALITY_GAP):

@@ -12,11 +12,10 @@ from partita.problems.hybrid.downsets import all_suffix_sets
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
+from partita.rounding import clearly_below
 
 #: Most suffix sets: a table takes thousands of decisions.
 MOST_SETS = 1000
-#: A target this much below a time excludes it.
-_BELOW = 1e-9
 
 
 def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
@@ -73,11 +72,11 @@ def _cover(family: Family, table: npt.NDArray[np.float64]) -> None:
     pending = [(np.full(len(columns), -1), nothing, 0.0, np.full(len(columns), devices + 1))]
     while pending:
         fewest, times, low, most = pending.pop()
-        hides = (most > fewest + 1) & (times * (1 - _BELOW) > low)
+        hides = (most > fewest + 1) & (clearly_below(times) > low)
         if not hides.any():
             continue
         above = np.sort(times[hides])
-        target = float(above[len(above) // 2]) * (1 - _BELOW)
+        target = clearly_below(float(above[len(above) // 2]))
         # A column's plan goes through sets with at most its sum.
         limits = np.maximum.accumulate(np.where(hides, most - 1, -1)[::-1])[::-1].astype(np.int32)
         family.fill(target, limits, least)

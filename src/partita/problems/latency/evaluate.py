@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from partita.dags import topological_order
 from partita.problems.latency.plan import LatencyPlan, complete, homes, readers_of
 from partita.problems.latency.problem import LatencyProblem
+from partita.rounding import leq
 from partita.run.result import Worth
-from partita.units import format_bytes, leq
+from partita.units import format_bytes
 
 
 @dataclass(frozen=True)

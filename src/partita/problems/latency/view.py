@@ -9,7 +9,7 @@ import numpy as np
 from partita.kernels.latency.arrays import Floats, Ints, LatencyArrays
 from partita.problems.latency.plan import LatencyPlan, homes, readers_of
 from partita.problems.latency.problem import LatencyProblem
-from partita.units import up_to
+from partita.rounding import up_to
 
 
 def csr(rows: Sequence[Iterable[int]]) -> tuple[Ints, Ints]:

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from partita.errors import InputError
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import Flow, MakespanProblem
+from partita.rounding import TOLERANCE, leq
 from partita.run.result import Worth
-from partita.units import TOLERANCE, leq
 
 #: Name, start and end.
 Span = tuple[str, float, float]

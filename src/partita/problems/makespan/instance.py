@@ -10,8 +10,7 @@ import numpy as np
 
 from partita.kernels.makespan.arrays import Flags, Floats, Ints, Longs, MakespanArrays, Room, new_room
 from partita.problems.makespan.problem import MakespanProblem
-from partita.rounding import rounded_up
-from partita.units import TOLERANCE, up_to
+from partita.rounding import clearly_below, rounded_up, up_to
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def build_instance(problem: MakespanProblem) -> MakespanInstance:
     )
     head, tail = labels(arrays, np.array(order, dtype=np.int64), time)
     # A little less, so that rounding never hides a schedule.
-    return MakespanInstance(problem, arrays._replace(tail=tail * (1 - TOLERANCE)), order, edges, head)
+    return MakespanInstance(problem, arrays._replace(tail=clearly_below(tail)), order, edges, head)
 
 
 def _rows(n: int, owners: list[int]) -> tuple[Ints, list[int]]:
@@ -171,4 +170,4 @@ def labels(arrays: MakespanArrays, order: Longs, time: Floats) -> tuple[Floats, 
 
 def critical_of(head: Floats, tail: Floats) -> float:
     """What the longest chain takes, by heads and tails."""
-    return float(np.min(head + tail, axis=1).max()) * (1 - TOLERANCE)
+    return clearly_below(float(np.min(head + tail, axis=1).max()))

@@ -21,13 +21,13 @@ from partita.mip.schedule import ScheduleModel
 from partita.problems.makespan.instance import MakespanInstance, labels
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.schedules import devices_of, left_shifted, starts_of
-from partita.units import TOLERANCE
+from partita.rounding import SUMMED, lowered, up_to
 
 #: The latest end that is looked at, in whole numbers, with decimals and with rounding; what memory sums to; the largest
 #: exponent of a scale.
 _DECIMALS, _ROUNDED, _HELD, _LARGEST = 2.0**38, 38, 45, 1000
-#: How far from whole a number may be that is one, as a share of it, and how much a bound gives up for that.
-_WHOLE, MARGIN = 1e-12, 2e-12
+#: How far from whole a number may be that is one, as a share of it; bounds give up more (``lowered``).
+_WHOLE = SUMMED / 10
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ class Timetable:
 
     def bound(self, value: float) -> float:
         """What a bound of the model says of the problem."""
-        return value / self.scale * (1 - MARGIN)
+        return lowered(value / self.scale)
 
 
 def timetable(instance: MakespanInstance, horizon: float | None = None) -> Timetable:
     """The model of a problem; only schedules with a makespan up to ``horizon`` are wanted, None for all."""
     a = instance.arrays
     able: Flags = np.isfinite(a.time)
-    latest = math.inf if horizon is None else horizon * (1 + TOLERANCE)
+    latest = math.inf if horizon is None else up_to(horizon)
     if horizon is not None:
         able &= instance.head + a.tail <= latest
     short = a.cost <= latest
@@ -90,9 +90,9 @@ def timetable(instance: MakespanInstance, horizon: float | None = None) -> Timet
         result: Longs = (np.round(scaled) if exact else np.floor(scaled)).astype(np.int64)
         return result
 
-    last = math.ceil(most * scale * (1 + 1e-9)) + 1
+    last = math.ceil(up_to(most * scale)) + 1
     if horizon is not None:
-        last = min(last, math.floor(horizon * scale * (1 + 1e-9) + 1e-6))
+        last = min(last, math.floor(up_to(horizon * scale) + 1e-6))
     last = max(last, 0)
     time = np.full(a.time.shape, -1, dtype=np.int64)
     time[able] = whole(a.time[able])

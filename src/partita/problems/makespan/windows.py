@@ -12,6 +12,7 @@ from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.schedules import devices_of, from_room, order_of
+from partita.rounding import raised
 from partita.run.incumbent import Incumbent
 
 #: Operators of a window, at least and at most.
@@ -135,7 +136,7 @@ class Windows:
     def _fits(self, device: Ints) -> bool:
         a = self.instance.arrays
         held = np.bincount(device, weights=a.memory, minlength=self.instance.devices)
-        return bool((held <= a.limit * (1 + 1e-10)).all())
+        return bool((held <= raised(a.limit)).all())
 
     def _sort(self) -> None:
         """Bring the order to that of the starts, where this does no harm: windows are then windows of time."""

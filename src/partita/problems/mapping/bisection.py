@@ -23,7 +23,7 @@ from partita.problems.mapping.orders import consecutive
 #: Devices tried for one target at most.
 CHECKS = 1_000_000
 #: Width of the interval at which it ends, as a share of its upper end.
-_CLOSE = 1e-3
+_PRECISION = 1e-3
 
 EasyForm = Literal["point-to-point", "all-reduce"]
 EASY_FORMS: tuple[EasyForm, ...] = ("point-to-point", "all-reduce")
@@ -64,7 +64,7 @@ def bisection(instance: Instance, form: EasyForm, stop: Longs, seed: int = 0) ->
     untwinned = np.full(easy.devices, -1, dtype=np.int32)
     everywhere = np.ones((easy.stages, easy.devices), dtype=np.int32)
     device = np.empty(easy.count, dtype=np.int32)
-    while high - low > _CLOSE * high and stop[0] == 0:
+    while high - low > _PRECISION * high and stop[0] == 0:
         target = (low + high) / 2
         answer = depth_first(
             easy.arrays,

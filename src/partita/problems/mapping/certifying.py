@@ -8,12 +8,11 @@ from partita.checker.numbers import down, least
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.problem import MappingProblem
+from partita.rounding import clearly_below
 from partita.run.result import Bound
 
 #: Replicas times devices up to which one is made.
 _MOST = 50_000
-#: Share of a bound below which a device counts as fast enough.
-_BELOW = 1e-9
 
 
 def certify(problem: MappingProblem, bound: Bound) -> CrowdedDevices | None:
@@ -32,7 +31,7 @@ def certify(problem: MappingProblem, bound: Bound) -> CrowdedDevices | None:
 def _crowded(instance: Instance, target: float, links: BestLoads) -> CrowdedDevices | None:
     """Replicas that are more than the devices on which they may be below a target; None if all find theirs."""
     loads = best_loads(instance)
-    fast = [[d for d in range(instance.devices) if loads[s, d] < target * (1 - _BELOW)] for s in range(instance.stages)]
+    fast = [[d for d in range(instance.devices) if loads[s, d] < clearly_below(target)] for s in range(instance.stages)]
     at = [s for s in range(instance.stages) for _ in range(instance.replicas)]
     holder = [-1] * instance.devices
     for x in range(len(at)):

@@ -25,14 +25,13 @@ from partita.problems.mapping.bisection import placing_order
 from partita.problems.mapping.bounds.neighbours import best_loads, lowered
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.plan import Placement
+from partita.rounding import GAP
 from partita.run.incumbent import Incumbent
 
 #: Devices tried for one target at first, and how they grow.
 _CHECKS, _GROWTH, _MOST_CHECKS = 200_000, 8, 1 << 62
-#: Relative distance of the last target from the best mapping; closer is proven.
-_BELOW = 4e-7
 #: Width of the interval, as a share of its upper end, at which bisection ends.
-_CLOSE = 1e-2
+_PRECISION = 1e-2
 NAME = "branch and bound"
 
 
@@ -62,13 +61,13 @@ def settle(instance: Instance, best: Incumbent[Placement], most: float = math.in
     checks = _CHECKS
     while not best.done and checks <= most:
         unknown = best.value
-        while not best.done and unknown - best.bound > _CLOSE * unknown:
+        while not best.done and unknown - best.bound > _PRECISION * unknown:
             target, before = (best.bound + unknown) / 2, best.bound
             if ask(target, checks) != NONE:
                 unknown = min(target, best.value)
             elif best.bound <= before:
                 return
-        if not best.done and ask(best.value * (1 - _BELOW), checks) == NONE:
+        if not best.done and ask(best.value * (1 - GAP), checks) == NONE:
             return
         checks = min(checks * _GROWTH, _MOST_CHECKS)
 

@@ -15,12 +15,11 @@ from partita.checker.throughput.work import LargestOperator, SharedWork
 from partita.kernels.throughput.arrays import Floats
 from partita.problems.throughput.paths import charged_paths
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.rounding import just_below
 from partita.run.result import Bound
 
 #: Passes over the kinds when weights are tuned, and trial factors of each.
 _PASSES, _FACTORS = 4, np.geomspace(1 / 8, 8, 33)
-#: Share of the bound that is given up: a plan may be just at the bound.
-_BELOW = 5e-10
 
 
 def certify(problem: ThroughputProblem, bound: Bound) -> Certificate | None:
@@ -32,7 +31,7 @@ def certify(problem: ThroughputProblem, bound: Bound) -> Certificate | None:
     def downsets(stated: Problem) -> Certificate | None:
         if bound.scope != "acyclic":
             return None
-        target = bound.value * (1 - _BELOW)
+        target = just_below(bound.value)
         sets = len(Graph(stated, exact(target)).downsets(most=MOST_SETS))
         return Downsets(value=target, sets=sets) if sets <= MOST_SETS else None
 

@@ -24,7 +24,8 @@ from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, 
 from partita.problems.throughput.problem import Communication, ThroughputProblem
 from partita.problems.throughput.row import row_violations
 from partita.problems.throughput.working_memory import order_violation, peak_of_order
-from partita.units import format_bytes, leq
+from partita.rounding import leq
+from partita.units import format_bytes
 
 
 def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:

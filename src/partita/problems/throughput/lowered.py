@@ -14,9 +14,9 @@ from partita.problems.throughput.nodes import Nodes, nodes_of
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
 from partita.problems.throughput.running import Run, capacity_of
 from partita.problems.throughput.virtual_stages import Ints
+from partita.rounding import leq
 from partita.simulator.pipeline import Handover, Hop, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Place
-from partita.units import leq
 
 
 def lowered(run: Run) -> Pipeline:

@@ -21,13 +21,13 @@ from partita.kernels.throughput import mincut
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.rounding import lowered
 from partita.run.result import Bound
 
 #: Items and nets up to which paths are made, minimum cuts that are tried, and paths of a certificate.
 _MOST, _CUTS, _PATHS = 4_000, 200, 5_000
-#: Share up to which a flow is less than what it has to show, and how often what is nothing but rounding in a flow is so
-#: in what is left of it.
-_CLOSE, _ROUNDINGS = 1e-10, 16
+#: How often what is nothing but rounding in a flow is so in what is left of it.
+_ROUNDINGS = 16
 
 
 def charged_paths(problem: ThroughputProblem, bound: Bound) -> TransferPaths | None:
@@ -55,10 +55,10 @@ def _decisive(network: mincut.Network, blocks: BlockProblem, ordered: bool, targ
     upper, best = blocks.net_loads(), 0.0
     for _ in range(_CUTS):
         item = int(np.argmax(upper))
-        if upper[item] < target * (1 - _CLOSE):
+        if upper[item] < lowered(target):
             return None
         found = mincut.most_expensive_item(network, blocks, ordered, upper, best, 1)
-        if found >= target * (1 - _CLOSE):
+        if found >= lowered(target):
             return item
         best = max(best, found)
     return None

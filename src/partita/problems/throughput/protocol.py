@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from partita.pipeline import Plan
-from partita.problems import kind
+from partita.problems import kind, outcome
 from partita.problems.throughput.options import Options as Options
 from partita.problems.throughput.problem import ThroughputProblem
 
 BoundMethod = kind.BoundMethod[ThroughputProblem]
-Outcome = kind.Outcome[Plan]
+Outcome = outcome.Outcome[Plan]
 Solver = kind.Solver[ThroughputProblem, Plan, Options]

@@ -15,8 +15,8 @@ from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
 from partita.problems.throughput.protocol import Outcome
 from partita.problems.throughput.solvers.slicing import Slicing
+from partita.rounding import TOLERANCE
 from partita.run.monitor import Monitor
-from partita.units import TOLERANCE
 
 
 class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):

@@ -31,6 +31,7 @@ from partita.errors import InputError
 from partita.kernels.throughput.arrays import Ints
 from partita.problems.throughput.contraction.csr import csr, transposed
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.rounding import lowered, raised
 
 if TYPE_CHECKING:
     from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch
@@ -208,10 +209,10 @@ class PeakTable:
         attempt(np.inf, nodes)
         undecided = lower
         for probe in range(_PROBES):
-            if best[1] <= lower * (1 + 1e-12):
+            if best[1] <= raised(lower):
                 break
             close = probe % 2 == 1 or undecided > 0.99 * best[1]
-            limit = best[1] * (1 - 1e-12) if close else (max(lower, undecided) + best[1]) / 2
+            limit = lowered(best[1]) if close else (max(lower, undecided) + best[1]) / 2
             answer = attempt(limit, nodes)
             if answer == OVER:
                 lower = best[1] if close else limit

@@ -146,7 +146,7 @@ def test_a_known_value_ends_it_at_once() -> None:
     assert slow.label is not None
     fast.offer(slow.label, slow.value, "test")
     WindowBound().improve(fast, None)
-    assert fast.windows is None
+    assert fast.kept == {}
 
 
 @examples(40)

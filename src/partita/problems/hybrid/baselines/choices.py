@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.problems.hybrid.problem import Configuration
+from partita.rounding import lowered
 
 #: Points kept while choices are combined; beyond these the answer is good, not always the best.
 _MOST_POINTS = 4096
@@ -50,7 +51,7 @@ def fastest_choices(
             left -= float(sizes.min())
             grown = (memory[:, None] + sizes[None, :]).ravel()
             slower = (time[:, None] + times[None, :]).ravel()
-            kept = _front(grown, slower, limit - left * (1 - 1e-12))
+            kept = _front(grown, slower, limit - lowered(left))
             if not len(kept):
                 return None
             history.append((kind, kept // len(menu), kept % len(menu)))
@@ -73,7 +74,7 @@ def _front(memory: npt.NDArray[np.float64], time: npt.NDArray[np.float64], limit
     least = np.minimum.accumulate(time[order])
     better = np.ones(len(order), dtype=bool)
     # A hair less time is rounding, not a better point.
-    better[1:] = time[order][1:] < least[:-1] * (1 - 1e-12)
+    better[1:] = time[order][1:] < lowered(least[:-1])
     order = order[better]
     if len(order) > _MOST_POINTS:
         order = order[np.linspace(0, len(order) - 1, _MOST_POINTS).round().astype(np.int64)]

@@ -19,6 +19,7 @@ from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.candidates import divisors
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.solvers.uniform import UniformMesh
+from partita.rounding import up_to
 from partita.run.monitor import Monitor
 
 
@@ -106,7 +107,7 @@ def _dealt(kinds: list[HybridProblem], order: list[int], t: int) -> list[list[in
         done += speed / sum(speeds)
         left = len(speeds) - number - 1
         end, whole = begin + 1, sum(times[number])
-        while end < len(order) - left and sum(times[number][: end + 1]) <= done * whole * (1 + 1e-9):
+        while end < len(order) - left and sum(times[number][: end + 1]) <= up_to(done * whole):
             end += 1
         end = len(order) if left == 0 else end
         rows.append(order[begin:end])

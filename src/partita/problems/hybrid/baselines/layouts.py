@@ -14,8 +14,9 @@ from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.step_time import step_time
+from partita.rounding import up_to
 from partita.run.monitor import Monitor
-from partita.units import format_bytes, up_to
+from partita.units import format_bytes
 
 #: Why there is no plan where a recipe has no layout at all.
 _UNUSED = "no setting of it uses the devices and microbatches there are"

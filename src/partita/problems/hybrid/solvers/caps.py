@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
+from partita.rounding import SUMMED
+
 #: A cap this much below a value excludes it.
-_BELOW = 1e-10
+_BELOW = 10 * SUMMED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from partita.problems.hybrid.instance import (
 from partita.problems.hybrid.room import Room, is_tight, most_room
 from partita.problems.hybrid.solvers.layer_sorts import sort_counts, stage_kinds
 from partita.problems.hybrid.solvers.way_back import Placed, single_stages, stages_of_groups
-from partita.units import leq
+from partita.rounding import leq
 
 #: Most stages, and most pairs of a kind of stage and a number of microbatches in flight, whose times are remembered.
 _MOST_STAGES = 2_000_000

@@ -17,7 +17,7 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import sure_room
 from partita.problems.hybrid.solvers.decision import Family, Tight
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver, run_search
-from partita.rounding import rounded_down
+from partita.rounding import CLOSE, rounded_down
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
@@ -26,8 +26,6 @@ MOST_SETS = 200_000
 MOST_ENTRIES = 1 << 28
 #: Up to this many suffix sets a decision takes milliseconds, and a first plan from a few orders is not worth it.
 FEW_SETS = 400
-#: Relative distance of plan and bound at which the search ends.
-CLOSE = 5e-7
 #: Relative distance from which on the next target is just under the plan.
 NEAR = 2e-3
 #: Times this small are nothing.
@@ -60,7 +58,7 @@ class _Search:
 
     def __init__(self, problem: HybridProblem, options: Options) -> None:
         self.problem, self.options = problem, options
-        self.best: Incumbent[Plan] = Incumbent(closeness=CLOSE)
+        self.best: Incumbent[Plan] = Incumbent()
 
     def prove(self) -> None:
         model = build_instance(self.problem)

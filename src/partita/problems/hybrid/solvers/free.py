@@ -33,18 +33,17 @@ from partita.problems.hybrid.solvers.row_family import (
     RowBox,
     RowFamily,
 )
-from partita.problems.hybrid.solvers.uniform import CLOSE, MOST_SETS, MeshSearch
+from partita.problems.hybrid.solvers.uniform import MOST_SETS, MeshSearch
 from partita.problems.hybrid.step.evaluate import stage_costs
 from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.pipeline import refusal
 from partita.problems.hybrid.training import Training
 from partita.problems.hybrid.worth import HybridEvaluation
-from partita.rounding import rounded_down, rounded_up
+from partita.rounding import CLOSE, leq, rounded_down, rounded_up
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 from partita.run.result import Result
-from partita.units import leq
 
 #: Relative distances of plan and bound at which a pass is done; gaps of plans are at most the first one soon.
 PASSES = (9e-3, CLOSE)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from partita.pipeline import Plan
-from partita.problems import kind
+from partita.problems import kind, outcome
 from partita.problems.hybrid.options import Options as Options
 from partita.problems.hybrid.problem import HybridProblem
 from partita.run.background import run_in_background
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
-Outcome = kind.Outcome[Plan]
+Outcome = outcome.Outcome[Plan]
 Solver = kind.Solver[HybridProblem, Plan, Options]
 
 

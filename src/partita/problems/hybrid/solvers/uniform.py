@@ -30,15 +30,12 @@ from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver, r
 from partita.problems.hybrid.step.interleaved import interleaved_plan
 from partita.problems.hybrid.step.limits import alike, uncut
 from partita.problems.hybrid.step.mesh import Mesh
-from partita.rounding import rounded_down
+from partita.rounding import CLOSE, leq, rounded_down
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
-from partita.units import leq
 
 #: Most suffix sets of which all pairs are looked at; beyond these only sets along some orders are.
 MOST_SETS = 800
-#: Relative distance of plan and bound at which a mesh is done.
-CLOSE = 5e-7
 _ORDERS = 12
 
 
@@ -91,7 +88,7 @@ class MeshSearch:
         device: str = "",
     ) -> None:
         self.problem, self.options = problem, options
-        self.best: Incumbent[Plan] = Incumbent(closeness=CLOSE) if best is None else best
+        self.best: Incumbent[Plan] = Incumbent() if best is None else best
         self.order = [problem.layers[place] for place in problem.order()]
         self.blocks = find_blocks(self.order)
         self.spreads = {

@@ -21,7 +21,8 @@ from partita.problems.hybrid.step.pipeline import pipeline_time, refusal
 from partita.problems.hybrid.step.rows import is_uniform, row_meshes, row_violations
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, Training
 from partita.problems.hybrid.worth import HybridEvaluation, HybridStageEvaluation, StepTime, choose, stages_of_layers
-from partita.units import format_bytes, leq
+from partita.rounding import leq
+from partita.units import format_bytes
 
 
 def is_row(problem: HybridProblem, plan: Plan) -> bool:

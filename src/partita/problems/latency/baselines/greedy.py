@@ -6,8 +6,8 @@ from partita.problems.latency.groups import contracted
 from partita.problems.latency.plan import on_accelerators
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
+from partita.rounding import up_to
 from partita.run.monitor import Monitor
-from partita.units import up_to
 
 
 class GreedyFill(Solver):

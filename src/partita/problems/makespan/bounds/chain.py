@@ -13,6 +13,7 @@ from partita.problems.makespan.chain_path import lengths, rows_of
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.separators import chain_of
+from partita.rounding import lowered
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
@@ -75,5 +76,5 @@ class Separators(BoundMethod[MakespanProblem]):
             found = lengths(chain, rows, length)
             if monitor.stopping or not open_arcs:
                 break
-        total = found.total * (1 - 1e-11)
+        total = lowered(found.total)
         return Bound(max(total, instance.critical), self.name, self.scope, monitor.elapsed_s)

@@ -11,15 +11,14 @@ from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.instance import MakespanInstance, build_instance, labels
 from partita.problems.makespan.problem import MakespanProblem
-from partita.rounding import rounded_up
+from partita.rounding import clearly_below, rounded_up, up_to
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
-from partita.units import TOLERANCE
 
 #: Rounds of propagation of one horizon, starts and ends of windows, and (operators · devices · windows) of one look.
 _ROUNDS, _WINDOWS, _LOOK = 12, 24, 4e7
 #: First step above what is known, and where bisection ends.
-_STEP, _CLOSE = 0.01, 1e-3
+_STEP, _PRECISION = 0.01, 1e-3
 
 
 class Energetic(BoundMethod[MakespanProblem]):
@@ -43,7 +42,7 @@ def destructive_bound(instance: MakespanInstance, least: float, monitor: Monitor
     low, step = least, _STEP
     high = math.inf
     # Most that is ever asked: everything one after the other.
-    while not monitor.stopping and low * _CLOSE < high - low:
+    while not monitor.stopping and low * _PRECISION < high - low:
         at = low * (1 + step) if math.isinf(high) else (low + high) / 2
         if refuted(instance, at, monitor, stop):
             low, step = at, 2 * step
@@ -51,7 +50,7 @@ def destructive_bound(instance: MakespanInstance, least: float, monitor: Monitor
                 break
         else:
             high = at
-    return low * (1 - TOLERANCE) if low > least else least
+    return clearly_below(low) if low > least else least
 
 
 def refuted(instance: MakespanInstance, horizon: float, monitor: Monitor, stop: Longs) -> bool:
@@ -69,7 +68,7 @@ def refuted(instance: MakespanInstance, horizon: float, monitor: Monitor, stop: 
     time = np.where(instance.able, a.time, math.inf)
     while True:
         head, tail = labels(a, instance.ordered, time)
-        keep = np.isfinite(time) & (head + tail <= horizon * (1 + TOLERANCE))
+        keep = np.isfinite(time) & (head + tail <= up_to(horizon))
         keep = _together(instance, keep)
         keep = _with_room(instance, keep)
         if not keep.any(axis=1).all():

@@ -11,11 +11,12 @@ from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.simple import impossible, simple_bound
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.problem import MakespanProblem
+from partita.rounding import SUMMED
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
 #: Steps of the ascent from each start, and what rounding may add, of all that is summed.
-_STEPS, _ROUNDING = 1000, 1e-10
+_STEPS, _ROUNDING = 1000, 10 * SUMMED
 #: Steps without a better value after which they are shortened, how long they are, and the share of the last placement
 #: in the mean of those before.
 _PATIENCE, _LONGEST, _SHORTEST, _FRESH = 10, 2.0, 1e-4, 0.1

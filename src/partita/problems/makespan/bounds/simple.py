@@ -9,12 +9,12 @@ import numpy as np
 from partita.problems.kind import BoundMethod
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.problem import MakespanProblem
-from partita.rounding import rounded_up
+from partita.rounding import lowered, rounded_up
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
 #: Steps of the ascent in the weights of the devices; sums may round up by less than the other.
-_STEPS, _ROUNDING = 300, 1e-11
+_STEPS = 300
 
 
 def work_bound(instance: MakespanInstance) -> float:
@@ -43,7 +43,7 @@ def work_bound(instance: MakespanInstance) -> float:
         loads = np.bincount(chosen, weights=work[np.arange(len(work)), chosen], minlength=instance.devices)
         weights *= np.exp(np.clip((loads / value - 1.0) / math.sqrt(step + 4.0), -4.0, 4.0))
         weights /= weights.sum()
-    return best * (1 - _ROUNDING)
+    return lowered(best)
 
 
 def impossible(instance: MakespanInstance) -> str | None:

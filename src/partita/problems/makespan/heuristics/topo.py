@@ -7,6 +7,7 @@ import math
 from partita.problems.makespan.greedy import Growing
 from partita.problems.makespan.heuristics.base import NO_ROOM, Heuristic
 from partita.problems.makespan.instance import MakespanInstance
+from partita.rounding import up_to
 
 
 class MemoryTopo(Heuristic):
@@ -27,7 +28,7 @@ class MemoryTopo(Heuristic):
         for v in instance.order:
             allowed = growing.allowed(v)
             size = growing.size[int(a.group[v])]
-            even = [d for d in allowed if d >= present and growing.held[d] + size <= share * (1 + 1e-9)]
+            even = [d for d in allowed if d >= present and growing.held[d] + size <= up_to(share)]
             if not allowed:
                 return NO_ROOM
             chosen = even[0] if even else allowed[-1]

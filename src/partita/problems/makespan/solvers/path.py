@@ -22,13 +22,13 @@ from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.separators import Chain
 from partita.problems.makespan.solvers.arcs import FIRST_S, Arc, Arcs
 from partita.problems.makespan.solvers.protocol import Options
+from partita.rounding import lowered
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
 #: Rounds of annealing of the whole problem after an arc that stayed open.
 _ROUNDS = 4
 #: Sums of bounds may round up by less than this.
-_ROUNDING = 1e-11
 
 
 class ShortestPath:
@@ -49,7 +49,7 @@ class ShortestPath:
             if math.isinf(low.total):
                 self.best.refute("separators")
                 return
-            self.best.prove(low.total * (1 - _ROUNDING), "separators")
+            self.best.prove(lowered(low.total), "separators")
             self._join()
             waiting = [(arc, step) for step in low.path() if (arc := self._arc(*step)).open]
             if self.best.done or not waiting:

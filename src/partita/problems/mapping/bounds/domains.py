@@ -33,11 +33,10 @@ from partita.problems.mapping.bounds.islands import Islands, groups_fit
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.bounds.patterns import Patterns
 from partita.problems.mapping.instance import Instance
+from partita.rounding import up_to
 
 #: Sweeps over all roles for one target at most.
 _SWEEPS = 12
-#: What rounding may take from the right to be excluded.
-_ROUNDING = 1.0 + 1e-10
 
 
 class Domains:
@@ -69,7 +68,7 @@ class Domains:
         """Whether no mapping is within a target; False also if it is told to stop."""
         from partita.kernels.mapping.matching import covers
 
-        instance, limit = self.instance, target * _ROUNDING
+        instance, limit = self.instance, up_to(target)
         domain: Flags = self.least <= limit
         capacity = np.full(instance.stages, instance.replicas, dtype=np.int32)
 

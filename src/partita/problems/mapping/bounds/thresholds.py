@@ -17,7 +17,7 @@ from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
 #: Width of the interval at which it ends, as a share of its upper end.
-CLOSE = 1e-3
+PRECISION = 1e-3
 
 
 class Thresholds(BoundMethod[MappingProblem]):
@@ -61,7 +61,7 @@ def thresholds_bound(
     if stopping() or low >= high:
         return low
     domains = Domains(instance)
-    while high - low > CLOSE * high and not stopping():
+    while high - low > PRECISION * high and not stopping():
         target = (low + high) / 2
         if domains.refuted(target, stopping):
             low = target

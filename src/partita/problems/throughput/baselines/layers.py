@@ -17,6 +17,7 @@ from partita.kernels.throughput.arrays import Floats
 from partita.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.rounding import SUMMED, raised
 
 _NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.|$)")
 
@@ -146,9 +147,9 @@ def balanced_boundaries(values: Floats, parts: int) -> list[int]:
             high = middle
         else:
             low = middle
-        if high - low <= 1e-12 * high:
+        if high - low <= SUMMED * high:
             break
-    return cuts(high * (1 + 1e-12))
+    return cuts(raised(high))
 
 
 def plan_from_labels(

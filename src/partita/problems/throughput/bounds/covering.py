@@ -25,6 +25,7 @@ from partita.mip.solve import available
 from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, suits_programs
+from partita.rounding import GAP, clearly_below, up_to
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
@@ -49,8 +50,6 @@ KEEP = 0.6
 ENOUGH = 400
 #: Orders whose segments are the first blocks, and those of each further target.
 ORDERS, FURTHER = 60, 2
-#: Targets are raised and shares lowered by this much, against rounding.
-SAFE = 1e-9
 
 
 class Covering:
@@ -111,7 +110,7 @@ class Covering:
         at most half of the way to the best split, as proofs get the harder the closer it is, unless little is left.
         """
         bound, value = self.knowledge.bound, self.knowledge.value
-        most = value * (1 - 1e-7)
+        most = value * (1 - GAP)
         if value - bound > NEAR * value and math.isfinite(value):
             most = 0.5 * (bound + value)
         for place in range(goal, len(GOALS)):
@@ -126,7 +125,7 @@ class Covering:
         target, ratio = knowledge.bound * 1.02, 1.0
         orders = ORDERS
         for _ in range(TRIES):
-            target = min(target, knowledge.value * (1 - 1e-7))
+            target = min(target, knowledge.value * (1 - GAP))
             for _ in range(orders):
                 self.pool.add_segments(self.ordered.random_order(self.random), target)
             orders = FURTHER
@@ -139,7 +138,7 @@ class Covering:
             target = wanted
             if near:
                 break
-        return min(target, knowledge.value * (1 - 1e-7)), ratio
+        return min(target, knowledge.value * (1 - GAP)), ratio
 
     def _take_blocks(self) -> None:
         """The blocks of the best split."""
@@ -204,13 +203,13 @@ class Covering:
 
         def work(anchor: int) -> tuple[int, int, int, Words]:
             block = np.zeros(words, dtype=np.uint64)
-            limit, wanted = target * (1 + SAFE), share * (1 - SAFE)
+            limit, wanted = up_to(target), clearly_below(share)
             status, used = search_block(uniform, exclusions, charge, limit, wanted, anchor, nodes, self.flag, block)
             better, best = status, block
             while better == 1:
                 # The block of an anchor that carries most is worth more than several others.
                 block, best = np.zeros(words, dtype=np.uint64), block
-                wanted = float(charge[row_masks(best, n)].sum()) * (1 + SAFE)
+                wanted = up_to(float(charge[row_masks(best, n)].sum()))
                 better, more = search_block(uniform, exclusions, charge, limit, wanted, anchor, NODES, self.flag, block)
                 used += more
             return anchor, status, used, best

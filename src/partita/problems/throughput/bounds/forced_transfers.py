@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Floats, bit_rows, row_masks
+from partita.kernels.throughput.arrays import bit_rows
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
 from partita.kernels.throughput.closures import closure_bits
 from partita.kernels.throughput.forced_cuts import Parts, force_nets, separate_pairs
 from partita.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.kernels.throughput.mincut import block_network
+from partita.problems.throughput.bounds.charged import Charged
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, simple_bound
-from partita.rounding import rounded_down
+from partita.rounding import rounded_down, up_to
 
-#: Targets are raised by this much before anything is compared with them, against rounding.
-TOLERANCE = 1e-9
 #: Items up to which pairs are looked at, and up to which closures are kept at all.
 PAIRS_LIMIT = 1_500
 CLOSURE_LIMIT = 20_000
@@ -41,41 +39,6 @@ RAISES, GAIN = 5, 0.002
 PRECISION = 1e-3
 #: First step above the bound where no value is known.
 FIRST_STEP = 0.02
-
-
-@dataclass(frozen=True)
-class Charged:
-    """What is known to hold in all splits with loads up to a target.
-
-    Attributes
-    ----------
-    target
-        Largest objective for which it holds.
-    work
-        (n,) work with the cost of the nets that are cut in any case charged to it. For every block S of such a split,
-        Σ ``work`` over S and the cost of the other nets that S cuts are together at most f(S).
-    share
-        (n,) shares of a block that items need at least: no block has more than one in all.
-    parts
-        Which items are in no common block, which nets are cut, and which blocks items can be in.
-    """
-
-    target: float
-    work: Floats
-    share: Floats
-    parts: Parts
-
-    def at(self, target: float) -> Charged:
-        """A copy for a smaller target, at which all of it still holds."""
-        p = self.parts
-        parts = p._replace(apart=p.apart.copy(), forced=p.forced.copy(), first=p.first.copy(), last=p.last.copy())
-        return Charged(target, self.work.copy(), self.share.copy(), parts)
-
-    @property
-    def apart(self) -> Bools:
-        """(n, n) items that are not in one block; none if pairs were not looked at."""
-        n, rows = len(self.work), self.parts.apart
-        return row_masks(rows, n) if len(rows) else np.zeros((n, n), dtype=bool)
 
 
 class Charges:
@@ -106,7 +69,7 @@ class Charges:
 
     def settle(self, state: Charged) -> bool:
         """Find all that holds at the state's target; false if no split reaches it (true if that is not known)."""
-        limit = state.target * (1 + TOLERANCE)
+        limit = up_to(state.target)
         uniform = self.uniform
         if simple_bound(uniform) > limit:
             return False
@@ -132,7 +95,7 @@ class Charges:
             if found + moved == 0:
                 # Nothing cheap is left to find.
                 needed = self._raise(state, limit)
-                if needed is None or needed > uniform.devices * (1 + TOLERANCE):
+                if needed is None or needed > up_to(float(uniform.devices)):
                     return False
                 moved = self._tighten(state)
                 if moved is None:
@@ -173,7 +136,7 @@ class Charges:
                 return None
             share /= np.maximum(most, share)
             before, total = total, float(share.sum())
-            if total > self.uniform.devices * (1 + TOLERANCE):
+            if total > up_to(float(self.uniform.devices)):
                 break
             if total * (total / before) ** left < self.uniform.devices or total < before * (1 + GAIN):
                 break

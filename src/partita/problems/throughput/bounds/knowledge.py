@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from partita.errors import DisagreementError, SolverCrashError
 from partita.kernels.throughput.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
+from partita.problems.throughput.bounds.charged import Charged
+from partita.rounding import GAP
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
-
-if TYPE_CHECKING:
-    from partita.problems.throughput.bounds.forced_transfers import Charged
-    from partita.problems.throughput.bounds.windows import WindowSearch
-
-#: Relative distance of bound and value at which nothing is left to prove.
-CLOSED = 1e-7
 
 
 class Knowledge:
@@ -67,11 +62,12 @@ class Knowledge:
         threads: int = 2,
     ) -> None:
         self.uniform, self.stop, self.complete = uniform, stop, complete
-        self.incumbent = Incumbent(closeness=CLOSED) if incumbent is None else incumbent
+        self.incumbent = Incumbent(closeness=GAP) if incumbent is None else incumbent
         self.to_label, self.from_label = to_label, from_label
         self.on_note, self.threads = on_note, threads
         self.charged: Charged | None = None
-        self.windows: WindowSearch | None = None
+        #: What methods go on from when they are called again, by their names.
+        self.kept: dict[str, Any] = {}
         self.proven: list[tuple[str, float, float]] = []
 
     @classmethod

@@ -14,9 +14,8 @@ import numpy as np
 from partita.kernels.throughput.mincut import block_network, most_expensive_item
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound
+from partita.rounding import lowered, raised
 
-#: Every lower bound steps back by this much: each path of a flow adds to it, and there are some thousands at most.
-SLACK = 1e-12
 #: Cuts computed before the clock is read.
 BATCH = 32
 
@@ -38,8 +37,9 @@ class NodeBound(HierarchyBound):
         best = knowledge.bound
         while not knowledge.done and left_s() > 0:
             best = most_expensive_item(network, uniform, self.scope == "acyclic", upper, best, BATCH)
-            knowledge.prove(best * (1 - SLACK), self.name)
-            if float(upper.max(initial=-math.inf)) <= best * (1 + SLACK):
+            # Each path of a flow adds to it, and there are some thousands at most.
+            knowledge.prove(lowered(best), self.name)
+            if float(upper.max(initial=-math.inf)) <= raised(best):
                 return
 
 

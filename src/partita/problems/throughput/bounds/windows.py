@@ -155,6 +155,6 @@ class WindowBound(HierarchyBound):
         if not math.isfinite(knowledge.value):
             everything = np.ones(uniform.items, dtype=bool)
             knowledge.offer(np.zeros(uniform.items, dtype=np.int32), uniform.load(everything), self.name)
-        if knowledge.windows is None:
-            knowledge.windows = WindowSearch(knowledge)
-        knowledge.windows.run(lambda: knowledge.done or left_s() <= 0, self.name)
+        if self.name not in knowledge.kept:
+            knowledge.kept[self.name] = WindowSearch(knowledge)
+        knowledge.kept[self.name].run(lambda: knowledge.done or left_s() <= 0, self.name)

@@ -24,13 +24,12 @@ import numpy as np
 from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
 from partita.problems.throughput.contraction.csr import csr, lists
 from partita.problems.throughput.contraction.instance import Instance, order_rows, pooled
+from partita.rounding import TOLERANCE
 
 #: Items merged at once; all their subsets are checked.
 _MOST_TOGETHER = 6
 #: Larger instances are left alone: looking for rules would take longer than searching gains.
 _MOST_ITEMS = 4_000
-#: Slack against rounding: a rule must hold with this much to spare, relative to the times compared.
-_MARGIN = 1e-9
 
 
 def memory_is_ample(instance: Instance) -> bool:
@@ -123,7 +122,8 @@ def _harmless(instance: Instance, items: list[int], target: int, sync_time: Floa
             saved = np.sum([private[i] for i in chosen], axis=0)
             nets = set().union(*(read[i] for i in chosen))
             staying = set().union(*(read[i] for i in everyone if i not in moved))
-            margin = _MARGIN * (work + saved)
+            # A rule must hold with this much to spare.
+            margin = TOLERANCE * (work + saved)
             burden = work + weights[chosen].sum(axis=0)
             if (burden - saved + _cost(instance, nets - staying, kinds) + margin > 0).any():
                 return False

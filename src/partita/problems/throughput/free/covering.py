@@ -27,6 +27,7 @@ from partita.problems.throughput.free.instance import refusal
 from partita.problems.throughput.free.program import Representatives, kinds_of, knapsack
 from partita.problems.throughput.free.search import FreeIncumbent, loads, search, start
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.rounding import clearly_below
 from partita.run.monitor import Monitor
 from partita.run.result import Bound
 
@@ -77,7 +78,7 @@ class FreeCovering:
         vertex: Floats | None = None
         while not self._done():
             value, bound = self.best.value, self.best.bound
-            if bound >= target * (1 - 1e-9):
+            if bound >= clearly_below(target):
                 target = value * (1 - 2e-7) if value - bound < 0.01 * value else bound + STEP * (value - bound)
             for kind in self.moving:
                 self._search(kind, charge, target)

@@ -12,7 +12,7 @@ from partita.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.csr import csr
 from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.units import up_to
+from partita.rounding import up_to
 
 
 @dataclass(frozen=True)

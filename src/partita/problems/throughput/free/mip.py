@@ -15,6 +15,7 @@ from partita.problems.throughput.free.program import Assignment, part
 from partita.problems.throughput.free.search import FreeIncumbent, FreeSolver, loads, search
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
+from partita.rounding import GAP, clearly_below
 from partita.run.monitor import Monitor
 
 
@@ -28,12 +29,12 @@ def prove(
     """
     value, label, low = best.snapshot()
     upper = value if label is not None else _worst(best.free)
-    program = Assignment(best.free.arrays, low * (1 - 1e-6), upper * (1 + 1e-7), whole_cuts=backend == "cpsat")
+    program = Assignment(best.free.arrays, low * (1 - 1e-6), upper * (1 + GAP), whole_cuts=backend == "cpsat")
     warm = None if label is None else program.point(label, upper)
 
     def better(objective: float) -> Floats | None:
         value, label, _ = best.snapshot()
-        if label is None or not value < min(objective / program.scale, upper) * (1 - 1e-9):
+        if label is None or not value < clearly_below(min(objective / program.scale, upper)):
             return None
         return program.point(label, value)
 
@@ -88,7 +89,7 @@ def polish(
     others = [d for d in range(len(load)) if d != top]
     chosen = [top, *rng.choice(others, size=min(size - 1, len(others)), replace=False).tolist()]
     few = part(best.free.arrays, label, np.array(sorted(chosen), dtype=np.int32))
-    program = Assignment(few.arrays, 0.0, value * (1 + 1e-7), outside=True, whole_cuts=backend == "cpsat")
+    program = Assignment(few.arrays, 0.0, value * (1 + GAP), outside=True, whole_cuts=backend == "cpsat")
     place = {int(d): i for i, d in enumerate(few.devices)}
     inside = np.array([place[int(label[v])] for v in few.items], dtype=np.int32)
     warm = program.point(inside, value)
@@ -106,7 +107,7 @@ def polish(
         seed=int(rng.integers(1 << 30)),
         callbacks=Callbacks(stop=stop, on_incumbent=take),
     )
-    return answer.objective < value * program.scale * (1 - 1e-9)
+    return answer.objective < clearly_below(value * program.scale)
 
 
 class FreeProgram(FreeSolver):

@@ -11,23 +11,23 @@ from partita.kernels.throughput.anneal_free import FreeArrays
 from partita.kernels.throughput.arrays import Floats, Ints
 from partita.mip.model import Model
 from partita.problems.throughput.contraction.csr import csr, transposed
-from partita.rounding import rounded_up
+from partita.rounding import raised, rounded_up, up_to
 
 #: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
-UNIT = 1000.0
+LARGEST_LOAD = 1000.0
 
 
 class LoadProgram:
     """Minimise the largest load of devices that hold sets of items.
 
     Loads are looked for between two values: items that take longer are left out, and ``scale`` is what loads are
-    multiplied with so that the largest one of interest is ``UNIT``. ``load`` is the variable of the largest load. With
-    ``whole_cuts`` the variables of nets are binary, for backends that know only integers.
+    multiplied with so that the largest one of interest is ``LARGEST_LOAD``. ``load`` is the variable of the largest
+    load. With ``whole_cuts`` the variables of nets are binary, for backends that know only integers.
     """
 
     def __init__(self, arrays: FreeArrays, lower: float, upper: float, *, whole_cuts: bool = False) -> None:
         self.model, self.arrays, self.upper, self.whole_cuts = Model(), arrays, upper, whole_cuts
-        self.scale = UNIT / upper if upper > 0 else 1.0
+        self.scale = LARGEST_LOAD / upper if upper > 0 else 1.0
         self.load = self.model.add_continuous(lower * self.scale, upper * self.scale, 1.0)
 
     def add_device(self, kind: int, limit: float) -> list[int]:
@@ -41,7 +41,7 @@ class LoadProgram:
 
         for v in range(n):
             work = float(arrays.work[v, kind])
-            if not work <= self.upper * (1 + 1e-9) or arrays.memory[v] + arrays.workspace[v] > limit:
+            if not work <= up_to(self.upper) or arrays.memory[v] + arrays.workspace[v] > limit:
                 model.fix(items[v], 0.0)
             else:
                 terms.append((items[v], self.scale * work))
@@ -50,7 +50,7 @@ class LoadProgram:
             if cost <= 0:
                 continue
             # What no device of interest can pay is as good as twice its load: larger coefficients mislead backends.
-            cost = min(cost * self.scale, 2.0 * UNIT)
+            cost = min(cost * self.scale, 2.0 * LARGEST_LOAD)
             pins = [items[v] for v in arrays.net_pins[arrays.net_ptr[e] : arrays.net_ptr[e + 1]]]
             if len(pins) == 2:
                 cut = indicator()
@@ -230,10 +230,10 @@ class Representatives(LoadProgram):
 
 def knapsack(charge: Floats, work: Floats, capacity: float) -> float:
     """No set of work at most ``capacity`` carries more charge: items that fit by themselves, divided at will."""
-    fits = work <= capacity * (1 + 1e-9)
+    fits = work <= up_to(capacity)
     value, weight = charge[fits], work[fits]
     order = np.argsort(-value / np.maximum(weight, 1e-300), kind="stable")
-    left = capacity * (1 + 1e-9)
+    left = up_to(capacity)
     total = 0.0
     for v in order:
         share = 1.0 if weight[v] <= left else left / float(weight[v])
@@ -241,4 +241,4 @@ def knapsack(charge: Floats, work: Floats, capacity: float) -> float:
         left -= share * float(weight[v])
         if share < 1.0:
             break
-    return total * (1 + 1e-12)
+    return raised(total)

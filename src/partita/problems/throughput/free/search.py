@@ -17,6 +17,7 @@ from partita.problems.throughput.free.instance import FreeInstance, free_instanc
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import outcome_of
+from partita.rounding import lowered
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
@@ -49,7 +50,7 @@ class FreeIncumbent(Incumbent[Ints]):
         """Take a split if it fits and is better, by more than rounding; whether it was."""
         state = _state(self.free, label)
         value = float(state.load.max())
-        if not value < self.value * (1 - 1e-12) or _overflows(self.free, state):
+        if not value < lowered(self.value) or _overflows(self.free, state):
             return False
         return self.offer(value, label.astype(np.int32), by)
 

@@ -11,7 +11,7 @@ from partita.problems.throughput.contraction.sole_readers import absorb, memory_
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.variants import Variant, refuse_variants
-from partita.units import up_to
+from partita.rounding import up_to
 
 _KNOWN: frozenset[Variant] = frozenset({"streaming"})
 

@@ -13,11 +13,10 @@ import numpy as np
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.orders import costs_of
+from partita.rounding import clearly_below
 
 #: Up to this many items the table for all numbers of blocks is faster than decisions.
 TABLE_ITEMS = 1500
-#: A target this close below a value that cannot be reached proves the value (up to rounding).
-CLOSE = 1e-10
 
 
 class Cutter:
@@ -64,7 +63,7 @@ class Cutter:
         if below == math.inf:
             found = self._first(order)
         else:
-            found = self.decide(order, below * (1 - CLOSE))
+            found = self.decide(order, clearly_below(below))
         if found is None:
             return None
         value = float(costs_of(self.blocks, found).max())
@@ -93,7 +92,7 @@ class Cutter:
         if self._table is None:
             self._table = np.empty((n + 1, k + 1)), np.empty((n + 1, k + 1), dtype=np.int32)
         values, back = self._table
-        cut_all(self.blocks, order, value * (1 - CLOSE), values, back)
+        cut_all(self.blocks, order, clearly_below(value), values, back)
         if values[n, k] == math.inf:
             return value, label
         label = self._labels(order, lambda end, blocks: back[end, blocks], k)
@@ -105,7 +104,7 @@ class Cutter:
         while value > low * (1 + tolerance) and self.stop[0] == 0:
             # Halve the range until it is narrow; then one decision just under the value ends it, or lowers it.
             narrow = value - low <= 1e-4 * value
-            target = value * (1 - CLOSE) if narrow else (low + value) / 2
+            target = clearly_below(value) if narrow else (low + value) / 2
             found = self.decide(order, target)
             if found is not None:
                 value, label = float(costs_of(self.blocks, found).max()), found

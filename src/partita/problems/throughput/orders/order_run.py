@@ -14,11 +14,9 @@ from partita.problems.throughput.orders.block_problem import blocks_refusal, mak
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import run_search
+from partita.rounding import TOLERANCE
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
-
-#: Relative distance of value and bound at which nothing better can exist, up to rounding.
-CLOSE = 1e-9
 
 
 class OrderSolver(ABC):
@@ -46,7 +44,7 @@ class OrderSolver(ABC):
 
         The bound is the simple one: the largest item and the average work.
         """
-        incumbent: Incumbent[Ints] = Incumbent(closeness=CLOSE)
+        incumbent: Incumbent[Ints] = Incumbent(closeness=TOLERANCE)
         made: list[BlockProblem] = []
 
         def work() -> None:

@@ -21,6 +21,7 @@ from partita.kernels.throughput.orders import costs_of
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import OrderSolver
 from partita.problems.throughput.protocol import Options
+from partita.rounding import up_to
 from partita.run.incumbent import Incumbent
 
 #: (power, first temperature, last temperature) of rounds that take turns. A low power moves load between all blocks; a
@@ -85,7 +86,7 @@ class PartitionSearch:
     @property
     def closed(self) -> bool:
         """Whether nothing better can exist (or ever will be found: one block)."""
-        return self.value <= self.low * (1 + 1e-9) or (self.blocks.devices == 1 and self.value < math.inf)
+        return self.value <= up_to(self.low) or (self.blocks.devices == 1 and self.value < math.inf)
 
     def offer(self, label: Ints) -> bool:
         """Take a partition found elsewhere if it is better.

@@ -7,20 +7,19 @@ import math
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import run_search
-from partita.problems.throughput.solvers.gap_closing import CLOSE, GapCloser
+from partita.problems.throughput.solvers.gap_closing import DISTINCT, GapCloser
 from partita.problems.throughput.solvers.plain_view import plain_view
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.variant_view import variant_views
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
 from partita.problems.throughput.variants import variants_of
+from partita.rounding import GAP
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
 #: Name under which the search over ideals reports bounds.
 IDEALS = "exact"
-#: Relative distance of bound and plan at which nothing is left to prove, as for the bounds.
-CLOSED = 1e-7
 
 
 def views_of(problem: ThroughputProblem) -> list[SearchView]:
@@ -39,7 +38,7 @@ class ContiguousRun:
 
     def __init__(self, problem: ThroughputProblem, options: Options) -> None:
         self.problem, self.options = problem, options
-        self.incumbent: Incumbent[ViewedSplit] = Incumbent(closeness=CLOSED)
+        self.incumbent: Incumbent[ViewedSplit] = Incumbent(closeness=GAP)
         self.stop = self.incumbent.stop
 
     def search(self, monitor: Monitor, *, proof: bool = True) -> Outcome:
@@ -72,6 +71,6 @@ class ContiguousRun:
     def _slice(self, search: SlicingSearch) -> bool:
         """Slice orders; whether something is left to prove."""
         search.start()
-        if self.incumbent.value <= search.low.both * (1 + CLOSE):
+        if self.incumbent.value <= search.low.both * (1 + DISTINCT):
             return False
         return bool(self.stop[0] == 0)

@@ -15,7 +15,8 @@ from partita.kernels.throughput.arrays import Longs
 from partita.kernels.throughput.search_memory import enlarged, new_scratch, random_words, stages_found
 from partita.kernels.throughput.search_state import Own, Search, Store, Tally, Until, Weights
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
-from partita.problems.throughput.solvers.view import SLACK, LoadLimits, Placed, SearchView, Split
+from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split
+from partita.rounding import SUMMED
 
 #: Most bytes for the states of one decision.
 MAX_BYTES = 8e8
@@ -60,7 +61,7 @@ class Searcher(ABC):
             codes=view.codes,
             replicas=view.replicas,
             phase=1 - view.early,
-            weights=Weights(cap.item, cap.net, cap.choice, cap.budget(limits, 2 * SLACK), cap.radix),
+            weights=Weights(cap.item, cap.net, cap.choice, cap.budget(limits, 2 * SUMMED), cap.radix),
             tally=tally,
             store=store,
             scratch=new_scratch(view.arrays, self.zobrist, self.columns),

@@ -22,6 +22,7 @@ from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing_search import Slicer
 from partita.problems.throughput.solvers.view import Split
 from partita.problems.throughput.variants import refuse_variants
+from partita.rounding import clearly_below
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
 
@@ -61,7 +62,7 @@ def best_cut(slicer: Slicer, order: Ints, below: float = math.inf) -> tuple[floa
     """The best cut of an order with a bottleneck under ``below``, exact up to rounding; None if there is none."""
     found = slicer.best(order, below, _NARROW)
     while found is not None and found[0] > slicer.low.both:
-        split = slicer.decide(order, found[0] * (1 - 1e-9))
+        split = slicer.decide(order, clearly_below(found[0]))
         value = math.inf if split is None else slicer.view.value(split).objective
         if split is None or value >= found[0]:
             break

@@ -13,9 +13,10 @@ from partita.problems.throughput.solvers.plain_decision import ChargedItems
 from partita.problems.throughput.solvers.race import Target, check, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
+from partita.rounding import TOLERANCE
 
 #: A refuted target this close below a plan is as close as it gets: differences within it may be rounding.
-CLOSE = 2e-9
+DISTINCT = 2 * TOLERANCE
 #: Slicing attempts after a target was met.
 IMPROVE = 10
 #: What is left of the way to targets that orders leave open, relative.
@@ -109,7 +110,7 @@ class GapCloser:
     def promising(self) -> bool:
         """Whether the race just under the incumbent will be answered soon, as far as one can tell."""
         race = self.race
-        return race is None or race.value > self.incumbent.value * (1 - CLOSE) or race.promising()
+        return race is None or race.value > self.incumbent.value * (1 - DISTINCT) or race.promising()
 
     def advance(self, *, race_only: bool = False) -> bool:
         """One more attempt, about ``effort`` nodes; false once nothing is left to do.
@@ -125,7 +126,7 @@ class GapCloser:
             # Nothing is to be found there: prove what can be proven below.
             self._below()
             return False
-        target = self.incumbent.value * (1 - CLOSE)
+        target = self.incumbent.value * (1 - DISTINCT)
         if self.race is None or self.race.value > target:
             self.race = self._target(target)
         if self._answer(self.race, self.effort):
@@ -149,7 +150,7 @@ class GapCloser:
 
     def _proved(self) -> bool:
         value = self.incumbent.value
-        if self.low >= value * (1 - 2 * CLOSE):
+        if self.low >= value * (1 - 2 * DISTINCT):
             # What is refuted, not what is next to it.
             self.incumbent.prove(self.low, self.by)
             return True
@@ -167,7 +168,7 @@ class GapCloser:
             self.incumbent.prove(self.low, self.by)
         elif status == FOUND:
             self._accept(target)
-            if self.incumbent.value > target.value * (1 + CLOSE):
+            if self.incumbent.value > target.value * (1 + DISTINCT):
                 self.ceiling = min(self.ceiling, target.value)
         return status in (REFUTED, FOUND)
 
@@ -202,7 +203,7 @@ class GapCloser:
         spent, width = 0, len(self.rows[0])
         while spent < effort * width and self.stop[0] == 0 and not self._proved():
             high = self.incumbent.value
-            target = self._target(min(self.low + (high - self.low) * self.step_up, high * (1 - CLOSE)))
+            target = self._target(min(self.low + (high - self.low) * self.step_up, high * (1 - DISTINCT)))
             answered = self._answer(target, effort)
             spent += target.nodes
             if not answered:

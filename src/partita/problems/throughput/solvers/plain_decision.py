@@ -46,7 +46,8 @@ from partita.kernels.throughput.search_state import COLUMNS, Plain, Search
 from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.plain_view import PlainView
 from partita.problems.throughput.solvers.remaining_capacity import Capacity
-from partita.problems.throughput.solvers.view import SLACK, LoadLimits
+from partita.problems.throughput.solvers.view import LoadLimits
+from partita.rounding import TOLERANCE, clearly_below, raised, up_to
 
 #: Items up to which sums over everything before or after an item are computed exactly (n² bits).
 LARGEST_CLOSURE = 15_000
@@ -85,7 +86,7 @@ class PlainSearcher(Searcher):
             self.capacity = _with_charge(view, self.capacity, charged)
         self.dominance = dominance_is_safe(view)
         cap, work = self.capacity, np.where(np.isfinite(a.work), a.work, 0.0)
-        self.sums = (*_closures(view, cap, work, size), work.sum(axis=1) * (1 + 1e-9))
+        self.sums = (*_closures(view, cap, work, size), up_to(work.sum(axis=1)))
         # Of the weights, of work on every kind, of bytes, and, filled by the kernel, of bytes in later stages.
         self.summed = np.concatenate([cap.item, work, size[None], np.zeros((1, view.items))])
 
@@ -93,7 +94,7 @@ class PlainSearcher(Searcher):
         cap = self.capacity
         # The kernel keeps the memory of what remains in the last place.
         total = np.append(cap.item.sum(axis=1), 0.0)
-        own = Plain(limits.both * (1 + SLACK), total, cap.memory * (1 + 1e-12), *self.sums)
+        own = Plain(raised(limits.both), total, raised(cap.memory), *self.sums)
         store = new_store(self.view.code_count, 1 << 12, 1 << 12, 1 << 13)
         return self._search(limits, store, new_tally(self.summed, cap.net), own)
 
@@ -107,7 +108,7 @@ def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capac
     """The capacity with charged work as the only weights, if that is more than the work."""
     a = view.arrays
     # A step back by more than rounding.
-    item = np.maximum(charged.work[view.original] * (1 - 1e-9), a.work[0])[None]
+    item = np.maximum(clearly_below(charged.work[view.original]), a.work[0])[None]
     if float(item.sum()) < (1 + WORTH) * float(a.work.sum()):
         return cap
     net = np.where(charged.forced[view.nets], 0.0, a.net_cost[0])[None]
@@ -127,7 +128,7 @@ def _closures(view: PlainView, cap: Capacity, work: Floats, size: Floats) -> tup
     up, down = np.zeros_like(after), np.zeros_like(before)
     kernel(a.succ_ptr, a.succ, after, False, up)
     kernel(a.pred_ptr, a.pred, before, True, down)
-    rows, safe = cap.item.shape[0], 1 - 1e-9
+    rows, safe = cap.item.shape[0], 1 - TOLERANCE
     pairs = np.stack([np.stack([row, down[-1]]) for row in down[:-1]])
     return up[:rows] * safe, up[rows:] * safe, pairs * safe
 

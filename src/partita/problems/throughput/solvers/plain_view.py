@@ -11,6 +11,7 @@ from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.problems.throughput.contraction.contiguous import contract_plain
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.view import Effort, LoadLimits, Rule, SearchView, Split, SplitValue, Table
+from partita.rounding import up_to
 
 #: Most stages times nets that the annealing counts.
 MOST_COUNTS = 20_000_000
@@ -33,7 +34,7 @@ class PlainView(SearchView):
         """Everything on one device, every net cut."""
         a = self.arrays
         finite = np.where(np.isfinite(a.work), a.work, 0.0).max(axis=0)
-        return float(finite.sum() + a.net_cost.max(axis=0).sum()) * (1 + 1e-9) + 1e-30
+        return up_to(float(finite.sum() + a.net_cost.max(axis=0).sum())) + 1e-30
 
     def value(self, split: Split) -> SplitValue:
         from partita.kernels.throughput.stage_loads import segment_loads

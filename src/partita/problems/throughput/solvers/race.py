@@ -30,14 +30,14 @@ from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.variant_decision import VariantSearcher
 from partita.problems.throughput.solvers.variant_view import VariantView
 from partita.problems.throughput.solvers.view import LoadLimits, SearchView, ViewedSplit
-from partita.units import TOLERANCE
+from partita.rounding import TOLERANCE
 
 #: A race promises an answer while it expects to need at most this many times the nodes it has used.
 PATIENCE = 8
 #: Nodes of the longest leg.
 LONGEST = 1 << 26
 #: A split this little above the target, relative, meets it: boxes are cut by more than rounding.
-MET = 5e-10
+MET = TOLERANCE / 2
 
 
 def searcher_of(view: SearchView, top: float, charged: ChargedItems | None = None) -> Searcher:

@@ -30,6 +30,7 @@ import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Longs
 from partita.problems.throughput.solvers.view import LoadLimits, Rule, SearchView
+from partita.rounding import SUMMED, clearly_below, lowered
 
 #: Most rows of weights of one rule.
 MOST_ROWS = 24
@@ -37,8 +38,6 @@ MOST_ROWS = 24
 CANDIDATES = {1: 1, 2: 14, 3: 6, 4: 3}
 #: Candidate trades of bytes for time.
 TRADES = 12
-#: Sums of many items may round up: step back by more than they can have gained.
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Capacity:
         limit = np.array([0.0 if place is None else limits[place] for place in self.limit])
         scale, bonus = (self.first_scale, self.first_bonus) if first else (self.scale, self.bonus)
         exact = np.where(scale > 0, limit[:, None] * scale, 0.0) + bonus
-        return np.asarray(exact * (1 + slack) + ROUNDING * self.item.sum(axis=1)[self.choice])
+        return np.asarray(exact * (1 + slack) + SUMMED * self.item.sum(axis=1)[self.choice])
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def _choices(rule: Rule, members: list[int]) -> list[_Choice]:
             continue
         order = np.argsort(ratio, kind="stable")
         ratio, weight = ratio[order], base[both][order]
-        place = np.searchsorted(np.cumsum(weight), np.linspace(0.0, 1.0, most) * weight.sum() * (1 - 1e-9))
+        place = np.searchsorted(np.cumsum(weight), np.linspace(0.0, 1.0, most) * clearly_below(weight.sum()))
         chosen = ratio[np.minimum(place, ratio.size - 1)]
         axes.append(sorted({float(ratio[0]), float(ratio[-1]), *(float(c) for c in chosen)}))
     none = np.zeros(len(members))
@@ -170,13 +169,12 @@ def lower_bounds(view: SearchView) -> LowerBounds:
             return LowerBounds(np.inf, np.inf, np.inf)
         for choice in _choices(rule, pools):
             scale = float((choice.time * devices).sum())
-            weight = float(choice.weights(rule, pools).sum()) * (1 - ROUNDING)
+            weight = lowered(float(choice.weights(rule, pools).sum()))
             weight -= float(devices @ choice.bonus(rule, pools))
             if scale > 0 and np.isfinite(weight):
                 best[rule.limit] = max(best[rule.limit], weight / scale)
     both, forward, backward = best
-    safe = 1 - ROUNDING
-    return LowerBounds(max(both, forward + backward) * safe, forward * safe, backward * safe)
+    return LowerBounds(lowered(max(both, forward + backward)), lowered(forward), lowered(backward))
 
 
 def capacity(view: SearchView, top: float) -> Capacity:

@@ -20,9 +20,8 @@ from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.solvers.exact import MOST_CODES
 from partita.problems.throughput.solvers.row_costs import RowCosts, Runs
 from partita.problems.throughput.variants import refuse_variants
-from partita.rounding import rounded_down
+from partita.rounding import rounded_down, up_to
 from partita.run.monitor import Monitor
-from partita.units import up_to
 
 
 class RowCuts(Solver):

@@ -17,6 +17,7 @@ import numpy as np
 from partita.kernels.throughput.arrays import Ints, Longs
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split, Table, ViewedSplit
+from partita.rounding import clearly_below, up_to
 from partita.run.incumbent import Incumbent
 
 #: Decisions that an order may take.
@@ -74,7 +75,7 @@ class Slicer:
         """The best slicing with an objective under ``below``, None if there is none."""
         low = floor = self.low.both
         split: Split | None = None
-        top, step = min(below * (1 - 1e-9), self.view.most), 0.05
+        top, step = min(clearly_below(below), self.view.most), 0.05
         if below == math.inf and low > 0:
             # Large targets are slow: feel the way up.
             while split is None and floor < top and self.stop[0] == 0:
@@ -97,7 +98,7 @@ class Slicer:
             else:
                 value, best = found
         for _ in range(3):
-            found = self._better(order, value * (1 - 1e-9), value) if value > low and self.stop[0] == 0 else None
+            found = self._better(order, clearly_below(value), value) if value > low and self.stop[0] == 0 else None
             if found is None:
                 break
             value, best = found
@@ -131,7 +132,7 @@ class SlicingSearch:
     @property
     def done(self) -> bool:
         """Whether nothing better can exist, or the run stops."""
-        return self.incumbent.value <= self.low.both * (1 + 1e-9) or bool(self.incumbent.stop[0] != 0)
+        return self.incumbent.value <= up_to(self.low.both) or bool(self.incumbent.stop[0] != 0)
 
     def offer(self, view: SearchView, split: Split) -> bool:
         """Keep a split of one of the views if it is better."""

@@ -35,7 +35,8 @@ from partita.kernels.throughput.search_state import LINE_COLUMNS, Search, Varian
 from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.group_cuts import find_group_cuts
 from partita.problems.throughput.solvers.variant_view import VariantView
-from partita.problems.throughput.solvers.view import SLACK, LoadLimits
+from partita.problems.throughput.solvers.view import LoadLimits
+from partita.rounding import SUMMED, lowered, raised
 
 
 class VariantSearcher(Searcher):
@@ -57,15 +58,15 @@ class VariantSearcher(Searcher):
         n, lines, (rules, _) = view.items, len(view.shape.limit), cap.choice.shape
         k, words = view.peak_arrays, math.ceil(n / 64)
         line_limits = view.shape.limits(limits)
-        cuts, beyond = self.cuts.within(line_limits * (1 + SLACK))
+        cuts, beyond = self.cuts.within(raised(line_limits))
         own = Variant(
             lines=view.lines,
-            limits=line_limits * (1 + SLACK),
+            limits=raised(line_limits),
             # Smaller by more than rounding, so that what replaces a stage is surely kept.
-            inner=line_limits * (1 - 1e-12),
+            inner=lowered(line_limits),
             cuts=cuts,
-            first=cap.budget(limits, 2 * SLACK, first=True),
-            beyond=beyond * (1 + SLACK),
+            first=cap.budget(limits, 2 * SUMMED, first=True),
+            beyond=raised(beyond),
             value=np.zeros((n + 2, lines)),
             lost=np.zeros((n + 2, rules)),
             cross=np.zeros((n + 2, rules)),

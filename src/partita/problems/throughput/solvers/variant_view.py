@@ -14,7 +14,6 @@ from partita.problems.throughput.contraction.contiguous import contract_variant
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.load_lines import BOTH, LoadLines, load_lines
 from partita.problems.throughput.solvers.view import (
-    SLACK,
     Effort,
     LoadLimits,
     Rule,
@@ -24,6 +23,7 @@ from partita.problems.throughput.solvers.view import (
     Table,
 )
 from partita.problems.throughput.working_memory import PeakTable
+from partita.rounding import raised, up_to
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class VariantView(SearchView):
         most += float(lines.cost_in.sum(axis=1).max() + lines.cost_out.sum(axis=1).max())
         most += float(lines.group_in.sum(axis=1).max() + lines.group_out.sum(axis=1).max())
         most += float(over) * float(lines.reload_time.max(initial=0.0)) + sync
-        return most * (2 if self.gpipe else 1) * (1 + 1e-9) + 1e-30
+        return up_to(most * (2 if self.gpipe else 1)) + 1e-30
 
     @property
     def pairs_of_slicing(self) -> float:
@@ -192,7 +192,7 @@ class VariantView(SearchView):
     def slice(self, order: Ints, limits: LoadLimits, table: Table, stop: Longs) -> bool:
         from partita.kernels.throughput.slicing import slice_order
 
-        at_most = self.shape.limits(limits) * (1 + SLACK)
+        at_most = raised(self.shape.limits(limits))
         return bool(slice_order(self.arrays, self.lines, self.peak_arrays, order, at_most, self.codes, *table, stop))
 
 

@@ -18,10 +18,7 @@ from partita.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.csr import chosen_rows, transposed
 from partita.problems.throughput.contraction.instance import Instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.units import up_to
-
-#: Relative slack of the comparison with limits: more than rounding, less than any claim.
-SLACK = 1e-11
+from partita.rounding import up_to
 
 
 class Placed(NamedTuple):

@@ -19,12 +19,13 @@ import numpy as np
 
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Floats
-from partita.problems.throughput.bounds.forced_transfers import Charged
+from partita.problems.throughput.bounds.charged import Charged
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.programs.minmax_program import Program, ProgramRun
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.protocol import suits_programs
+from partita.rounding import up_to
 
 #: Targets of the merged programs, as the part of the way from the bound to the best value.
 STEP = 0.5
@@ -50,7 +51,7 @@ def split_program(run: ProgramRun, sizes: list[int], facts: Charged, order: Orde
     for b, size in enumerate(sizes):
         cuts = program.cuts(b, size)
         program.limit([*blocks.work(b, scale=program.scale), *cuts.values()], size)
-        if (facts.work > uniform.work * (1 + 1e-9)).any():
+        if (facts.work > up_to(uniform.work)).any():
             others = [cost for net, cost in cuts.items() if not parts.forced[net]]
             program.limit([*blocks.work(b, facts.work, program.scale), *others], size)
     if whole:

@@ -1,9 +1,9 @@
 """Programs with the largest load as their objective, run so that what they prove is safe to use.
 
-Loads are scaled so that the largest load of interest is ``UNIT``: tolerances of backends are absolute, and become
-relative ones here. What they may have added to a bound is taken off where backends are (``partita.mip.cautious``), and
-a program without a solution below a cutoff proves the cutoff itself. Where all loads are multiples of one number, a
-bound is then raised to the next multiple.
+Loads are scaled so that the largest load of interest is ``LARGEST_LOAD``: tolerances of backends are absolute, and
+become relative ones here. What they may have added to a bound is taken off where backends are
+(``partita.mip.cautious``), and a program without a solution below a cutoff proves the cutoff itself. Where all loads
+are multiples of one number, a bound is then raised to the next multiple.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from partita.errors import SolverCrashError
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Callbacks, Floats, ProgramStatus
 from partita.mip.solve import available, solve_program
-from partita.problems.throughput.bounds.forced_transfers import Charged, charged_at
+from partita.problems.throughput.bounds.charged import Charged
+from partita.problems.throughput.bounds.forced_transfers import charged_at
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression
-from partita.rounding import rounded_down
+from partita.rounding import GAP, UNIT, clearly_below, rounded_down, up_to
 
 #: Largest load of interest inside of programs.
-UNIT = 1000.0
+LARGEST_LOAD = 1000.0
 #: Multiples of one number may add up to this many of it: cutoffs half a grain below a load are told from it.
 MOST_GRAINS = 1e7
 #: Share by which a number may differ from a multiple: a few roundings.
-ROUNDING = 4e-15
+ROUNDING = 36 * UNIT
 #: Programs of at most this many items times boundaries are given to one backend.
 SMALL = 60
 
@@ -73,7 +74,7 @@ def round_up(bound: float, grain: float) -> float:
 
 def pool_bound(uniform: BlockProblem) -> float:
     """No load of any split exceeds this."""
-    return float(uniform.work.sum() + uniform.cost.sum()) * (1 + 1e-9)
+    return up_to(float(uniform.work.sum() + uniform.cost.sum()))
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class Program:
     cutoff
         Largest load of interest: the program says nothing about optima above.
     scale
-        ``UNIT`` / ``cutoff``.
+        ``LARGEST_LOAD`` / ``cutoff``.
     """
 
     blocks: BlockProgram
@@ -145,8 +146,8 @@ class Program:
     @classmethod
     def over(cls, blocks: BlockProgram, run: ProgramRun, low: float, cutoff: float) -> Program:
         """A program to minimise the largest load, between a proven bound and a cutoff; no loads yet."""
-        scale = UNIT / cutoff if cutoff > 0 else 1.0
-        largest = blocks.model.add_continuous(min(low * (1 - 1e-9), cutoff) * scale, cutoff * scale, 1.0)
+        scale = LARGEST_LOAD / cutoff if cutoff > 0 else 1.0
+        largest = blocks.model.add_continuous(min(clearly_below(low), cutoff) * scale, cutoff * scale, 1.0)
         return cls(blocks, run, largest, cutoff, scale)
 
     def cuts(self, block: int, share: float = 1.0) -> dict[int, Expression]:
@@ -155,7 +156,7 @@ class Program:
         No such block cuts one that costs more than that may be: beyond twice as much says no more, and coefficients a
         million times those of others make backends cut off what they should not.
         """
-        return self.blocks.cuts(block, self.scale, 2.0 * share * UNIT)
+        return self.blocks.cuts(block, self.scale, 2.0 * share * LARGEST_LOAD)
 
     def load(self, block: int, share: float = 1.0) -> list[Expression]:
         """Work and cut nets of a block whose load is at most ``share`` times the largest; see ``cuts``."""
@@ -209,7 +210,7 @@ class Program:
             self.blocks.model,
             backend,
             time_limit_s=None if math.isinf(time_s) else max(0.0, time_s),
-            gap=1e-7,
+            gap=GAP,
             callbacks=Callbacks(
                 stop=lambda: self.run.knowledge.done or enough(proven),
                 on_bound=bounded,

@@ -17,6 +17,7 @@ from partita.problems.throughput.bounds.programs.minmax_program import Program, 
 from partita.problems.throughput.bounds.programs.order_tables import order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.protocol import simple_bound
+from partita.rounding import clearly_below, up_to
 
 
 class BottleneckBound(ProgramMember):
@@ -41,7 +42,7 @@ class BottleneckBound(ProgramMember):
 
 def _fill(program: Program) -> None:
     """Work of at least the simple bound in the block in the middle."""
-    least = simple_bound(program.blocks.uniform) * (1 - 1e-9) * program.scale
+    least = clearly_below(simple_bound(program.blocks.uniform)) * program.scale
     program.blocks.row(program.blocks.work(1, scale=program.scale), lower=least)
 
 
@@ -118,13 +119,13 @@ class NodeProgramBound(ProgramMember):
 
         while not knowledge.done and run.left_s() > 0:
             v = int(most.argmax())
-            if most[v] <= knowledge.bound * (1 + 1e-9):
+            if most[v] <= up_to(knowledge.bound):
                 return
             blocks.model.lower, blocks.model.upper = list(lower), list(upper)
             # A block that costs no more than this is known.
             known = float(most[v])
             cutoff = min(program.cutoff, known * (1 + 1e-6))
-            blocks.model.lower[program.largest] = min(knowledge.bound * (1 - 1e-9), cutoff) * program.scale
+            blocks.model.lower[program.largest] = min(clearly_below(knowledge.bound), cutoff) * program.scale
             blocks.model.upper[program.largest] = cutoff * program.scale
             # What comes before v is in its block or before, what comes after in its block or after.
             first, last = np.zeros(uniform.items, np.int32), np.full(uniform.items, 2, np.int32)
@@ -133,7 +134,7 @@ class NodeProgramBound(ProgramMember):
             blocks.keep_within(first, last)
 
             def weak(_: float) -> bool:
-                return bool(most[v] <= knowledge.bound * (1 + 1e-9))  # noqa: B023 - it runs in this round only
+                return bool(most[v] <= up_to(knowledge.bound))  # noqa: B023 - it runs in this round only
 
             proven = replace(program, cutoff=cutoff).solve(
                 run.left_s(),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import pickle
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from partita.errors import MissingExtraError
+from partita.processes.environment import module_paths
+from partita.processes.replies import Reply, reply_of
 
 #: Where work is done.
 Backend = Literal["processes", "dask", "ray"]
@@ -83,50 +81,14 @@ class Pool:
         for _ in range(_ATTEMPTS):
             try:
                 with joblib.parallel_config(n_jobs=self.jobs, **self._settings):
-                    found: list[_Answer[Out]] = joblib.Parallel(batch_size=1)(
-                        joblib.delayed(_answer)(function, value) for value in values
+                    found: list[Reply[Out]] = joblib.Parallel(batch_size=1)(
+                        joblib.delayed(reply_of)(function, value) for value in values
                     )
             except _lost_worker():
                 self.lost += 1
                 continue
             return [answer.get() for answer in found]
         return [function(value) for value in values]
-
-
-class WorkerTraceback(Exception):
-    """Where in a worker an error was raised, as text: the cause of that error here."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
-
-
-@dataclass(frozen=True)
-class _Answer(Generic[Out]):
-    """What a function said in a worker: a value, or an error and its traceback."""
-
-    value: Out | None = None
-    error: Exception | None = None
-    where: str = ""
-
-    def get(self) -> Out:
-        """The value; raises the error."""
-        if self.error is not None:
-            raise self.error from WorkerTraceback(self.where)
-        return self.value  # type: ignore[return-value]
-
-
-def _answer(function: Callable[[In], Out], value: In) -> _Answer[Out]:
-    """What a function says, its own errors included: whatever else is raised is the pool's."""
-    try:
-        return _Answer(function(value))
-    except Exception as error:
-        where = traceback.format_exc()
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            # Some errors cannot be sent; their names can.
-            return _Answer(error=RuntimeError(f"{type(error).__name__}: {error}"), where=where)
-        return _Answer(error=error, where=where)
 
 
 def _lost_worker() -> tuple[type[BaseException], ...]:
@@ -186,12 +148,11 @@ def _ray(jobs: int, address: str | None) -> Iterator[None]:
     own = not ray.is_initialized()
     if own and address is None:
         # Workers of its own find what this process finds.
-        paths = os.pathsep.join(path for path in sys.path if path)
         ray.init(
             num_cpus=jobs,
             include_dashboard=False,
             log_to_driver=False,
-            runtime_env={"env_vars": {"PYTHONPATH": paths}},
+            runtime_env={"env_vars": {"PYTHONPATH": module_paths()}},
         )
     elif own:
         ray.init(address=address, log_to_driver=False)

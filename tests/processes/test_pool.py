@@ -15,8 +15,9 @@ import pytest
 import partita as pt
 from conductor.test_search import links, model
 from partita.conductor import search as search_module
-from partita.conductor.parallel import Pool, WorkerTraceback
 from partita.conductor.search import search_stages
+from partita.processes.pool import Pool
+from partita.processes.replies import WorkerTraceback
 
 
 def square(value: int) -> int:
@@ -141,7 +142,7 @@ def test_an_error_of_the_function_is_raised_once_and_says_where(
     assert isinstance(caught.value.__cause__, WorkerTraceback)
     shown = "".join(traceback.format_exception(caught.value))
     assert "in deep" in shown
-    assert "test_parallel.py" in shown
+    assert "test_pool.py" in shown
 
 
 def test_an_error_here_is_raised_as_it_is(tmp_path: Path) -> None:
