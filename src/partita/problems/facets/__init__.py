@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from partita.problems.kind import AnyKind
+import msgspec
 
 P = TypeVar("P", bound=Any)
 L = TypeVar("L", bound=Any)
 E = TypeVar("E", bound=Any)
 
 
+class Descriptor(Protocol):
+    """What facets ask of the problem that they are of (``partita.problems.kind.Kind``, which is above them)."""
+
+    @property
+    def name(self) -> str:
+        """In listings."""
+
+    @property
+    def plan(self) -> type[Any]:
+        """The type of its plans."""
+
+    @property
+    def changes(self) -> type[msgspec.Struct]:
+        """What may be changed of a problem: a declaration of settings."""
+
+    def change(self, problem: Any, changes: Any) -> Any:
+        """The problem with changes."""
+
+
 class Facet:
     """Made with the problem's descriptor, ``kind``, when it is asked for."""
 
-    def __init__(self, kind: AnyKind) -> None:
+    def __init__(self, kind: Descriptor) -> None:
         self.kind = kind
