@@ -1,4 +1,4 @@
-"""Cuts an order of operators into pieces and operators on the CPU so that all of them together take least time."""
+"""Cuts an order of operators into pieces and operators on the CPU: least time together, or the least largest one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from partita.kernels.latency.arrays import Floats, Ints, LatencyArrays
 
 
 @compiled
-def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, most: int) -> Ints:
+def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, most: int, largest: bool) -> Ints:
     """By group, the number of its piece from 0, or −1 for the CPU: the smallest sum of times within the memory limit.
+
+    With ``largest`` the smallest largest time; all are on the CPU where no cut has a finite one.
 
     Group i is ``order[group_ptr[i]:group_ptr[i + 1]]`` and is not cut; ``cpu`` (groups,) is its time on the CPU;
     ``most`` pieces at most. f[j][r] is the least time for the first r groups with j pieces, and a piece from l to r is
@@ -33,8 +35,9 @@ def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, mos
     seen = np.full(n, -1, np.int32)
     for left in range(groups):
         for j in range(most + 1):
-            if cost[j, left] + cpu[left] < cost[j, left + 1]:
-                cost[j, left + 1] = cost[j, left] + cpu[left]
+            reached = max(cost[j, left], cpu[left]) if largest else cost[j, left] + cpu[left]
+            if reached < cost[j, left + 1]:
+                cost[j, left + 1] = reached
                 choice[j, left + 1] = -1
         work, out, into, held = 0.0, 0.0, 0.0, 0.0
         for right in range(left, groups):
@@ -57,8 +60,9 @@ def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, mos
                 break
             time = into + work + out
             for j in range(most):
-                if cost[j, left] + time < cost[j + 1, right + 1]:
-                    cost[j + 1, right + 1] = cost[j, left] + time
+                reached = max(cost[j, left], time) if largest else cost[j, left] + time
+                if reached < cost[j + 1, right + 1]:
+                    cost[j + 1, right + 1] = reached
                     choice[j + 1, right + 1] = left
     j = 0
     for i in range(most + 1):

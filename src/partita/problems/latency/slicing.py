@@ -71,7 +71,7 @@ class Slicer:
             return slot
         cpu = np.array([sum(a.cpu[v] for v in row) for row in rows])
         if view.passes == 1:
-            pieces = slice_order(a, flat, ptr, cpu, view.problem.accelerators)
+            pieces = slice_order(a, flat, ptr, cpu, view.problem.accelerators, False)
             for row, j in zip(rows, pieces.tolist(), strict=True):
                 if j >= 0:
                     slot[row] = j * view.problem.pieces
@@ -118,4 +118,4 @@ class Slicer:
             succs=succs,
         )
         order = np.arange(len(flat), dtype=np.int32)
-        return [int(j) for j in slice_order(smaller, order, ptr, cpu, view.problem.accelerators)]
+        return [int(j) for j in slice_order(smaller, order, ptr, cpu, view.problem.accelerators, False)]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from partita.dags import ranks
 from partita.kernels.latency.arrays import Floats, Ints, LatencyArrays
 from partita.problems.latency.plan import LatencyPlan, homes, readers_of
 from partita.problems.latency.problem import LatencyProblem
@@ -27,8 +28,8 @@ class View:
     ----------
     arrays
         For the kernels.
-    place
-        Place in the problem of every operator.
+    place, number
+        Place in the problem of every operator, and the number of the operator at every place.
     before, after
         The operators that each reads, and that read it.
     classes
@@ -38,8 +39,8 @@ class View:
     def __init__(self, problem: LatencyProblem) -> None:
         self.problem = problem
         self.place = problem.order()
-        rank = np.empty(len(self.place), np.int64)
-        rank[self.place] = np.arange(len(self.place))
+        rank = ranks(self.place)
+        self.number: list[int] = rank.tolist()
         before, after = readers_of(problem)
         self.before = [sorted(int(rank[u]) for u in before[p]) for p in self.place]
         self.after = [sorted(int(rank[u]) for u in after[p]) for p in self.place]

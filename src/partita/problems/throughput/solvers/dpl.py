@@ -6,7 +6,6 @@ so the dynamic program is fast. They take one depth-first order; here a handful 
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from graphlib import TopologicalSorter
 
@@ -24,9 +23,6 @@ from partita.problems.throughput.solvers.view import Split
 from partita.problems.throughput.variants import refuse_variants
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
-
-#: Relative width to which the bisection narrows a bottleneck before the last steps make it exact.
-_NARROW = 1e-7
 
 
 class Dpl:
@@ -51,22 +47,10 @@ class Dpl:
         for order in () if best.infeasible else fixed_orders(view.arrays):
             if monitor.stopping or best.value <= low.both:
                 break
-            found = best_cut(slicer, order, best.value)
+            found = slicer.exact(order, best.value)
             if found is not None:
                 best.offer(*found, self.name)
         return outcome_of(best, view.plan)
-
-
-def best_cut(slicer: Slicer, order: Ints, below: float = math.inf) -> tuple[float, Split] | None:
-    """The best cut of an order with a bottleneck under ``below``, exact up to rounding; None if there is none."""
-    found = slicer.best(order, below, _NARROW)
-    while found is not None and found[0] > slicer.low.both:
-        split = slicer.decide(order, found[0] * (1 - 1e-9))
-        value = math.inf if split is None else slicer.view.value(split).objective
-        if split is None or value >= found[0]:
-            break
-        found = value, split
-    return found
 
 
 def fixed_orders(arrays: Arrays) -> list[Ints]:

@@ -6,11 +6,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from partita.kernels.throughput.arrays import Floats, Ints, Longs
-from partita.problems.throughput.contiguity import colocation_classes, order_pairs
+from partita.problems.throughput.contiguity import colocated, colocation_classes, order_pairs
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -58,14 +57,7 @@ class RowCosts:
         self.units = len(row.units)
         unit_of = {identity: number for number, unit in enumerate(row.units) for identity in unit}
         units = np.array([unit_of[op.id] for op in problem.operators])
-        whole = problem.replace(
-            row=None,
-            operators=tuple(
-                msgspec.structs.replace(op, colocation=int(unit))
-                for op, unit in zip(problem.operators, units, strict=True)
-            ),
-        )
-        self.instance = build_instance(whole, free=True)
+        self.instance = build_instance(colocated(problem.replace(row=None), units), free=True)
         place = np.empty(self.units, dtype=np.int64)
         place[self.instance.group] = units
         self.item = np.argsort(place)
