@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, Stage
 from partita.kernels.hybrid.stages import (
@@ -27,7 +28,6 @@ from partita.kernels.hybrid.stages import (
     sync_factor,
     with_rounding,
 )
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
 #: More devices than there are.
 NONE = 1 << 30

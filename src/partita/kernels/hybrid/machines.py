@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled, inlined
 from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, Stage
 from partita.kernels.hybrid.decide import NONE
@@ -29,7 +30,6 @@ from partita.kernels.hybrid.stages import (
     sync_factor,
     with_rounding,
 )
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
 
 class MachineArrays(NamedTuple):

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Bytes, Floats, Ints
+from partita.kernels.bits import has
 from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridWork, Stage
 from partita.kernels.hybrid.knapsack import cheapest, fill_items
 from partita.kernels.hybrid.stages import lacking, subset
-from partita.kernels.throughput.arrays import Bytes, Floats, Ints
-from partita.kernels.throughput.bits import has
 
 #: Schedules as numbers.
 IN_TURN, ALL_FORWARD, SPLIT_BACKWARD = 0, 1, 2

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled, inlined
 from partita.kernels.hybrid.arrays import HybridWork, Stage
 from partita.kernels.hybrid.knapsack import cheapest, fill_items
 from partita.kernels.hybrid.mesh import ALL_FORWARD, IN_TURN, delay, held_time
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
 #: What ``extend_rows`` returns if there are more labels than room for them, or than it should look at.
 #: The label is -1 in the first case, -2 in the second.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints
 from partita.kernels.compiled import compiled
-from partita.kernels.latency.arrays import Floats, Ints, LatencyArrays
+from partita.kernels.latency.arrays import LatencyArrays
 
 
 @compiled
@@ -27,8 +28,8 @@ def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, mos
     last = np.zeros(n, np.int32)
     for v in range(n):
         last[v] = -1
-        for i in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-            last[v] = max(last[v], group_of[a.succs[i]])
+        for i in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+            last[v] = max(last[v], group_of[a.graph.succ[i]])
     cost = np.full((most + 1, groups + 1), np.inf)
     choice = np.full((most + 1, groups + 1), -2, np.int32)
     cost[0, 0] = 0.0
@@ -47,8 +48,8 @@ def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, mos
                 held += a.mem[v]
                 if last[v] > right:
                     out += a.comm[v]
-                for e in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-                    u = a.preds[e]
+                for e in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+                    u = a.graph.pred[e]
                     if group_of[u] < left:
                         if seen[u] != left:
                             seen[u] = left

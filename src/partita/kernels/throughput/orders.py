@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput import slicing
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.stage_loads import segment_loads
 
@@ -25,8 +25,8 @@ from partita.kernels.throughput.stage_loads import segment_loads
 @inlined
 def _enter(a: BlockProblem, met: slicing.Met, v: int, r: int, step: Floats, room: Floats) -> None:
     """Take in v as the right end: ``step`` for nets, ``room`` for bytes."""
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[p]
         slicing.meet_net(met, e, r)
         slicing.pay_along(a, met, e, r, a.cost[e], a.cost[e], step)
         met.last[e] = r
@@ -105,8 +105,8 @@ def held_by_blocks(a: BlockProblem, label: Ints, held: Floats, space: Floats) ->
         held[label[v]] += a.held[v]
         space[label[v]] = max(space[label[v]], a.workspace[v])
     for c in range(a.cover_bytes.shape[0]):
-        for p in range(a.cover_ptr[c], a.cover_ptr[c + 1]):
-            b = label[a.cover_pins[p]]
+        for p in range(a.cover.ptr[c], a.cover.ptr[c + 1]):
+            b = label[a.cover.pins[p]]
             users[c * k + b] += 1
             if users[c * k + b] == 1:
                 held[b] += a.cover_bytes[c]
@@ -152,17 +152,17 @@ def decode(
         if stop[0] != 0:
             return row
         order = orders[row]
-        slicing.linearise(a, stage, keys[row], 0, order)
+        slicing.linearise(a.graph, stage, keys[row], 0, order)
         if arrange:
             for i in range(n):
                 place[order[i]] = i
             total = 0.0
             for e in range(a.cost.shape[0]):
-                start, end = a.net_ptr[e], a.net_ptr[e + 1]
+                start, end = a.net.ptr[e], a.net.ptr[e + 1]
                 earliest, sum_of = n, 0
                 for p in range(start, end):
-                    earliest = min(earliest, place[a.net_pins[p]])
-                    sum_of += place[a.net_pins[p]]
+                    earliest = min(earliest, place[a.net.pins[p]])
+                    sum_of += place[a.net.pins[p]]
                 total += a.cost[e] * (sum_of - (end - start) * earliest)
             results[row] = total
             continue

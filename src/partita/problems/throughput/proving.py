@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.kind import Proof
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy

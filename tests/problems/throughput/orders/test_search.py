@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import brute_force
-from partita.kernels.throughput.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.orders import costs_of, cut_order, decode
+from partita.kernels.throughput.orders import costs_of, decode
 from partita.problems.throughput.contraction.blocks import plan_of
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.orders.block_problem import blocks_refusal, make_blocks
@@ -96,9 +96,7 @@ def test_cuts_are_the_best_of_all(problem: ThroughputProblem, seed: int) -> None
     order = random_order(blocks, seed)
     cutter = Cutter(blocks, np.zeros(1, dtype=np.int64))
     expected = cuts(blocks, order, blocks.devices)
-    value = np.empty((blocks.items + 1, blocks.devices + 1))
-    cut_order(blocks, order, math.inf, None, value, np.empty(value.shape, dtype=np.int32), cutter.stop)
-    assert value[-1, -1] == pytest.approx(expected, abs=1e-9)
+    assert cutter.all_values(order, blocks.devices)[-1] == pytest.approx(expected, abs=1e-9)
     found = cutter.best(order)
     assert (math.inf if found is None else found[0]) == pytest.approx(expected, abs=1e-9)
     if found is None:
@@ -164,7 +162,7 @@ def test_partitions_found_elsewhere_are_taken(problem: ThroughputProblem, data: 
     assert not search.offer(label)
     search.run(rounds=2)
     assert search.value <= value
-    first = blocks.succ_ptr[1] > 0
+    first = blocks.graph.succ_ptr[1] > 0
     if first and blocks.devices > 1:
         falling = np.zeros(blocks.items, dtype=np.int32)
         falling[0] = blocks.devices - 1

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from partita.kernels.arrays import as_arrays
 from partita.kernels.hybrid.arrays import HybridKnown, HybridWork
 from partita.kernels.hybrid.mesh import (
     ALL_FORWARD,
@@ -25,7 +26,6 @@ from partita.kernels.hybrid.mesh import (
     fill_stages,
     held_time,
 )
-from partita.kernels.throughput.arrays import as_arrays
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.instance import HybridInstance, build_arrays, build_instance, new_scratch, of_step
 from partita.problems.hybrid.plan import HybridPlan

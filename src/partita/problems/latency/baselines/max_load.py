@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.graph_arrays import csr
 from partita.problems.latency.groups import contracted
 from partita.problems.latency.plan import on_accelerators
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
-from partita.problems.latency.view import View, csr
+from partita.problems.latency.view import View
 from partita.run.monitor import Monitor
 
 

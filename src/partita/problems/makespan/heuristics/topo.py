@@ -26,7 +26,7 @@ class MemoryTopo(Heuristic):
         growing, present = Growing(instance), 0
         for v in instance.order:
             allowed = growing.allowed(v)
-            size = growing.size[int(a.group[v])]
+            size = growing.size[int(a.group.of[v])]
             even = [d for d in allowed if d >= present and growing.held[d] + size <= share * (1 + 1e-9)]
             if not allowed:
                 return NO_ROOM

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from partita.dags import row_of_blocks
+from partita.kernels.graph_arrays import lists
 from partita.problems.throughput.baselines.base import best_cuts
 from partita.problems.throughput.baselines.layers import item_layers
 from partita.problems.throughput.contraction.instance import build_instance
@@ -26,7 +25,7 @@ class LayerCuts(Solver):
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         instance = build_instance(problem)
-        before = [instance.pred[a:b].tolist() for a, b in pairwise(instance.pred_ptr.tolist())]
+        before = lists(instance.graph.pred_ptr, instance.graph.pred)
         # What comes before the layers and behind them are parts of their own, as where only layers may be cut. Edges
         # never lead to an earlier layer, so the path is the row.
         place, _ = row_of_blocks(item_layers(problem, instance), before)

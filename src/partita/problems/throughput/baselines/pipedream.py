@@ -42,9 +42,9 @@ def contract_branches(instance: Instance) -> npt.NDArray[np.int64]:
     graph: rustworkx.PyGraph[None, None] = rustworkx.PyGraph(multigraph=False)
     graph.add_nodes_from([None] * instance.items)
     for u in range(instance.items):
-        if instance.pred_ptr[u] == instance.pred_ptr[u + 1] and work[u] == 0:
+        if not len(instance.graph.before(u)) and work[u] == 0:
             continue
-        for v in instance.succ[instance.succ_ptr[u] : instance.succ_ptr[u + 1]]:
+        for v in instance.graph.after(u):
             graph.add_edge(u, int(v), None)
     merged = rustworkx.PyGraph[None, None](multigraph=False)
     merged.add_nodes_from([None] * instance.items)

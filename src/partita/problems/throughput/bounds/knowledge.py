@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from partita.errors import DisagreementError, SolverCrashError
-from partita.kernels.throughput.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor

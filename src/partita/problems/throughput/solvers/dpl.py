@@ -11,7 +11,9 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Arrays, Ints
+from partita.kernels.arrays import Ints
+from partita.kernels.graph_arrays import lists
+from partita.kernels.throughput.arrays import Arrays
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import outcome_of
@@ -56,8 +58,8 @@ class Dpl:
 def fixed_orders(arrays: Arrays) -> list[Ints]:
     """File order, depth first from either side, breadth first, and last in first out; equal ones once."""
     n = arrays.work.shape[1]
-    succ = [arrays.succ[arrays.succ_ptr[v] : arrays.succ_ptr[v + 1]].tolist() for v in range(n)]
-    pred = [arrays.pred[arrays.pred_ptr[v] : arrays.pred_ptr[v + 1]].tolist() for v in range(n)]
+    succ = lists(arrays.graph.succ_ptr, arrays.graph.succ)
+    pred = lists(arrays.graph.pred_ptr, arrays.graph.pred)
     orders = [
         list(range(n)),
         _depth_first(succ, forward=True),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.kernels.arrays import Floats, Longs
+from partita.kernels.graph_arrays import Sets
 from partita.problems.throughput.contiguity import colocated, colocation_classes, order_pairs
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
@@ -61,8 +61,8 @@ class RowCosts:
         place = np.empty(self.units, dtype=np.int64)
         place[self.instance.group] = units
         self.item = np.argsort(place)
-        self._nets = _sorted_pins(place, self.instance.net_ptr, self.instance.net_pins)
-        self._covers = _sorted_pins(place, self.instance.cover_ptr, self.instance.cover_pins)
+        self._nets = _sorted_pins(place, self.instance.net)
+        self._covers = _sorted_pins(place, self.instance.cover)
         source = self.instance.net_source
         self._source = np.where(source >= 0, place[source], -1)
         self.cuts = np.ones(self.units + 1, dtype=bool)
@@ -127,6 +127,6 @@ class RowCosts:
         return cut, crossing
 
 
-def _sorted_pins(place: Longs, pointer: Ints, members: Ints) -> list[Longs]:
+def _sorted_pins(place: Longs, sets: Sets) -> list[Longs]:
     """Units of every set, ascending."""
-    return [np.sort(place[members[a:b]]) for a, b in itertools.pairwise(pointer)]
+    return [np.sort(place[sets.members(row)]) for row in range(len(sets.ptr) - 1)]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Ints, Longs
+from partita.kernels.arrays import Ints, Longs
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split, Table, ViewedSplit
 from partita.run.incumbent import Incumbent
@@ -160,7 +160,7 @@ class SlicingSearch:
         """A random topological order; see ``partita.kernels.throughput.slicing.linearise``."""
         from partita.kernels.throughput.slicing import order_by
 
-        return order_by(view.arrays, self.random.random(view.items), mode, stage)
+        return order_by(view.arrays.graph, self.random.random(view.items), mode, stage)
 
     def try_order(self, slicer: Slicer, order: Ints) -> bool:
         """Slice an order; whether it gave a better split."""
