@@ -36,8 +36,8 @@ def copies(problem: ThroughputProblem, count: int, *, joined: bool) -> Throughpu
     """Several copies, one after another if ``joined``, otherwise side by side."""
     instance = build_instance(problem)
     first = [problem.operators[int(np.flatnonzero(instance.group == v)[0])].id for v in range(instance.items)]
-    last = [first[v] for v in np.flatnonzero(np.diff(instance.succ_ptr) == 0)]
-    sources = [first[v] for v in np.flatnonzero(np.diff(instance.pred_ptr) == 0)]
+    last = [first[v] for v in np.flatnonzero(np.diff(instance.graph.succ_ptr) == 0)]
+    sources = [first[v] for v in np.flatnonzero(np.diff(instance.graph.pred_ptr) == 0)]
     sizes = {tensor.producer: tensor.size for tensor in problem.tensors}
     small = min((size for size in sizes.values() if size > 0), default=0.0)
     step = max(op.id for op in problem.operators) + 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from partita.problems.throughput.contraction.csr import lists
+from partita.kernels.graph_arrays import lists
 from partita.problems.throughput.contraction.instance import Instance
 
 __all__ = ["best_over_items", "instance_load", "instance_memory"]
@@ -16,7 +16,7 @@ __all__ = ["best_over_items", "instance_load", "instance_memory"]
 def _cut(instance: Instance, inside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Which nets have a pin inside and another one outside."""
     return np.array(
-        [inside[pins].any() and not inside[pins].all() for pins in lists(instance.net_ptr, instance.net_pins)],
+        [inside[pins].any() and not inside[pins].all() for pins in lists(instance.net.ptr, instance.net.pins)],
         dtype=bool,
     )
 
@@ -39,7 +39,7 @@ def instance_load(instance: Instance, items: Sequence[int], kind: int) -> tuple[
 def instance_memory(instance: Instance, items: Sequence[int], in_flight: int) -> float:
     """Memory of a device that holds the items with that many microbatches in flight."""
     inside = _mask(instance, items)
-    touched = np.array([inside[pins].any() for pins in lists(instance.cover_ptr, instance.cover_pins)], dtype=bool)
+    touched = np.array([inside[pins].any() for pins in lists(instance.cover.ptr, instance.cover.pins)], dtype=bool)
     total = instance.fixed[inside].sum() + instance.workspace[inside].max() + instance.cover_fixed[touched].sum()
     active = instance.active[inside].sum() + instance.cover_active[touched].sum()
     if not instance.recompute:
@@ -54,7 +54,7 @@ def best_over_items(instance: Instance) -> float | None:
 
     Stages are chosen from the last to the first; each takes any set that no remaining item comes after.
     """
-    successors = [sum(1 << b for b in row) for row in lists(instance.succ_ptr, instance.succ)]
+    successors = [sum(1 << b for b in row) for row in lists(instance.graph.succ_ptr, instance.graph.succ)]
     total = int(instance.count.sum())
     known: dict[tuple[int, tuple[int, ...]], float] = {}
 

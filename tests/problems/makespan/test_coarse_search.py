@@ -64,8 +64,8 @@ def test_groups_hold_every_operator_once() -> None:
     instance = build_instance(braids(3, 60, memory=None))
     groups = coarse(instance, 8)
     arrays = _grouped(instance.arrays, groups)
-    assert sorted(arrays.group_ops.tolist()) == list(range(instance.count))
+    assert sorted(arrays.group.members.tolist()) == list(range(instance.count))
     for g in range(groups.count):
-        members = arrays.group_ops[arrays.group_ptr[g] : arrays.group_ptr[g + 1]]
-        assert set(arrays.group[members].tolist()) == {g}
-    assert int(np.diff(arrays.group_ptr).min()) > 0
+        members = arrays.group.members[arrays.group.ptr[g] : arrays.group.ptr[g + 1]]
+        assert set(arrays.group.of[members].tolist()) == {g}
+    assert int(np.diff(arrays.group.ptr).min()) > 0

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.kernels.makespan.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.problems.makespan.baselines.placeto.solver import Placeto, schedule_order
 from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed

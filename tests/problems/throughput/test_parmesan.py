@@ -38,7 +38,7 @@ def test_clusters_leave_no_cycle_and_fit(seed: int) -> None:
     label = hyper_operators(instance, 3, draw.choice([0.01, 1.0, 100.0]))
     graph = rustworkx.PyDiGraph()
     graph.add_nodes_from(range(int(label.max()) + 1))
-    pairs = {(int(label[a]), int(label[b])) for a, b in instance.edges if label[a] != label[b]}
+    pairs = {(int(label[a]), int(label[b])) for a, b in instance.graph.edges if label[a] != label[b]}
     graph.add_edges_from_no_data(sorted(pairs))
     assert rustworkx.is_directed_acyclic_graph(graph)
     for number in range(int(label.max()) + 1):
@@ -76,7 +76,7 @@ def test_moves_keep_stages_in_a_row(seed: int) -> None:
     moves = 0
     while moves < 30 and search.move():
         moves += 1
-        assert all(search.label[a] <= search.label[b] for a, b in instance.edges)
+        assert all(search.label[a] <= search.label[b] for a, b in instance.graph.edges)
         assert max(np.bincount(search.label)) <= 7
         assert search.work == pytest.approx(np.bincount(search.label, search.time, 2))
 

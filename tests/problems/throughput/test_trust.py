@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from partita.errors import DisagreementError
-from partita.kernels.throughput.arrays import Ints, Longs
+from partita.kernels.arrays import Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED
 from partita.problems.throughput.bounds.capacity import CapacityBound

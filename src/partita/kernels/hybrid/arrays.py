@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
+from partita.kernels.arrays import Bytes, Floats, Ints, Longs, Words
 
 
 class HybridArrays(NamedTuple):

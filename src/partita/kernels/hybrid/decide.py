@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Ints, Longs
 from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
 from partita.kernels.hybrid.device_table import NONE, DeviceTable, Falls, close
@@ -28,7 +29,6 @@ from partita.kernels.hybrid.stages import (
     sync_factor,
     with_rounding,
 )
-from partita.kernels.throughput.arrays import Ints, Longs
 
 #: A trace holds for each stage: inner set, outer set, degree number, replicas.
 STEP = 4

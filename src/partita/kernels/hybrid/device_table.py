@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Floats, Ints
 
 #: More devices than there are.
 NONE = 1 << 30

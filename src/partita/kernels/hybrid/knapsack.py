@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
+from partita.kernels.bits import has
 from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridArrays, HybridScratch, StageIndex
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
-from partita.kernels.throughput.bits import has
 from partita.rounding import UNIT
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled, inlined
 from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
 from partita.kernels.hybrid.device_table import DeviceTable, Falls
@@ -28,7 +29,6 @@ from partita.kernels.hybrid.stages import (
     subset,
     sync_factor,
 )
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
 
 class Machines(NamedTuple):

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Bytes, Floats
+from partita.kernels.bits import has
 from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridWork
 from partita.kernels.hybrid.passing import StageOptions
 from partita.kernels.hybrid.stages import lacking, subset
-from partita.kernels.throughput.arrays import Bytes, Floats
-from partita.kernels.throughput.bits import has
 
 
 class Replicas(NamedTuple):

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled, inlined
 from partita.kernels.hybrid.arrays import HybridWork, StageIndex
 from partita.kernels.hybrid.knapsack import cheapest, fill_items
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
 #: Schedules as numbers.
 IN_TURN, ALL_FORWARD, SPLIT_BACKWARD = 0, 1, 2

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled
 from partita.kernels.hybrid.arrays import HybridWork
 from partita.kernels.hybrid.passing import (
@@ -25,7 +26,6 @@ from partita.kernels.hybrid.passing import (
     loss_of,
     passing_of,
 )
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
 
 #: What ``extend_rows`` returns if there are more labels than room for them, or than it should look at.
 #: The label is -1 in the first case, -2 in the second.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs, Words
+from partita.kernels.bits import has
 from partita.kernels.compiled import compiled, inlined
 from partita.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
 from partita.kernels.hybrid.knapsack import bracket, cheapest, fill_items
-from partita.kernels.throughput.arrays import Floats, Ints, Longs, Words
-from partita.kernels.throughput.bits import has
 
 
 @inlined

@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 
+from partita.kernels.arrays import Words
 from partita.kernels.compiled import allocating_nothing, inlined
-from partita.kernels.latency.arrays import LatencyArrays, Placement, Words
+from partita.kernels.latency.arrays import LatencyArrays, Placement
 from partita.kernels.latency.quotient import longest, relocate
 
 #: Most operators of a group; classes come on top.
@@ -60,12 +61,12 @@ def anneal(a: LatencyArrays, s: Placement, hot: float, cold: float, trials: int,
         form = _draw(s.random)
         b = -1
         if form % 8 < 6:
-            lo, hi = a.pred_ptr[v], a.pred_ptr[v + 1]
-            low, high = a.succ_ptr[v], a.succ_ptr[v + 1]
+            lo, hi = a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]
+            low, high = a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]
             degree = hi - lo + high - low
             if degree > 0:
                 i = _draw(s.random) % degree
-                b = slot[a.preds[lo + i]] if i < hi - lo else slot[a.succs[low + i - (hi - lo)]]
+                b = slot[a.graph.pred[lo + i]] if i < hi - lo else slot[a.graph.succ[low + i - (hi - lo)]]
                 if b == at:
                     b = -1
         if b < 0:
@@ -89,15 +90,15 @@ def anneal(a: LatencyArrays, s: Placement, hot: float, cold: float, trials: int,
                 u = moved[head]
                 head += 1
                 if ways != 1:
-                    for i in range(a.pred_ptr[u], a.pred_ptr[u + 1]):
-                        w = a.preds[i]
+                    for i in range(a.graph.pred_ptr[u], a.graph.pred_ptr[u + 1]):
+                        w = a.graph.pred[i]
                         if count < size and seen[w] != mark and slot[w] == at:
                             seen[w] = mark
                             moved[count] = w
                             count += 1
                 if ways != 2:
-                    for i in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
-                        w = a.succs[i]
+                    for i in range(a.graph.succ_ptr[u], a.graph.succ_ptr[u + 1]):
+                        w = a.graph.succ[i]
                         if count < size and seen[w] != mark and slot[w] == at:
                             seen[w] = mark
                             moved[count] = w
@@ -105,9 +106,9 @@ def anneal(a: LatencyArrays, s: Placement, hot: float, cold: float, trials: int,
         if not stays:
             listed = count
             for i in range(listed):
-                group = a.class_of[moved[i]]
-                for e in range(a.class_ptr[group], a.class_ptr[group + 1]):
-                    w = a.members[e]
+                group = a.group.of[moved[i]]
+                for e in range(a.group.ptr[group], a.group.ptr[group + 1]):
+                    w = a.group.members[e]
                     if seen[w] != mark:
                         seen[w] = mark
                         moved[count] = w

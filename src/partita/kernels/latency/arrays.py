@@ -6,37 +6,29 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
+from partita.kernels.arrays import Floats, Ints, Longs, Words
+from partita.kernels.graph_arrays import Graph, Partition
 
 
 class LatencyArrays(NamedTuple):
     """n operators in topological order, which their numbers follow.
 
-    ``cpu``, ``acc`` (infinite where it cannot run), ``comm``, ``mem`` (n,) are times and bytes; ``part`` (n,) is 1 for
-    backward operators. ``class_of`` (n,), with the members of class i in ``members[class_ptr[i]:class_ptr[i + 1]]``;
-    predecessors and readers likewise. ``shape`` is (accelerators, passes, pieces of a pass); ``limit`` (1,) bytes.
+    ``graph`` says who reads whom, ``group`` the colocation classes. ``cpu``, ``acc`` (infinite where it cannot run),
+    ``comm``, ``mem`` (n,) are times and bytes; ``part`` (n,) is 1 for backward operators. ``shape`` is (accelerators,
+    passes, pieces of a pass); ``limit`` (1,) bytes.
 
     A *slot* is a place for a piece: accelerator, pass and piece in one number, in the order in which they run; the
     number of slots stands for the CPU.
     """
 
+    graph: Graph
+    group: Partition
     cpu: Floats
     acc: Floats
     comm: Floats
     mem: Floats
     part: Ints
-    class_of: Ints
-    class_ptr: Ints
-    members: Ints
-    pred_ptr: Ints
-    preds: Ints
-    succ_ptr: Ints
-    succs: Ints
     shape: Ints
     limit: Floats
 
@@ -78,7 +70,7 @@ class Placement(NamedTuple):
 
 def empty_placement(a: LatencyArrays, seed: int) -> Placement:
     """A placement with room for the arrays and everything on the CPU; ``reset`` is to be called."""
-    n, edges = a.cpu.shape[0], a.preds.shape[0]
+    n, edges = a.cpu.shape[0], a.graph.pred.shape[0]
     devices, slots = int(a.shape[0]), int(a.shape.prod())
     mixed = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64
     return Placement(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.latency.arrays import Floats, Longs
 
 
 @compiled

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Ints
 from partita.kernels.compiled import compiled, inlined
-from partita.kernels.latency.arrays import Ints, LatencyArrays, Placement
+from partita.kernels.latency.arrays import LatencyArrays, Placement
 
 
 @inlined
@@ -18,9 +19,9 @@ def relocate(a: LatencyArrays, s: Placement, v: int, to: int) -> int:
     slot, readers, into, out, links, degree = s.slot, s.readers, s.into, s.out, s.links, s.degree
     slots = s.into.shape[0]
     at = slot[v]
-    for i in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-        u = a.preds[i]
-        home, c, all_readers = slot[u], a.comm[u], a.succ_ptr[u + 1] - a.succ_ptr[u]
+    for i in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+        u = a.graph.pred[i]
+        home, c, all_readers = slot[u], a.comm[u], a.graph.succ_ptr[u + 1] - a.graph.succ_ptr[u]
         before = readers[u, home]
         readers[u, at] -= 1
         if at < slots and at != home:
@@ -42,7 +43,7 @@ def relocate(a: LatencyArrays, s: Placement, v: int, to: int) -> int:
                 out[home] += c
             elif before < all_readers and after == all_readers:
                 out[home] -= c
-    lo, hi = a.succ_ptr[v], a.succ_ptr[v + 1]
+    lo, hi = a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]
     if hi > lo:
         c = a.comm[v]
         if at < slots:
@@ -56,7 +57,7 @@ def relocate(a: LatencyArrays, s: Placement, v: int, to: int) -> int:
             if readers[v, to] < hi - lo:
                 out[to] += c
         for i in range(lo, hi):
-            home = slot[a.succs[i]]
+            home = slot[a.graph.succ[i]]
             if home < slots:
                 if at < slots and home != at:
                     links[at, home] -= 1
@@ -98,19 +99,19 @@ def longest(a: LatencyArrays, s: Placement) -> float:
     for i in range(count):
         v = s.on_cpu[i]
         start[slots + v] = 0.0
-        open_[slots + v] = a.pred_ptr[v + 1] - a.pred_ptr[v]
+        open_[slots + v] = a.graph.pred_ptr[v + 1] - a.graph.pred_ptr[v]
         if open_[slots + v] == 0:
             stack[ready] = slots + v
             ready += 1
-        for j in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-            p = slot[a.preds[j]]
+        for j in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+            p = slot[a.graph.pred[j]]
             if p < slots:
                 s.target[edges] = v
                 s.following[edges] = first[p]
                 first[p] = edges
                 edges += 1
-        for j in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-            p = slot[a.succs[j]]
+        for j in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+            p = slot[a.graph.succ[j]]
             if p < slots:
                 open_[p] += 1
     for p in range(slots):
@@ -145,8 +146,8 @@ def longest(a: LatencyArrays, s: Placement) -> float:
         else:
             v = at - slots
             end = start[at] + a.cpu[v]
-            for j in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-                w = a.succs[j]
+            for j in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+                w = a.graph.succ[j]
                 p = slot[w]
                 if p == slots:
                     p = slots + w
@@ -191,8 +192,8 @@ def reset(a: LatencyArrays, s: Placement, slot: Ints) -> float:
             s.where[v] = s.outside[0]
             s.outside[0] += 1
         leaves = False
-        for i in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-            home = s.slot[a.succs[i]]
+        for i in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+            home = s.slot[a.graph.succ[i]]
             s.readers[v, home] += 1
             if home != p:
                 leaves = True

@@ -1,16 +1,19 @@
-"""Cuts an order of operators into pieces and operators on the CPU so that all of them together take least time."""
+"""Cuts an order of operators into pieces and operators on the CPU: least time together, or the least largest one."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints
 from partita.kernels.compiled import compiled
-from partita.kernels.latency.arrays import Floats, Ints, LatencyArrays
+from partita.kernels.latency.arrays import LatencyArrays
 
 
 @compiled
-def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, most: int) -> Ints:
+def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, most: int, largest: bool) -> Ints:
     """By group, the number of its piece from 0, or −1 for the CPU: the smallest sum of times within the memory limit.
+
+    With ``largest`` the smallest largest time; all are on the CPU where no cut has a finite one.
 
     Group i is ``order[group_ptr[i]:group_ptr[i + 1]]`` and is not cut; ``cpu`` (groups,) is its time on the CPU;
     ``most`` pieces at most. f[j][r] is the least time for the first r groups with j pieces, and a piece from l to r is
@@ -25,16 +28,17 @@ def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, mos
     last = np.zeros(n, np.int32)
     for v in range(n):
         last[v] = -1
-        for i in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-            last[v] = max(last[v], group_of[a.succs[i]])
+        for i in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+            last[v] = max(last[v], group_of[a.graph.succ[i]])
     cost = np.full((most + 1, groups + 1), np.inf)
     choice = np.full((most + 1, groups + 1), -2, np.int32)
     cost[0, 0] = 0.0
     seen = np.full(n, -1, np.int32)
     for left in range(groups):
         for j in range(most + 1):
-            if cost[j, left] + cpu[left] < cost[j, left + 1]:
-                cost[j, left + 1] = cost[j, left] + cpu[left]
+            reached = max(cost[j, left], cpu[left]) if largest else cost[j, left] + cpu[left]
+            if reached < cost[j, left + 1]:
+                cost[j, left + 1] = reached
                 choice[j, left + 1] = -1
         work, out, into, held = 0.0, 0.0, 0.0, 0.0
         for right in range(left, groups):
@@ -44,8 +48,8 @@ def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, mos
                 held += a.mem[v]
                 if last[v] > right:
                     out += a.comm[v]
-                for e in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-                    u = a.preds[e]
+                for e in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+                    u = a.graph.pred[e]
                     if group_of[u] < left:
                         if seen[u] != left:
                             seen[u] = left
@@ -57,8 +61,9 @@ def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, mos
                 break
             time = into + work + out
             for j in range(most):
-                if cost[j, left] + time < cost[j + 1, right + 1]:
-                    cost[j + 1, right + 1] = cost[j, left] + time
+                reached = max(cost[j, left], time) if largest else cost[j, left] + time
+                if reached < cost[j + 1, right + 1]:
+                    cost[j + 1, right + 1] = reached
                     choice[j + 1, right + 1] = left
     j = 0
     for i in range(most + 1):

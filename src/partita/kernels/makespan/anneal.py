@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.makespan.arrays import Floats, Ints, Longs, MakespanArrays, Room
+from partita.kernels.makespan.arrays import MakespanArrays, Room
 from partita.kernels.makespan.lists import schedule_part
 
 
@@ -56,8 +57,8 @@ def _excess(a: MakespanArrays, held: Floats) -> float:
 @compiled
 def _carry(a: MakespanArrays, device: Ints, held: Floats, group: int, target: int) -> None:
     """Take a group to a device."""
-    for k in range(a.group_ptr[group], a.group_ptr[group + 1]):
-        v = a.group_ops[k]
+    for k in range(a.group.ptr[group], a.group.ptr[group + 1]):
+        v = a.group.members[k]
         held[device[v]] -= a.memory[v]
         held[target] += a.memory[v]
         device[v] = target
@@ -66,19 +67,21 @@ def _carry(a: MakespanArrays, device: Ints, held: Floats, group: int, target: in
 @compiled
 def _neighbour(a: MakespanArrays, v: int) -> int:
     """Any operator that v waits for, or that waits for v; −1 if there is none."""
-    inner = a.in_ptr[v + 1] - a.in_ptr[v]
-    degree = inner + a.out_ptr[v + 1] - a.out_ptr[v]
+    inner = a.graph.pred_ptr[v + 1] - a.graph.pred_ptr[v]
+    degree = inner + a.graph.succ_ptr[v + 1] - a.graph.succ_ptr[v]
     if degree == 0:
         return -1
     pick = np.random.randint(degree)
-    return int(a.in_op[a.in_ptr[v] + pick] if pick < inner else a.out_op[a.out_ptr[v] + pick - inner])
+    return int(
+        a.graph.pred[a.graph.pred_ptr[v] + pick] if pick < inner else a.graph.succ[a.graph.succ_ptr[v] + pick - inner]
+    )
 
 
 @compiled
 def _can_run(a: MakespanArrays, group: int, d: int) -> bool:
     total = 0.0
-    for k in range(a.group_ptr[group], a.group_ptr[group + 1]):
-        total += a.time[a.group_ops[k], d]
+    for k in range(a.group.ptr[group], a.group.ptr[group + 1]):
+        total += a.time[a.group.members[k], d]
     return total < math.inf
 
 
@@ -102,7 +105,7 @@ def anneal(
     np.random.seed(cooling.seed)
     n, devices = a.time.shape
     width = last - first
-    groups = a.group_ptr.shape[0] - 1
+    groups = a.group.ptr.shape[0] - 1
     place = np.empty(n, dtype=np.int32)
     for k in range(n):
         place[order[k]] = k
@@ -118,7 +121,7 @@ def anneal(
     marked = np.zeros(groups, dtype=np.bool_)
     for k in range(n):
         if k < first or k >= last:
-            marked[a.group[order[k]]] = True
+            marked[a.group.of[order[k]]] = True
     before = np.empty(groups, dtype=np.int32)
     cool = (cooling.end / cooling.start) ** (1.0 / max(1, cooling.moves // 64)) if cooling.start > 0 else 1.0
     temperature = cooling.start
@@ -133,7 +136,7 @@ def anneal(
         swapped = False
         source = target = int(place[v])
         old, new = device[v], device[v]
-        if kind < 0.75 and marked[a.group[v]]:
+        if kind < 0.75 and marked[a.group.of[v]]:
             kind = 1.0
         if devices > 1 and kind < 0.65:
             # A few connected groups of one device, most often one.
@@ -147,18 +150,18 @@ def anneal(
             size = 1
             while size < groups and np.random.random() < 0.6:
                 size += 1 + size // 4
-            moved[0] = a.group[v]
-            marked[a.group[v]] = True
+            moved[0] = a.group.of[v]
+            marked[a.group.of[v]] = True
             count = 1
             for _ in range(2 * size):
                 if count >= size:
                     break
                 g = moved[np.random.randint(count)]
-                w = a.group_ops[a.group_ptr[g] + np.random.randint(a.group_ptr[g + 1] - a.group_ptr[g])]
+                w = a.group.members[a.group.ptr[g] + np.random.randint(a.group.ptr[g + 1] - a.group.ptr[g])]
                 x = _neighbour(a, w)
-                if x >= 0 and device[x] == old and not marked[a.group[x]]:
-                    marked[a.group[x]] = True
-                    moved[count] = a.group[x]
+                if x >= 0 and device[x] == old and not marked[a.group.of[x]]:
+                    marked[a.group.of[x]] = True
+                    moved[count] = a.group.of[x]
                     count += 1
             for k in range(count):
                 marked[moved[k]] = False
@@ -166,9 +169,9 @@ def anneal(
             # Two groups change places.
             w = order[first + np.random.randint(width)]
             new = device[w]
-            if new == old or marked[a.group[w]] or not _can_run(a, a.group[w], old):
+            if new == old or marked[a.group.of[w]] or not _can_run(a, a.group.of[w], old):
                 continue
-            moved[0], moved[1] = a.group[v], a.group[w]
+            moved[0], moved[1] = a.group.of[v], a.group.of[w]
             count = 1
             swapped = True
         if count > 0:
@@ -186,10 +189,10 @@ def anneal(
                 count = 2
         if count == 0 or kind > 0.6:
             low, high = first, last - 1
-            for e in range(a.in_ptr[v], a.in_ptr[v + 1]):
-                low = max(low, place[a.in_op[e]] + 1)
-            for e in range(a.out_ptr[v], a.out_ptr[v + 1]):
-                high = min(high, place[a.out_op[e]] - 1)
+            for e in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+                low = max(low, place[a.graph.pred[e]] + 1)
+            for e in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+                high = min(high, place[a.graph.succ[e]] - 1)
             if high > low:
                 target = low + np.random.randint(high - low + 1)
                 if target != source:

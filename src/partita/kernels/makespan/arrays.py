@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
+from partita.kernels.arrays import Bools, Floats, Ints
+from partita.kernels.graph_arrays import Graph, Partition
 
 
 class MakespanArrays(NamedTuple):
@@ -24,14 +21,12 @@ class MakespanArrays(NamedTuple):
         (n,) What each operator holds; (D,) what each device has, infinite without a limit.
     cost
         (F, D, D) Time of every flow from the first device to the second; 0 on the diagonal.
-    in_ptr, in_op, in_flow
-        (n + 1,), (e,), (e,) For every operator those it waits for, with the number of the flow; −1 for none.
-    out_ptr, out_op, out_flow
-        (n + 1,), (e,), (e,) For every operator those that wait for it, with the number of the flow.
-    group_ptr, group_ops
-        (g + 1,), (n,) Operators that stay together, each in one group.
+    graph
+        What waits for what.
+    in_flow, out_flow
+        (e,) The flow of every entry of ``graph.pred`` and of ``graph.succ``; −1 for none.
     group
-        (n,) The group of every operator.
+        Operators that stay together.
     tail
         (n, D) A lower bound on what follows the end of an operator that ran on a device.
     serial
@@ -42,17 +37,12 @@ class MakespanArrays(NamedTuple):
     memory: Floats
     limit: Floats
     cost: Floats
-    in_ptr: Ints
-    in_op: Ints
+    graph: Graph
     in_flow: Ints
-    out_ptr: Ints
-    out_op: Ints
     out_flow: Ints
-    group_ptr: Ints
-    group_ops: Ints
-    group: Ints
+    group: Partition
     tail: Floats
-    serial: npt.NDArray[np.bool_]
+    serial: Bools
 
 
 class Room(NamedTuple):
@@ -102,7 +92,7 @@ def new_room(arrays: MakespanArrays) -> Room:
         busy_start=np.zeros((3 * devices, wide)),
         busy_end=np.zeros((3 * devices, wide)),
         busy=np.zeros(3 * devices, dtype=np.int32),
-        slots=np.zeros(max(n, len(arrays.in_op)) + 1, dtype=np.int32),
+        slots=np.zeros(max(n, len(arrays.graph.pred)) + 1, dtype=np.int32),
         base_start=np.zeros((3 * devices, wide)),
         base_end=np.zeros((3 * devices, wide)),
         base=np.zeros(3 * devices, dtype=np.int32),

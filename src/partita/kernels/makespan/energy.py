@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.makespan.arrays import Floats, Longs, MakespanArrays
+from partita.kernels.makespan.arrays import MakespanArrays
 from partita.rounding import TOLERANCE
 
 #: Steps in the weights of the devices; windows whose first value is below this share are left; what rounding may do.
@@ -46,7 +47,7 @@ def overfull(
         (1,) Any value but 0 ends the search.
     """
     n, devices = time.shape
-    groups = a.group_ptr.shape[0] - 1
+    groups = a.group.ptr.shape[0] - 1
     energy = np.zeros((groups, devices))
     weights = np.empty(devices)
     load = np.empty(devices)
@@ -62,14 +63,14 @@ def overfull(
                 for d in range(devices):
                     lasts = time[v, d]
                     if lasts == math.inf:
-                        energy[a.group[v], d] = math.inf
+                        energy[a.group.of[v], d] = math.inf
                         continue
                     early, late = head[v, d] - lasts, horizon - tail[v, d] - lasts
                     inside = min(
                         min(early + lasts, closed) - max(early, opened), min(late + lasts, closed) - max(late, opened)
                     )
                     if inside > 0:
-                        energy[a.group[v], d] += inside
+                        energy[a.group.of[v], d] += inside
             weights[:] = 1.0 / devices
             for step in range(_STEPS):
                 total = 0.0

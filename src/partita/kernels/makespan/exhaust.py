@@ -13,8 +13,9 @@ import math
 
 import numpy as np
 
+from partita.kernels.arrays import Bools, Floats, Ints, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.makespan.arrays import Flags, Floats, Ints, Longs, MakespanArrays
+from partita.kernels.makespan.arrays import MakespanArrays
 from partita.rounding import SUMMED
 
 #: Sums that are made in another order than those of a schedule may be larger by less than this.
@@ -24,7 +25,7 @@ _LESS = 1.0 - SUMMED
 @compiled
 def exhaust(
     a: MakespanArrays,
-    able: Flags,
+    able: Bools,
     head: Floats,
     order: Longs,
     fits: Floats,
@@ -53,18 +54,18 @@ def exhaust(
         (n,), (n,), (F,) The best schedule, if there is one.
     """
     n, devices = a.time.shape
-    groups = a.group_ptr.shape[0] - 1
+    groups = a.group.ptr.shape[0] - 1
     turn = np.empty(groups, dtype=np.int32)
     seen = np.zeros(groups, dtype=np.bool_)
     count = 0
     for v in order:
-        if not seen[a.group[v]]:
-            seen[a.group[v]] = True
-            turn[count] = a.group[v]
+        if not seen[a.group.of[v]]:
+            seen[a.group.of[v]] = True
+            turn[count] = a.group.of[v]
             count += 1
     size = np.zeros(groups)
     for v in range(n):
-        size[a.group[v]] += a.memory[v]
+        size[a.group.of[v]] += a.memory[v]
     home = np.full(n, -1, dtype=np.int32)
     chosen = np.full(groups, -1, dtype=np.int32)
     held = np.zeros((groups + 1, devices))
@@ -85,17 +86,17 @@ def exhaust(
         d = chosen[k]
         if d == devices:
             chosen[k] = -1
-            for e in range(a.group_ptr[g], a.group_ptr[g + 1]):
-                home[a.group_ops[e]] = -1
+            for e in range(a.group.ptr[g], a.group.ptr[g + 1]):
+                home[a.group.members[e]] = -1
             k -= 1
             continue
         left[0] -= 1
         if left[0] < 0 or stop[0] != 0:
             return best, False
         allowed = held[k, d] + size[g] <= fits[d]
-        for e in range(a.group_ptr[g], a.group_ptr[g + 1]):
-            home[a.group_ops[e]] = d
-            allowed = allowed and able[a.group_ops[e], d]
+        for e in range(a.group.ptr[g], a.group.ptr[g + 1]):
+            home[a.group.members[e]] = d
+            allowed = allowed and able[a.group.members[e], d]
         if allowed and _least(a, home, head, order, end) * _LESS < best:
             held[k + 1] = held[k]
             held[k + 1, d] += size[g]
@@ -114,8 +115,8 @@ def _least(a: MakespanArrays, home: Ints, head: Floats, order: Longs, end: Float
         if d < 0:
             continue
         reached = 0.0
-        for e in range(a.in_ptr[v], a.in_ptr[v + 1]):
-            u, f = a.in_op[e], a.in_flow[e]
+        for e in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+            u, f = a.graph.pred[e], a.in_flow[e]
             if home[u] >= 0:
                 moved = a.cost[f, home[u], d] if f >= 0 else 0.0
                 reached = max(reached, end[u] + moved)
@@ -164,8 +165,8 @@ def _orders(
         done[v] = False
         length[v] = a.time[v, d]
         after = 0.0
-        for e in range(a.out_ptr[v], a.out_ptr[v + 1]):
-            w, f = a.out_op[e], a.out_flow[e]
+        for e in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+            w, f = a.graph.succ[e], a.out_flow[e]
             through = rest[w]
             if f >= 0 and home[w] != d:
                 x = n + f
@@ -261,7 +262,7 @@ def _next(
     waits: Ints,
     length: Floats,
     rest: Floats,
-    done: Flags,
+    done: Bools,
     end: Floats,
     free: Floats,
     load: Floats,
@@ -269,7 +270,7 @@ def _next(
     last: float,
     best: float,
     at: Floats,
-    open_to: Flags,
+    open_to: Bools,
     candidates: Ints,
     begins: Floats,
 ) -> int:
@@ -285,8 +286,8 @@ def _next(
             ready = done[waits[x]]
             begun = end[waits[x]] if ready else 0.0
         else:
-            for e in range(a.in_ptr[x], a.in_ptr[x + 1]):
-                u, f = a.in_op[e], a.in_flow[e]
+            for e in range(a.graph.pred_ptr[x], a.graph.pred_ptr[x + 1]):
+                u, f = a.graph.pred[e], a.in_flow[e]
                 y = n + f if f >= 0 and home[u] != home[x] else u
                 if done[y]:
                     begun = max(begun, end[y])

@@ -6,18 +6,19 @@ import math
 
 import numpy as np
 
+from partita.kernels.arrays import Bools, Floats, Ints, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.makespan.arrays import Flags, Floats, Ints, Longs, MakespanArrays
+from partita.kernels.makespan.arrays import MakespanArrays
 
 
 @compiled
 def cheapest_placement(
     a: MakespanArrays,
-    able: Flags,
+    able: Bools,
     order: Longs,
     parent: Ints,
     flow: Ints,
-    on_path: Flags,
+    on_path: Bools,
     chain: float,
     weights: Floats,
     price: Floats,

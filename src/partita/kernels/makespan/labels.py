@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.makespan.arrays import Floats, Longs, MakespanArrays
+from partita.kernels.makespan.arrays import MakespanArrays
 
 #: Weights of the device against the link, in tenths.
 _TENTHS = 10
@@ -37,12 +38,12 @@ def find_labels(a: MakespanArrays, order: Longs, time: Floats, head: Floats, tai
     n, devices = time.shape
     most = 1
     for v in range(n):
-        most = max(most, a.in_ptr[v + 1] - a.in_ptr[v], a.out_ptr[v + 1] - a.out_ptr[v])
+        most = max(most, a.graph.pred_ptr[v + 1] - a.graph.pred_ptr[v], a.graph.succ_ptr[v + 1] - a.graph.succ_ptr[v])
     release, here, there = np.empty(most), np.empty(most), np.empty(most)
     summed = np.empty(devices)
     for place in range(n):
         v = order[place]
-        first, last = a.in_ptr[v], a.in_ptr[v + 1]
+        first, last = a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]
         for d in range(devices):
             if time[v, d] == math.inf:
                 head[v, d] = math.inf
@@ -50,7 +51,7 @@ def find_labels(a: MakespanArrays, order: Longs, time: Floats, head: Floats, tai
             reached = 0.0
             count = 0
             for e in range(first, last):
-                u, f = a.in_op[e], a.in_flow[e]
+                u, f = a.graph.pred[e], a.in_flow[e]
                 arrives = math.inf
                 for c in range(devices):
                     arrives = min(arrives, head[u, c] + (a.cost[f, c, d] if f >= 0 else 0.0))
@@ -61,7 +62,7 @@ def find_labels(a: MakespanArrays, order: Longs, time: Floats, head: Floats, tai
                 again = False
                 summed[:] = 0.0
                 for other in range(first, last):
-                    if a.in_op[other] == u and a.in_flow[other] >= 0:
+                    if a.graph.pred[other] == u and a.in_flow[other] >= 0:
                         again = again or other < e
                         summed += a.cost[a.in_flow[other], :, d]
                 if again:
@@ -79,12 +80,12 @@ def find_labels(a: MakespanArrays, order: Longs, time: Floats, head: Floats, tai
             head[v, d] = reached + time[v, d]
     for place in range(n - 1, -1, -1):
         v = order[place]
-        first, last = a.out_ptr[v], a.out_ptr[v + 1]
+        first, last = a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]
         for d in range(devices):
             rest = 0.0
             count = 0
             for e in range(first, last):
-                w, f = a.out_op[e], a.out_flow[e]
+                w, f = a.graph.succ[e], a.out_flow[e]
                 follows = math.inf
                 for c in range(devices):
                     if time[w, c] < math.inf:
@@ -96,7 +97,7 @@ def find_labels(a: MakespanArrays, order: Longs, time: Floats, head: Floats, tai
                 again = False
                 summed[:] = 0.0
                 for other in range(first, last):
-                    if a.out_op[other] == w and a.out_flow[other] >= 0:
+                    if a.graph.succ[other] == w and a.out_flow[other] >= 0:
                         again = again or other < e
                         summed += a.cost[a.out_flow[other], d, :]
                 if again:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 
+from partita.kernels.arrays import Ints
 from partita.kernels.compiled import allocating_nothing, inlined
-from partita.kernels.makespan.arrays import Ints, MakespanArrays, Room
+from partita.kernels.makespan.arrays import MakespanArrays, Room
 
 
 @inlined
@@ -86,10 +87,10 @@ def schedule_part(
         d = device[v]
         # Incoming edges by the end of their producers; equal ones as they are listed.
         count = 0
-        for e in range(a.in_ptr[v], a.in_ptr[v + 1]):
+        for e in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
             k = count
-            reached = room.end[a.in_op[e]]
-            while k > 0 and room.end[a.in_op[room.slots[k - 1]]] > reached:
+            reached = room.end[a.graph.pred[e]]
+            while k > 0 and room.end[a.graph.pred[room.slots[k - 1]]] > reached:
                 room.slots[k] = room.slots[k - 1]
                 k -= 1
             room.slots[k] = e
@@ -97,7 +98,7 @@ def schedule_part(
         ready = 0.0
         for k in range(count):
             e = room.slots[k]
-            u, f = a.in_op[e], a.in_flow[e]
+            u, f = a.graph.pred[e], a.in_flow[e]
             arrived = room.end[u]
             if f >= 0:
                 c = device[u]

@@ -12,8 +12,9 @@ import math
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import allocating_nothing, compiled, inlined
-from partita.kernels.makespan.arrays import Floats, Ints, Longs, MakespanArrays, Room
+from partita.kernels.makespan.arrays import MakespanArrays, Room
 
 
 @allocating_nothing
@@ -41,8 +42,8 @@ def find_lags(a: MakespanArrays, device: Ints, tasks: Longs, ends: Ints, room: R
         if task < n:
             d = device[task]
             chain = room.row_lag[d] if a.serial[0] else 0.0
-            for e in range(a.out_ptr[task], a.out_ptr[task + 1]):
-                w, f = a.out_op[e], a.out_flow[e]
+            for e in range(a.graph.succ_ptr[task], a.graph.succ_ptr[task + 1]):
+                w, f = a.graph.succ[e], a.out_flow[e]
                 chain = max(chain, rest[n + f] if f >= 0 and device[w] != d else rest[w])
             rest[task] = chain + a.time[task, d]
             if a.serial[0]:
@@ -118,8 +119,8 @@ def open_window(
         opens = min(opens, room.start[v])
         closes = max(closes, room.start[v])
         ends[d] = max(ends[d], room.end[v])
-        for e in range(a.in_ptr[v], a.in_ptr[v + 1]):
-            c, f = device[a.in_op[e]], a.in_flow[e]
+        for e in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+            c, f = device[a.graph.pred[e]], a.in_flow[e]
             if f >= 0 and c != d:
                 opens = min(opens, room.flow_start[f])
                 ends[devices + c] = max(ends[devices + c], room.flow_end[f])
@@ -137,8 +138,8 @@ def open_window(
         d = device[v]
         if a.serial[0]:
             _outside(room, d, room.start[v], room.end[v], rest[v], opens, ends[d])
-        for e in range(a.in_ptr[v], a.in_ptr[v + 1]):
-            u, f = a.in_op[e], a.in_flow[e]
+        for e in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+            u, f = a.graph.pred[e], a.in_flow[e]
             c = device[u]
             if f < 0 or c == d:
                 continue
@@ -153,8 +154,8 @@ def open_window(
         v = order[k]
         for d in range(devices):
             lag = 0.0
-            for e in range(a.out_ptr[v], a.out_ptr[v + 1]):
-                w, f = a.out_op[e], a.out_flow[e]
+            for e in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+                w, f = a.graph.succ[e], a.out_flow[e]
                 if place[w] >= last:
                     lag = max(lag, rest[w] + (a.cost[f, d, device[w]] if f >= 0 else 0.0))
             room.lag[v, d] = lag

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Ints, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.mapping.arrays import Ints, Longs, MappingArrays, load_of
+from partita.kernels.mapping.arrays import MappingArrays, load_of
 
 
 class Cooling(NamedTuple):

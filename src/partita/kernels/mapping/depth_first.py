@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.mapping.arrays import Floats, Ints, Longs, MappingArrays
+from partita.kernels.mapping.arrays import MappingArrays
 
 #: What came of a search: a mapping, the proof that there is none, or neither.
 FOUND, NONE, GAVE_UP = 1, 0, -1

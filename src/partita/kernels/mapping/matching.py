@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Ints
 from partita.kernels.compiled import compiled
-from partita.kernels.mapping.arrays import Ints
 
 
 @compiled

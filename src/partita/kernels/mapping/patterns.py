@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.mapping.arrays import Floats, Ints, Longs, MappingArrays
+from partita.kernels.mapping.arrays import MappingArrays
 from partita.kernels.mapping.depth_first import FOUND, GAVE_UP, NONE
 
 

@@ -17,11 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.simulator.queues import (
-    Floats,
-    Ints,
-    Longs,
     Pile,
     Queue,
     empty_queue,

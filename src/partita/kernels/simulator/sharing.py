@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import inlined
-from partita.kernels.simulator.queues import Floats, Ints, Longs, Queue, empty_queue, put, take
+from partita.kernels.simulator.queues import Queue, empty_queue, put, take
 
 #: Rates and levels that differ by less than this share are equal but for rounding, and taken to be equal: what is
 #: symmetric then ends at the same instant.

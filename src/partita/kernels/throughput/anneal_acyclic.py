@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled
 from partita.kernels.throughput.anneal_partition import Cooling, pins_in, window
-from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
+from partita.kernels.throughput.arrays import Arrays
 from partita.kernels.throughput.stage_loads import segment_loads
 
 
@@ -21,9 +22,9 @@ def _move(a: Arrays, count: Ints, loads: Floats, kind: Ints, v: int, old: int, n
     loads[old] -= a.work[kind[old], v]
     loads[new] += a.work[kind[new], v]
     stages = loads.shape[0]
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
-        size = a.net_ptr[e + 1] - a.net_ptr[e]
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[p]
+        size = a.net.ptr[e + 1] - a.net.ptr[e]
         here, there = count[e * stages + old], count[e * stages + new]
         if here < size:
             loads[old] -= a.net_cost[kind[old], e]

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Words
 from partita.kernels.compiled import compiled, inlined
-from partita.kernels.throughput.arrays import Floats, Ints, Words
+from partita.kernels.graph_arrays import Sets
 
 #: Largest ball of items moved at once.
 BALL = 64
@@ -30,17 +31,13 @@ class FreeArrays(NamedTuple):
     with any pin of the cover, ``limit`` (D,) bytes, infinite for none.
     """
 
+    net: Sets
+    cover: Sets
     work: Floats
     net_cost: Floats
-    net_ptr: Ints
-    net_pins: Ints
-    item_net_ptr: Ints
-    item_nets: Ints
     kind_of: Ints
     memory: Floats
     workspace: Floats
-    item_cover_ptr: Ints
-    item_covers: Ints
     cover_bytes: Floats
     limit: Floats
 
@@ -97,13 +94,13 @@ def reset(a: FreeArrays, s: FreeState) -> None:
         s.load[d] += a.work[v, a.kind_of[d]]
         s.held[d] += a.memory[v]
         s.space[d] = max(s.space[d], a.workspace[v])
-        for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[q]
+        for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            e = a.net.of_item[q]
             s.pins[e, d] += 1
             if s.pins[e, d] == 1:
                 s.touched[e] += 1
-        for q in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-            c = a.item_covers[q]
+        for q in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+            c = a.cover.of_item[q]
             s.cover_pins[c, d] += 1
             if s.cover_pins[c, d] == 1:
                 s.held[d] += a.cover_bytes[c]
@@ -122,8 +119,8 @@ def relocate(a: FreeArrays, s: FreeState, v: int, to: int, limited: bool) -> int
     s.label[v] = to
     s.load[at] -= a.work[v, ka]
     s.load[to] += a.work[v, kt]
-    for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[q]
+    for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[q]
         here, there = s.pins[e, at], s.pins[e, to]
         if here == 1:
             s.load[at] -= a.net_cost[e, ka]
@@ -144,8 +141,8 @@ def relocate(a: FreeArrays, s: FreeState, v: int, to: int, limited: bool) -> int
         return int(at)
     s.held[at] -= a.memory[v]
     s.held[to] += a.memory[v]
-    for q in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-        c = a.item_covers[q]
+    for q in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+        c = a.cover.of_item[q]
         s.cover_pins[c, at] -= 1
         if s.cover_pins[c, at] == 0:
             s.held[at] -= a.cover_bytes[c]
@@ -191,7 +188,7 @@ def anneal(
     Everything is in one function on purpose: passing the arrays on costs more than a trial.
     """
     work, net_cost, kind_of = a.work, a.net_cost, a.kind_of
-    net_ptr, net_pins, item_net_ptr, item_nets = a.net_ptr, a.net_pins, a.item_net_ptr, a.item_nets
+    net_ptr, net_pins, item_net_ptr, item_nets = a.net.ptr, a.net.pins, a.net.item_ptr, a.net.of_item
     label, load, pins, touched = s.label, s.load, s.pins, s.touched
     n, devices = work.shape[0], kind_of.shape[0]
     if n == 0 or devices < 2:

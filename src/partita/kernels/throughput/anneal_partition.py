@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Longs
+from partita.kernels.throughput.arrays import Arrays
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.orders import block_costs, held_by_blocks, reload_cost
 
@@ -63,9 +64,9 @@ def _largest(values: Floats, label: Ints, block: int, without: int) -> float:
 def _gains(a: BlockProblem, pins: Ints, k: int, v: int, old: int, new: int) -> tuple[float, float]:
     """What the costs of two blocks, apart from memory, change by when v moves from one to the other."""
     gain_old, gain_new = -a.work[v], a.work[v]
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
-        size = a.net_ptr[e + 1] - a.net_ptr[e]
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[p]
+        size = a.net.ptr[e + 1] - a.net.ptr[e]
         here, there = pins[e * k + old], pins[e * k + new]
         if here == 1:
             gain_old -= a.cost[e]
@@ -81,18 +82,18 @@ def _gains(a: BlockProblem, pins: Ints, k: int, v: int, old: int, new: int) -> t
 @compiled
 def _shift(a: BlockProblem, pins: Ints, k: int, v: int, old: int, new: int) -> None:
     """Move v's pins."""
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        pins[a.item_nets[p] * k + old] -= 1
-        pins[a.item_nets[p] * k + new] += 1
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        pins[a.net.of_item[p] * k + old] -= 1
+        pins[a.net.of_item[p] * k + new] += 1
 
 
 @compiled
 def pins_in(a: BlockProblem | Arrays, label: Ints, k: int) -> Ints:
     """Pins of every net in every block, flat."""
-    pins = np.zeros((a.net_ptr.shape[0] - 1) * k, np.int32)
-    for e in range(a.net_ptr.shape[0] - 1):
-        for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-            pins[e * k + label[a.net_pins[p]]] += 1
+    pins = np.zeros((a.net.ptr.shape[0] - 1) * k, np.int32)
+    for e in range(a.net.ptr.shape[0] - 1):
+        for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
+            pins[e * k + label[a.net.pins[p]]] += 1
     return pins
 
 
@@ -100,22 +101,22 @@ def pins_in(a: BlockProblem | Arrays, label: Ints, k: int) -> Ints:
 def window(a: BlockProblem | Arrays, label: Ints, v: int, k: int) -> tuple[int, int]:
     """Blocks that v can be in while the others stay."""
     low, high = 0, k - 1
-    for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-        low = max(low, label[a.pred[p]])
+    for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+        low = max(low, label[a.graph.pred[p]])
     if low < k - 1:
-        for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-            high = min(high, label[a.succ[p]])
+        for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+            high = min(high, label[a.graph.succ[p]])
     return low, high
 
 
 @compiled
 def _adjacent(a: BlockProblem, v: int, u: int) -> bool:
     """Whether one of two items precedes the other directly."""
-    for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-        if a.succ[p] == u:
+    for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+        if a.graph.succ[p] == u:
             return True
-    for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):  # noqa: SIM110 (compiled code knows no generators)
-        if a.pred[p] == u:
+    for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):  # noqa: SIM110 (compiled code knows no generators)
+        if a.graph.pred[p] == u:
             return True
     return False
 
@@ -182,8 +183,8 @@ def anneal_blocks(
         if limited:
             before_old, before_new = reload_cost(a, held[old], space[old]), reload_cost(a, held[new], space[new])
             held_old, held_new = held[old] - a.held[v], held[new] + a.held[v]
-            for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-                c = a.item_covers[p]
+            for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+                c = a.cover.of_item[p]
                 if users[c * k + old] == 1:
                     held_old -= a.cover_bytes[c]
                 if users[c * k + new] == 0:
@@ -210,8 +211,8 @@ def anneal_blocks(
             held[old], held[new], space[new] = held_old, held_new, space_new
             if a.workspace[v] > 0.0 and a.workspace[v] >= space[old]:
                 space[old] = _largest(a.workspace, label, old, v)
-            for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-                c = a.item_covers[p]
+            for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+                c = a.cover.of_item[p]
                 users[c * k + old] -= 1
                 users[c * k + new] += 1
         high_blocks += (cost_old >= best) - (costs[old] >= best) + (cost_new >= best) - (costs[new] >= best)

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.int8]
-Bools = npt.NDArray[np.bool_]
-Words = npt.NDArray[np.uint64]
-
-#: Types of the arrays; other fields are switches and counts.
-_TYPES = {Floats: np.float64, Ints: np.int32, Longs: np.int64, Bytes: np.int8, Words: np.uint64}
-
-Struct = TypeVar("Struct", bound=tuple[Any, ...])
+from partita.kernels.arrays import Bytes, Floats, Ints, Longs
+from partita.kernels.graph_arrays import Graph, Sets
 
 
 class Arrays(NamedTuple):
@@ -29,23 +17,16 @@ class Arrays(NamedTuple):
     inputs.
     """
 
+    graph: Graph
+    net: Sets
+    cover: Sets
     work: Floats
-    net_ptr: Ints
-    net_pins: Ints
-    item_net_ptr: Ints
-    item_nets: Ints
     net_cost: Floats
     net_source: Ints
     net_entering: Floats
-    succ_ptr: Ints
-    succ: Ints
-    pred_ptr: Ints
-    pred: Ints
     fixed: Floats
     active: Floats
     workspace: Floats
-    item_cover_ptr: Ints
-    item_covers: Ints
     cover_fixed: Floats
     cover_active: Floats
     memory: Floats
@@ -138,25 +119,3 @@ class Codes(NamedTuple):
     digits: Longs
     digit_sum: Longs
     phases: Longs
-
-
-def as_arrays(struct: type[Struct], values: dict[str, Any]) -> Struct:
-    """A named tuple from a mapping with its fields, each array contiguous and of the type that kernels expect."""
-    fields: dict[str, Any] = {}
-    for name, hint in get_type_hints(struct).items():
-        kind = _TYPES.get(hint)
-        fields[name] = hint(values[name]) if kind is None else np.ascontiguousarray(values[name], dtype=kind)
-    return struct(**fields)
-
-
-def bit_rows(mask: Bools) -> Words:
-    """(r, w) words of 64 bits from an (r, n) mask: bit v of a row is its column v."""
-    n = mask.shape[1]
-    padded = np.zeros((mask.shape[0], (n + 63) // 64 * 64), dtype=np.uint8)
-    padded[:, :n] = mask
-    return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little").view(np.uint64))
-
-
-def row_masks(words: Words, n: int) -> Bools:
-    """(…, n) masks of rows of bits: what ``bit_rows`` made them from."""
-    return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :n].astype(bool)

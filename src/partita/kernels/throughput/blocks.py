@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
+from partita.kernels.arrays import Bools, Floats, Ints, Longs
+from partita.kernels.graph_arrays import Graph, Sets
 
 
 class BlockProblem(NamedTuple):
-    """n items to be put into k blocks, m nets, c covers. CSR pairs are (pointer, members).
-
+    """n items to be put into k blocks, m nets, c covers.
     A block S (a set of items) costs f(S) = Σ work + Σ cost of the nets with a pin in S and another outside, and what it
     holds beyond the limit. A split gives every item a block 0 … k − 1; along the order the block never falls. Blocks
     may be empty.
@@ -45,22 +45,13 @@ class BlockProblem(NamedTuple):
         (m,) nets of the instance that these are.
     """
 
+    graph: Graph
+    net: Sets
+    cover: Sets
     work: Floats
     cost: Floats
-    net_ptr: Ints
-    net_pins: Ints
-    item_net_ptr: Ints
-    item_nets: Ints
-    succ_ptr: Ints
-    succ: Ints
-    pred_ptr: Ints
-    pred: Ints
     held: Floats
     workspace: Floats
-    cover_ptr: Ints
-    cover_pins: Ints
-    item_cover_ptr: Ints
-    item_covers: Ints
     cover_bytes: Floats
     limit: Floats
     devices: int
@@ -96,23 +87,19 @@ class BlockProblem(NamedTuple):
         """What no partition can be below: the largest item and the average work, infinite if an item fits nowhere."""
         return max(float(self.singles().max()), float(self.work.sum()) / self.devices * (1 - 1e-12))
 
-    def pins(self, net: int) -> Ints:
-        """Items of a net."""
-        return self.net_pins[self.net_ptr[net] : self.net_ptr[net + 1]]
-
     def falls(self, label: Ints) -> bool:
         """Whether (n,) blocks of the items fall somewhere along the order."""
-        return bool((np.repeat(label, np.diff(self.succ_ptr)) > label[self.succ]).any())
+        return bool((np.repeat(label, np.diff(self.graph.succ_ptr)) > label[self.graph.succ]).any())
 
     def load(self, members: Bools) -> float:
         """f(S) of the set with this (n,) mask, apart from memory."""
-        cut = cut_nets(self.net_ptr, self.net_pins, members)
+        cut = cut_nets(self.net, members)
         return float(self.work[members].sum() + self.cost[cut].sum())
 
     def net_loads(self) -> Floats:
         """(n,) f({v}) apart from memory: work and all nets of the item."""
         loads = self.work.copy()
-        np.add.at(loads, self.net_pins, np.repeat(self.cost, np.diff(self.net_ptr)))
+        np.add.at(loads, self.net.pins, np.repeat(self.cost, np.diff(self.net.ptr)))
         return loads
 
     def singles(self) -> Floats:
@@ -121,14 +108,14 @@ class BlockProblem(NamedTuple):
             return self.work
         held = self.held + self.workspace
         for v in range(self.items):
-            held[v] += self.cover_bytes[self.item_covers[self.item_cover_ptr[v] : self.item_cover_ptr[v + 1]]].sum()
+            held[v] += self.cover_bytes[self.cover.holding(v)].sum()
         over = np.maximum(0.0, held - self.limit[0])
         singles: Floats = self.work + over * np.where(over > 0, self.limit[1], 0.0)
         return singles
 
 
-def cut_nets(net_ptr: Ints, net_pins: Ints, members: Bools) -> Bools:
+def cut_nets(net: Sets, members: Bools) -> Bools:
     """(m,) nets with a pin in the set with this (n,) mask and another outside."""
-    inside = np.add.reduceat(members[net_pins], net_ptr[:-1]) if len(net_ptr) > 1 else np.zeros(0)
-    cut: Bools = (inside > 0) & (inside < np.diff(net_ptr))
+    inside = np.add.reduceat(members[net.pins], net.ptr[:-1]) if len(net.ptr) > 1 else np.zeros(0)
+    cut: Bools = (inside > 0) & (inside < np.diff(net.ptr))
     return cut

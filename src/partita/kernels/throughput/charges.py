@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Words
+from partita.kernels.bits import has, listed
 from partita.kernels.compiled import compiled, inlined
-from partita.kernels.throughput.arrays import Floats, Ints, Words
-from partita.kernels.throughput.bits import has, listed
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.forced_cuts import Parts
 
@@ -108,21 +108,21 @@ def charge_nets(a: BlockProblem, parts: Parts, limit: float) -> Floats:
     n, m = a.work.shape[0], a.cost.shape[0]
     pairs = parts.apart.shape[0] > 0
     charge = a.work.copy()
-    part = np.zeros(a.net_pins.shape[0])
+    part = np.zeros(a.net.pins.shape[0])
     for e in range(m):
-        low, high = a.net_ptr[e], a.net_ptr[e + 1]
+        low, high = a.net.ptr[e], a.net.ptr[e + 1]
         if parts.forced[e] and high - low == 2:
             for q in range(low, high):
-                charge[a.net_pins[q]] += a.cost[e]
+                charge[a.net.pins[q]] += a.cost[e]
     share, best = np.zeros(n), np.zeros(n)
     for _ in range(ROUNDS):
         for e in range(m):
-            low, high = a.net_ptr[e], a.net_ptr[e + 1]
+            low, high = a.net.ptr[e], a.net.ptr[e + 1]
             if not parts.forced[e] or high - low == 2:
                 continue
-            pins = a.net_pins[low:high]
+            pins = a.net.pins[low:high]
             for q in range(low, high):
-                charge[a.net_pins[q]] -= part[q]
+                charge[a.net.pins[q]] -= part[q]
             room = limit - a.cost[e]
             if not pairs:
                 # In proportion to what a block can hold of the pins.
@@ -131,8 +131,8 @@ def charge_nets(a: BlockProblem, parts: Parts, limit: float) -> Floats:
                     total += charge[v]
                 scale = a.cost[e] / max(min(room, total), 1e-300)
                 for q in range(low, high):
-                    part[q] = charge[a.net_pins[q]] * scale * (1 - 1e-12)
-                    charge[a.net_pins[q]] += part[q]
+                    part[q] = charge[a.net.pins[q]] * scale * (1 - 1e-12)
+                    charge[a.net.pins[q]] += part[q]
                 continue
             most = -1.0
             by_size = pins[np.argsort(-charge[pins])]
@@ -150,7 +150,7 @@ def charge_nets(a: BlockProblem, parts: Parts, limit: float) -> Floats:
                     for v in pins:
                         best[v] = share[v]
             for q in range(low, high):
-                v = a.net_pins[q]
+                v = a.net.pins[q]
                 part[q] = a.cost[e] * best[v] * (1 - 1e-12)
                 charge[v] += part[q]
     return charge

@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Bytes, Floats, Ints, Longs, Words
+from partita.kernels.bits import add, has, listed
 from partita.kernels.compiled import allocating_nothing, compiled, inlined
-from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
-from partita.kernels.throughput.bits import add, has, listed
 from partita.kernels.throughput.blocks import BlockProblem
 
 #: Sweeps over the untouched nets when weight is moved at an anchor.
@@ -68,8 +68,8 @@ def _part(a: BlockProblem, x: Exclusions, s: _State, e: int) -> float:
     if s.inside[e] > 0:
         if s.outside[e] > 0 or x.split[e] != 0:
             return 0.0
-        return float(-a.cost[e] / max(1, a.net_ptr[e + 1] - a.net_ptr[e] - s.inside[e]))
-    return float(a.cost[e] / max(1, min(x.together[e], a.net_ptr[e + 1] - a.net_ptr[e] - s.outside[e])))
+        return float(-a.cost[e] / max(1, a.net.ptr[e + 1] - a.net.ptr[e] - s.inside[e]))
+    return float(a.cost[e] / max(1, min(x.together[e], a.net.ptr[e + 1] - a.net.ptr[e] - s.outside[e])))
 
 
 @inlined
@@ -78,9 +78,9 @@ def _decide(a: BlockProblem, x: Exclusions, s: _State, v: int, value: int, sign:
     change = 0.0
     if sign > 0:
         s.status[v] = value
-    for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[q]
-        size = a.net_ptr[e + 1] - a.net_ptr[e]
+    for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[q]
+        size = a.net.ptr[e + 1] - a.net.ptr[e]
         if 0 < s.inside[e] < size:
             change -= a.cost[e]
         before, old = _untouched(x, s, e), _part(a, x, s, e)
@@ -93,8 +93,8 @@ def _decide(a: BlockProblem, x: Exclusions, s: _State, v: int, value: int, sign:
         after, new = _untouched(x, s, e), _part(a, x, s, e)
         if before != after or old != new:
             way = int(after) - int(before)
-            for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-                u = a.net_pins[p]
+            for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
+                u = a.net.pins[p]
                 if s.status[u] == 0:
                     s.weight[u] += new - old + way * s.gain[p]
     if value == 1:
@@ -102,12 +102,12 @@ def _decide(a: BlockProblem, x: Exclusions, s: _State, v: int, value: int, sign:
     if sign < 0:
         s.status[v] = 0
         weight = a.work[v]
-        for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[q]
+        for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            e = a.net.of_item[q]
             weight += _part(a, x, s, e)
             if _untouched(x, s, e):
-                for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-                    if a.net_pins[p] == v:
+                for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
+                    if a.net.pins[p] == v:
                         weight += s.gain[p]
         s.weight[v] = weight
     return change
@@ -198,13 +198,13 @@ def _move_weight(
         for e in range(left.shape[0]):
             if not _untouched(x, s, e) or left[e] <= 1e-12:
                 continue
-            high = low = a.net_ptr[e]
-            for p in range(a.net_ptr[e] + 1, a.net_ptr[e + 1]):
-                if profit[a.net_pins[p]] > profit[a.net_pins[high]]:
+            high = low = a.net.ptr[e]
+            for p in range(a.net.ptr[e] + 1, a.net.ptr[e + 1]):
+                if profit[a.net.pins[p]] > profit[a.net.pins[high]]:
                     high = p
-                if profit[a.net_pins[p]] < profit[a.net_pins[low]]:
+                if profit[a.net.pins[p]] < profit[a.net.pins[low]]:
                     low = p
-            u, v = a.net_pins[high], a.net_pins[low]
+            u, v = a.net.pins[high], a.net.pins[low]
             if profit[u] <= 1e-12:
                 continue
             amount = 0.5 * (profit[u] - profit[v])
@@ -248,12 +248,12 @@ def search_block(
     """
     n, m, words = a.work.shape[0], a.cost.shape[0], x.after.shape[1]
     s = _State(
-        np.zeros(n, np.int8), a.work.copy(), np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(a.net_pins.shape[0])
+        np.zeros(n, np.int8), a.work.copy(), np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(a.net.pins.shape[0])
     )
     for e in range(m):
         if x.split[e] != 0:
-            for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-                s.weight[a.net_pins[p]] += _part(a, x, s, e)
+            for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
+                s.weight[a.net.pins[p]] += _part(a, x, s, e)
     tiny = 1e-9 * target
     stack, mark = np.zeros((2 * n + 4, 4, words), np.uint64), np.zeros(2 * n + 4, np.int64)
     trail = np.zeros(n, np.int64)
@@ -340,18 +340,18 @@ def longest_segments(a: BlockProblem, order: Longs, target: float) -> Longs:
             v = order[end]
             load += a.work[v]
             work += a.work[v]
-            for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-                e = a.item_nets[q]
+            for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+                e = a.net.of_item[q]
                 if inside[e] > 0:
                     load -= a.cost[e]
                 inside[e] += 1
-                if inside[e] < a.net_ptr[e + 1] - a.net_ptr[e]:
+                if inside[e] < a.net.ptr[e + 1] - a.net.ptr[e]:
                     load += a.cost[e]
             end += 1
             if load <= target:
                 lengths[start] = end - start
         for place in range(start, end):
             v = order[place]
-            for q in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-                inside[a.item_nets[q]] = 0
+            for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+                inside[a.net.of_item[q]] = 0
     return lengths

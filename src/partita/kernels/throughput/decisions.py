@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats
 from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.throughput import search_state as at
-from partita.kernels.throughput.arrays import Arrays, Codes, Floats
+from partita.kernels.throughput.arrays import Arrays, Codes
 from partita.kernels.throughput.ideals import dominated, flip, store_ideal
 from partita.kernels.throughput.search_state import Scratch, StageTrial, Store
 
@@ -54,8 +55,8 @@ def reach_items(
         i += 1
         x.status[v] = OPEN
         top = max(top, v // 64 + 1)
-        for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-            u = a.succ[p]
+        for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+            u = a.graph.succ[p]
             if x.stamp_item[u] != stamp:
                 x.stamp_item[u] = stamp
                 x.missing_now[u] = x.missing[u]
@@ -79,11 +80,11 @@ def open_nets(a: Arrays, s: Store, x: Scratch, reached: int) -> int:
     stamp, count = s.counters[at.STAMP], 0
     for i in range(reached):
         v = x.reach[i]
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[p]
+        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            e = a.net.of_item[p]
             if x.stamp_net[e] != stamp:
                 x.stamp_net[e] = stamp
-                x.net_out[e] = a.net_ptr[e + 1] - a.net_ptr[e]
+                x.net_out[e] = a.net.ptr[e + 1] - a.net.ptr[e]
                 x.net_here[e] = 0
                 x.touched[count] = e
                 count += 1
@@ -105,9 +106,9 @@ def hold(a: Arrays, x: Scratch, flights: int) -> None:
 def with_item(a: Arrays, x: Scratch, v: int, memory: float, space: float) -> tuple[float, float]:
     """Bytes and workspace of the stage with an item more."""
     memory += x.memory[v]
-    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-        if x.cover_here[a.item_covers[p]] == 0:
-            memory += x.cover_memory[a.item_covers[p]]
+    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+        if x.cover_here[a.cover.of_item[p]] == 0:
+            memory += x.cover_memory[a.cover.of_item[p]]
     return memory, max(space, a.workspace[v])
 
 
@@ -138,10 +139,10 @@ def add_item(a: Arrays, x: Scratch, v: int, depth: int, queue_len: int) -> int:
     """Let an item join whose pins are counted; the length of the queue with what is ready now."""
     x.decision[depth] = 1
     x.queue_end[depth] = queue_len
-    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-        x.cover_here[a.item_covers[p]] += 1
-    for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-        u = a.succ[p]
+    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+        x.cover_here[a.cover.of_item[p]] += 1
+    for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+        u = a.graph.succ[p]
         x.missing[u] -= 1
         if x.missing[u] == 0 and x.status[u] == OPEN:
             x.queue[queue_len] = u
@@ -154,12 +155,12 @@ def add_item(a: Arrays, x: Scratch, v: int, depth: int, queue_len: int) -> int:
 @inlined
 def take_item_back(a: Arrays, x: Scratch, v: int) -> None:
     """Undo ``add_item`` and the count of its pins."""
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        x.net_here[a.item_nets[p]] -= 1
-    for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-        x.missing[a.succ[p]] += 1
-    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-        x.cover_here[a.item_covers[p]] -= 1
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        x.net_here[a.net.of_item[p]] -= 1
+    for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+        x.missing[a.graph.succ[p]] += 1
+    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+        x.cover_here[a.cover.of_item[p]] -= 1
     x.status[v] = OPEN
     flip(x, v)
 
@@ -170,8 +171,8 @@ def return_items(a: Arrays, x: Scratch, start: int, end: int) -> None:
     for i in range(start, end):
         u = x.marks[i]
         x.status[u] = OPEN
-        for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
-            x.net_out[a.item_nets[p]] -= 1
+        for p in range(a.net.item_ptr[u], a.net.item_ptr[u + 1]):
+            x.net_out[a.net.of_item[p]] -= 1
 
 
 @allocating_nothing

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Bytes, Ints, Words
+from partita.kernels.bits import add, has, listed
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Bytes, Ints, Words
-from partita.kernels.throughput.bits import add, has, listed
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_order
 
@@ -82,15 +82,15 @@ def _unavoidable(a: BlockProblem, parts: Parts, hull: Hull, limit: float, stamp:
     most = least
     for i in range(count):
         v = members[i]
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[p]
+        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            e = a.net.of_item[p]
             if seen[e] == stamp:
                 continue
             seen[e] = stamp
             paid, cut = parts.forced[e] != 0, parts.forced[e] != 0
             if not paid:
-                for q in range(a.net_ptr[e], a.net_ptr[e + 1]):
-                    x = a.net_pins[q]
+                for q in range(a.net.ptr[e], a.net.ptr[e + 1]):
+                    x = a.net.pins[q]
                     if not has(row, x):
                         cut = True
                         if parts.last[x] < low or parts.first[x] > high or (pairs and has(out, x)):
@@ -116,7 +116,7 @@ def force_nets(a: BlockProblem, parts: Parts, limit: float) -> int:
             continue
         hull.row[:] = np.uint64(0)
         up[:] = np.uint64(0)
-        for v in a.net_pins[a.net_ptr[e] : a.net_ptr[e + 1]]:
+        for v in a.net.pins[a.net.ptr[e] : a.net.ptr[e + 1]]:
             for j in range(words):
                 hull.row[j] |= parts.later[v, j]
                 up[j] |= parts.earlier[v, j]
@@ -150,9 +150,9 @@ def separate_pairs(
                 continue
             apart = False
             if has(parts.later[u], v):
-                for x in a.pred[a.pred_ptr[v] : a.pred_ptr[v + 1]]:
+                for x in a.graph.pred[a.graph.pred_ptr[v] : a.graph.pred_ptr[v + 1]]:
                     apart = apart or (has(parts.later[u], x) and has(parts.apart[u], x))
-                for x in a.succ[a.succ_ptr[u] : a.succ_ptr[u + 1]]:
+                for x in a.graph.succ[a.graph.succ_ptr[u] : a.graph.succ_ptr[u + 1]]:
                     apart = apart or (has(parts.earlier[v], x) and has(parts.apart[v], x))
                 for j in range(words):
                     hull.row[j] = parts.later[u, j] & parts.earlier[v, j]

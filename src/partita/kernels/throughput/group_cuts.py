@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from partita.kernels.arrays import Floats, Longs
 from partita.kernels.compiled import allocating_nothing
 from partita.kernels.throughput import search_state as at
-from partita.kernels.throughput.arrays import Arrays, Floats, Lines, Longs
+from partita.kernels.throughput.arrays import Arrays, Lines
 from partita.kernels.throughput.ideals import clear, flip, move_to, store_ideal
 from partita.kernels.throughput.search_state import Scratch, Store, Tally
 
@@ -14,7 +15,7 @@ def cut_links(a: Arrays, b: Lines, x: Scratch, links: Floats) -> None:
     """What the links of both groups carry of what crosses the current ideal, in ``links`` (2, lines)."""
     links[:] = 0.0
     for e in range(x.net_in.shape[0]):
-        if x.net_in[e] == 0 or x.net_in[e] == a.net_ptr[e + 1] - a.net_ptr[e]:
+        if x.net_in[e] == 0 or x.net_in[e] == a.net.ptr[e + 1] - a.net.ptr[e]:
             continue
         for group in range(2):
             mine = (x.in_ideal[b.maker[e]] != 0) == (group == 0)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats
+from partita.kernels.bits import has
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Floats
-from partita.kernels.throughput.bits import has
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.forced_cuts import Parts
 from partita.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_order

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Ints, Words
 from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.throughput import search_state as at
-from partita.kernels.throughput.arrays import Arrays, Codes, Ints, Words
+from partita.kernels.throughput.arrays import Arrays, Codes
 from partita.kernels.throughput.search_state import Scratch, Store, Tally
 
 #: Moves after which the running sums are computed afresh: rounding errors must not build up.
@@ -30,7 +31,7 @@ def clear(a: Arrays, t: Tally, x: Scratch) -> None:
     t.inside[:] = 0.0
     t.across[:] = 0.0
     for v in range(x.in_ideal.shape[0]):
-        x.missing[v] = a.pred_ptr[v + 1] - a.pred_ptr[v]
+        x.missing[v] = a.graph.pred_ptr[v + 1] - a.graph.pred_ptr[v]
         _set_ready(x, v)
 
 
@@ -63,9 +64,9 @@ def _toggle(a: Arrays, t: Tally, x: Scratch, v: int) -> None:
     x.places[at.INSIDE] += sign
     for y in range(t.inside.shape[0]):
         t.inside[y] += sign * t.item[v, y]
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
-        size = a.net_ptr[e + 1] - a.net_ptr[e]
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[p]
+        size = a.net.ptr[e + 1] - a.net.ptr[e]
         before = x.net_in[e]
         after = before + sign
         x.net_in[e] = after
@@ -73,9 +74,9 @@ def _toggle(a: Arrays, t: Tally, x: Scratch, v: int) -> None:
         if change != 0:
             for y in range(t.across.shape[0]):
                 t.across[y] += change * t.net[e, y]
-    for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-        x.missing[a.succ[p]] -= sign
-        _set_ready(x, a.succ[p])
+    for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+        x.missing[a.graph.succ[p]] -= sign
+        _set_ready(x, a.graph.succ[p])
     _set_ready(x, v)
 
 
@@ -89,7 +90,7 @@ def _refresh(a: Arrays, t: Tally, x: Scratch) -> None:
             for y in range(t.inside.shape[0]):
                 t.inside[y] += t.item[v, y]
     for e in range(x.net_in.shape[0]):
-        if 0 < x.net_in[e] < a.net_ptr[e + 1] - a.net_ptr[e]:
+        if 0 < x.net_in[e] < a.net.ptr[e + 1] - a.net.ptr[e]:
             for y in range(t.across.shape[0]):
                 t.across[y] += t.net[e, y]
 

@@ -29,9 +29,9 @@ def descend(a: FreeArrays, s: FreeState, epsilon: float, moves: int) -> bool:
             leave = loads[here] - work[v, here]
             for d in range(devices):
                 gain[d] = work[v, d]
-            for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-                e = a.item_nets[p]
-                size = a.net_ptr[e + 1] - a.net_ptr[e]
+            for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+                e = a.net.of_item[p]
+                size = a.net.ptr[e + 1] - a.net.ptr[e]
                 if pins[e, here] < size:
                     leave -= net_cost[e, here]
                 if pins[e, here] > 1:

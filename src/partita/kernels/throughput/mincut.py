@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Bools, Bytes, Floats, Ints, Words
+from partita.kernels.bits import add, has
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Bools, Bytes, Floats, Ints, Words
-from partita.kernels.throughput.bits import add, has
 from partita.kernels.throughput.blocks import BlockProblem
 
 
@@ -65,8 +65,8 @@ def new_flow(network: Network) -> Flow:
 @compiled
 def block_network(blocks: BlockProblem, forced: Bytes) -> Network:
     """The network of an instance in which ``forced`` nets are cut by every block with a pin."""
-    cost, net_ptr, net_pins = blocks.cost, blocks.net_ptr, blocks.net_pins
-    succ_ptr, succ = blocks.succ_ptr, blocks.succ
+    cost, net_ptr, net_pins = blocks.cost, blocks.net.ptr, blocks.net.pins
+    succ_ptr, succ = blocks.graph.succ_ptr, blocks.graph.succ
     n, m = blocks.work.shape[0], cost.shape[0]
     edges = succ.shape[0]
     large, arcs = 0, edges + m
@@ -279,14 +279,14 @@ def most_expensive_item(
         flow.capacity[:] = network.capacity
         flow.sink[:] = network.sink
         if ordered:
-            later = reached(blocks.succ_ptr, blocks.succ, v)
-            earlier = reached(blocks.pred_ptr, blocks.pred, v)
+            later = reached(blocks.graph.succ_ptr, blocks.graph.succ, v)
+            earlier = reached(blocks.graph.pred_ptr, blocks.graph.pred, v)
             respect_order(network, later, earlier, flow.capacity)
         cost = cheapest_block(network, source, supply, nothing, np.inf, flow)
         inside = flow.level[:n] >= 0
         best = max(best, cost)
         upper[v] = -np.inf
-        if not ordered or _convex(blocks.succ_ptr, blocks.succ, inside):
+        if not ordered or _convex(blocks.graph.succ_ptr, blocks.graph.succ, inside):
             # The set serves all of its items.
             for u in range(n):
                 if inside[u]:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled, inlined
 from partita.kernels.throughput import slicing
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.stage_loads import segment_loads
 
@@ -25,8 +25,8 @@ from partita.kernels.throughput.stage_loads import segment_loads
 @inlined
 def _enter(a: BlockProblem, met: slicing.Met, v: int, r: int, step: Floats, room: Floats) -> None:
     """Take in v as the right end: ``step`` for nets, ``room`` for bytes."""
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[p]
         slicing.meet_net(met, e, r)
         slicing.pay_along(a, met, e, r, a.cost[e], a.cost[e], step)
         met.last[e] = r
@@ -43,72 +43,55 @@ def reload_cost(a: BlockProblem, held: float, space: float) -> float:
 
 
 @compiled
-def cut_all(a: BlockProblem, order: Ints, above: float, value: Floats, back: Ints) -> None:
-    """Best largest cost of cutting each prefix of the order into at most j blocks, for all j at once; exact.
+def cut_order(
+    a: BlockProblem, order: Ints, limit: float, fewest: Ints | None, value: Floats | None, back: Ints, stop: Longs
+) -> None:
+    """Cut every prefix of the order into blocks of cost at most ``limit``; exact. A raised ``stop`` ends it.
 
-    ``value`` (n + 1, k + 1) and ``back`` (the start of the last block, same shape) are filled. Values that are not
-    below ``above`` are infinite.
-    """
-    n, k, limited = order.shape[0], value.shape[1] - 1, a.limit[0] != np.inf
-    met, step, room = slicing.nothing_met(a.cost.shape[0], a.cover_bytes.shape[0]), np.zeros(n), np.zeros(n)
-    value[:] = np.inf
-    value[0, :] = 0.0
-    for r in range(n):
-        _enter(a, met, order[r], r, step, room)
-        work, cut, held, space = 0.0, 0.0, 0.0, 0.0
-        for left in range(r, -1, -1):
-            work += a.work[order[left]]
-            if work >= above:
-                break
-            cut += step[left]
-            cost = work + cut
-            if limited:
-                held += room[left]
-                space = max(space, a.workspace[order[left]])
-                cost += reload_cost(a, held, space)
-            if cost >= above:
-                continue
-            for j in range(1, k + 1):
-                worst = max(value[left, j - 1], cost)
-                if worst < value[r + 1, j]:
-                    value[r + 1, j] = worst
-                    back[r + 1, j] = left
-
-
-@compiled
-def cut_at(a: BlockProblem, order: Ints, target: float, fewest: Ints, back: Ints, stop: Longs) -> int:
-    """Fewest blocks of cost at most ``target`` along the order, 2^30 for none (or when told to stop); exact.
-
-    ``fewest`` (n + 1) is that for every prefix, ``back`` the start of its last block.
+    ``fewest`` (n + 1,) is filled with how few blocks each takes, 2^30 for none, and ``back`` with the start of the last
+    one. Or, where that is None, ``value`` (n + 1, k + 1) with the best largest cost of at most j blocks, infinite for
+    none, for all j at once; ``back`` has its shape then. What ends early says none.
     """
     n, none, limited = order.shape[0], 1 << 30, a.limit[0] != np.inf
     met, step, room = slicing.nothing_met(a.cost.shape[0], a.cover_bytes.shape[0]), np.zeros(n), np.zeros(n)
-    fewest[:] = none
-    fewest[0] = 0
+    if fewest is not None:
+        fewest[:] = none
+        fewest[0] = 0
+    if value is not None:
+        value[:] = np.inf
+        value[0, :] = 0.0
     for r in range(n):
         _enter(a, met, order[r], r, step, room)
         work, cut, held, space = 0.0, 0.0, 0.0, 0.0
         best = none
         for left in range(r, -1, -1):
             work += a.work[order[left]]
-            if work > target:
+            if work > limit:
                 break
             cut += step[left]
             if limited:
                 held += room[left]
                 space = max(space, a.workspace[order[left]])
-            if fewest[left] + 1 >= best:
+            if fewest is not None and fewest[left] + 1 >= best:
                 continue
             cost = work + cut
             if limited:
                 cost += reload_cost(a, held, space)
-            if cost <= target:
+            if cost > limit:
+                continue
+            if fewest is not None:
                 best = fewest[left] + 1
                 back[r + 1] = left
-        fewest[r + 1] = best
+            if value is not None:
+                for j in range(1, value.shape[1]):
+                    worst = max(value[left, j - 1], cost)
+                    if worst < value[r + 1, j]:
+                        value[r + 1, j] = worst
+                        back[r + 1, j] = left
+        if fewest is not None:
+            fewest[r + 1] = best
         if (r & 255) == 0 and stop[0] != 0:
-            return none
-    return int(fewest[n])
+            return
 
 
 @compiled
@@ -122,8 +105,8 @@ def held_by_blocks(a: BlockProblem, label: Ints, held: Floats, space: Floats) ->
         held[label[v]] += a.held[v]
         space[label[v]] = max(space[label[v]], a.workspace[v])
     for c in range(a.cover_bytes.shape[0]):
-        for p in range(a.cover_ptr[c], a.cover_ptr[c + 1]):
-            b = label[a.cover_pins[p]]
+        for p in range(a.cover.ptr[c], a.cover.ptr[c + 1]):
+            b = label[a.cover.pins[p]]
             users[c * k + b] += 1
             if users[c * k + b] == 1:
                 held[b] += a.cover_bytes[c]
@@ -169,23 +152,25 @@ def decode(
         if stop[0] != 0:
             return row
         order = orders[row]
-        slicing.linearise(a, stage, keys[row], 0, order)
+        slicing.linearise(a.graph, stage, keys[row], 0, order)
         if arrange:
             for i in range(n):
                 place[order[i]] = i
             total = 0.0
             for e in range(a.cost.shape[0]):
-                start, end = a.net_ptr[e], a.net_ptr[e + 1]
+                start, end = a.net.ptr[e], a.net.ptr[e + 1]
                 earliest, sum_of = n, 0
                 for p in range(start, end):
-                    earliest = min(earliest, place[a.net_pins[p]])
-                    sum_of += place[a.net_pins[p]]
+                    earliest = min(earliest, place[a.net.pins[p]])
+                    sum_of += place[a.net.pins[p]]
                 total += a.cost[e] * (sum_of - (end - start) * earliest)
             results[row] = total
             continue
         top = above[0]
         while True:
-            cut_all(a, order, top, value, back)
+            cut_order(a, order, np.nextafter(top, -np.inf), None, value, back, stop)
+            if stop[0] != 0:
+                return row
             results[row] = value[n, k]
             if results[row] < np.inf or top == np.inf:
                 break

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats
 from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.throughput import decisions
-from partita.kernels.throughput.arrays import Arrays, Floats
+from partita.kernels.throughput.arrays import Arrays
 from partita.kernels.throughput.search import Steps, search_ideals
 from partita.kernels.throughput.search_state import HELD, LEVEL, Plain, Scratch, Search, StageTrial
 
@@ -147,8 +148,8 @@ def _start(c: Search[Plain], stage: StageTrial) -> _PlainStage:
 def _bytes_with_covers(a: Arrays, x: Scratch, v: int) -> float:
     """What an item needs by itself."""
     need = x.memory[v]
-    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-        need += x.cover_memory[a.item_covers[p]]
+    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+        need += x.cover_memory[a.cover.of_item[p]]
     return float(need)
 
 
@@ -165,8 +166,8 @@ def _cheap_to_move(a: Arrays, x: Scratch, v: int) -> bool:
         if x.remaining[k] == 0:
             continue
         fresh = 0.0
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[p]
+        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            e = a.net.of_item[p]
             if x.net_in[e] + x.net_here[e] == 0:
                 fresh += a.net_cost[k, e]
         if fresh > a.work[k, v]:
@@ -186,15 +187,15 @@ def _include(c: Search[Plain], g: _PlainStage, v: int, depth: int) -> bool:
         mem, space = decisions.with_item(a, x, v, mem, space)
         if mem + space > g.memory:
             return False
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[p]
         mine = x.net_here[e]
         x.net_here[e] = mine + 1
         if mine == 0 and x.net_out[e] > 0:
             comm += g.cost[e]
             if x.net_in[e] == 0:
                 crossing += g.net_weight[e]
-        if mine + 1 == a.net_ptr[e + 1] - a.net_ptr[e]:
+        if mine + 1 == a.net.ptr[e + 1] - a.net.ptr[e]:
             undecided -= g.cost[e]
         if a.recompute:
             enter += decisions.entering(a, x, e, v, mine)
@@ -202,8 +203,8 @@ def _include(c: Search[Plain], g: _PlainStage, v: int, depth: int) -> bool:
     if fits and a.recompute and a.limited and not a.backwards:
         fits = mem + space + g.flights * enter <= g.memory
     if not fits:
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            x.net_here[a.item_nets[p]] -= 1
+        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            x.net_here[a.net.of_item[p]] -= 1
         return False
     decisions.copy_row(x.saved, depth)
     then[WORK], then[COMM], then[UNDECIDED], then[CROSS] = work, comm, undecided, crossing
@@ -223,8 +224,8 @@ def _worth_excluding(c: Search[Plain], g: _PlainStage, v: int, depth: int) -> bo
     now, then = x.saved[depth], x.saved[depth + 1]
     if _cheap_to_move(a, x, v):
         fresh = 0.0
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[p]
+        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            e = a.net.of_item[p]
             if x.net_here[e] == 0:
                 fresh += g.cost[e]
         if g.roomy:
@@ -257,14 +258,14 @@ def _leave(c: Search[Plain], g: _PlainStage, u: int, depth: int) -> None:
     if a.limited:
         now[LOST_MEM] += g.later[u]
         now[LOST_NOW] += _bytes_with_covers(a, x, u)
-    for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
-        e = a.item_nets[p]
+    for p in range(a.net.item_ptr[u], a.net.item_ptr[u + 1]):
+        e = a.net.of_item[p]
         out, mine, before = x.net_out[e], x.net_here[e], x.net_in[e]
         x.net_out[e] = out + 1
         if mine > 0:
             if out == 0:
                 comm += g.cost[e]
-        elif out + 1 == a.net_ptr[e + 1] - a.net_ptr[e]:
+        elif out + 1 == a.net.ptr[e + 1] - a.net.ptr[e]:
             undecided -= g.cost[e]
         if out == before and before + mine > 0:
             crossing += g.net_weight[e]
@@ -309,8 +310,8 @@ def _can_join(a: Arrays, x: Scratch, g: _PlainStage, v: int, depth: int) -> bool
     if now[WORK] + g.time[v] > g.inner:
         return False
     change = 0.0
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[p]
         was, now_cut = x.net_here[e] > 0, x.net_out[e] > 1
         if was and not now_cut:
             change -= g.cost[e]

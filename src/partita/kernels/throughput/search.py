@@ -70,8 +70,8 @@ def _leave_out(c: Search[Any], steps: Steps, g: Any, v: int, depth: int, mark_le
         u = x.marks[i]
         i += 1
         steps.leave(c, g, u, depth)
-        for p in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
-            follower = a.succ[p]
+        for p in range(a.graph.succ_ptr[u], a.graph.succ_ptr[u + 1]):
+            follower = a.graph.succ[p]
             if x.status[follower] == decisions.OPEN:
                 x.status[follower] = decisions.LISTED
                 x.marks[mark_len] = follower

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from partita.kernels.arrays import Floats, Words, row_masks
 from partita.kernels.throughput import search_state as at
-from partita.kernels.throughput.arrays import Arrays, Floats, Words, row_masks
+from partita.kernels.throughput.arrays import Arrays
 from partita.kernels.throughput.search_state import Scratch, Store, Tally
 
 _STATE_FIELDS = ("state_ideal", "state_code", "state_parent", "state_kind", "state_replicas")
@@ -99,7 +100,7 @@ def random_words(items: int) -> Words:
 
 def new_scratch(a: Arrays, zobrist: Words, columns: int) -> Scratch:
     """Working arrays that save so many numbers a depth; ``zobrist`` as by ``random_words``."""
-    n, m, covers = a.work.shape[1], a.net_ptr.shape[0] - 1, a.cover_fixed.shape[0]
+    n, m, covers = a.work.shape[1], a.net.ptr.shape[0] - 1, a.cover_fixed.shape[0]
     words = math.ceil(n / 64)
     full = np.full(words, 0xFFFFFFFFFFFFFFFF, dtype=np.uint64)
     if n % 64:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from partita.kernels.throughput.arrays import Arrays, Bytes, Codes, Floats, Ints, Lines, Longs, Words
+from partita.kernels.arrays import Bytes, Floats, Ints, Longs, Words
+from partita.kernels.throughput.arrays import Arrays, Codes, Lines
 
 if TYPE_CHECKING:
     from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch

@@ -15,8 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Bools, Bytes, Floats, Ints, Longs
 from partita.kernels.compiled import compiled, inlined
-from partita.kernels.throughput.arrays import Arrays, Bools, Bytes, Codes, Floats, Ints, Lines, Longs
+from partita.kernels.graph_arrays import Graph
+from partita.kernels.throughput.arrays import Arrays, Codes, Lines
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.working_memory import PeakArrays
 
@@ -64,7 +66,7 @@ def pay_along(a: Arrays | BlockProblem, met: Met, e: int, r: int, into: float, o
         step[r] += into
         if made >= 0:
             step[made] -= into
-    if met.seen[e] == a.net_ptr[e + 1] - a.net_ptr[e]:
+    if met.seen[e] == a.net.ptr[e + 1] - a.net.ptr[e]:
         step[met.first[e]] -= out
 
 
@@ -85,8 +87,8 @@ def _enter_along(a: Arrays, met: Met, e: int, v: int, r: int, step: Floats) -> N
 def hold_along(a: Arrays | BlockProblem, met: Met, v: int, r: int, own: Floats, shared: Floats, step: Floats) -> None:
     """Take in v as the right end: ``step`` for bytes of its own and of its covers."""
     step[r] += own[v]
-    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-        c = a.item_covers[p]
+    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+        c = a.cover.of_item[p]
         if met.cover[c] >= 0:
             step[met.cover[c]] -= shared[c]
         step[r] += shared[c]
@@ -95,8 +97,8 @@ def hold_along(a: Arrays | BlockProblem, met: Met, v: int, r: int, own: Floats, 
 @inlined
 def meet_covers(a: Arrays | BlockProblem, met: Met, v: int, r: int) -> None:
     """The covers of v have their last pin at the right end."""
-    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-        met.cover[a.item_covers[p]] = r
+    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+        met.cover[a.cover.of_item[p]] = r
 
 
 @compiled
@@ -129,13 +131,13 @@ def _prefix_cuts(a: Arrays, b: Lines, order: Ints, limits: Floats) -> Bools:
     n, lines = order.shape[0], limits.shape[0] - 1
     fits = np.ones(n + 1, np.bool_)
     value = np.zeros((2, lines))
-    seen = np.zeros(a.net_ptr.shape[0] - 1, np.int32)
-    made = np.zeros(a.net_ptr.shape[0] - 1, np.bool_)
+    seen = np.zeros(a.net.ptr.shape[0] - 1, np.int32)
+    made = np.zeros(a.net.ptr.shape[0] - 1, np.bool_)
     for r in range(n):
         v = order[r]
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[p]
-            size = a.net_ptr[e + 1] - a.net_ptr[e]
+        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            e = a.net.of_item[p]
+            size = a.net.ptr[e + 1] - a.net.ptr[e]
             for turn in range(2):
                 # Take away what the net paid before, add what it pays now.
                 if turn == 1:
@@ -176,7 +178,7 @@ def slice_order(
     n, kinds, lines = order.shape[0], a.devices.shape[0], 1 if b is None else limits.shape[0] - 1
     limited, recompute, none = a.limited, a.recompute, np.int32(1 << 30)
     hard = limited if b is None else b.hard
-    m, covers = a.net_ptr.shape[0] - 1, a.cover_fixed.shape[0]
+    m, covers = a.net.ptr.shape[0] - 1, a.cover_fixed.shape[0]
     cut_fits = np.ones(n + 1, np.bool_)
     if b is not None and b.grouped:
         cut_fits = _prefix_cuts(a, b, order, limits)
@@ -198,8 +200,8 @@ def slice_order(
         held = np.zeros(peaks.scratch.shape[0])
     for r in range(n):
         v = order[r]
-        for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-            e = a.item_nets[p]
+        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            e = a.net.of_item[p]
             meet_net(met, e, r)
             if b is not None and b.maker[e] == v:
                 met.made[e] = r
@@ -306,7 +308,7 @@ def _sooner(stage: Longs, second: Floats, u: int, v: int) -> bool:
 
 
 @compiled
-def linearise(a: Arrays | BlockProblem, stage: Longs, key: Floats, mode: int, order: Ints) -> None:
+def linearise(graph: Graph, stage: Longs, key: Floats, mode: int, order: Ints) -> None:
     """A topological order whose first key is ``stage`` (which must rise along edges).
 
     Second key, from ``key`` in [0, 1): ``mode`` 0 that itself; 1 last in, first out, of what becomes ready at once by
@@ -317,7 +319,7 @@ def linearise(a: Arrays | BlockProblem, stage: Longs, key: Floats, mode: int, or
     missing, pending, heap = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n + 1, np.int32)
     count, size = 0, 0
     for v in range(n):
-        missing[v] = a.pred_ptr[v + 1] - a.pred_ptr[v]
+        missing[v] = graph.pred_ptr[v + 1] - graph.pred_ptr[v]
         if missing[v] == 0:
             pending[count] = v
             count += 1
@@ -346,8 +348,8 @@ def linearise(a: Arrays | BlockProblem, stage: Longs, key: Floats, mode: int, or
         heap[pos] = moved
         order[place] = u
         count = 0
-        for p in range(a.succ_ptr[u], a.succ_ptr[u + 1]):
-            w = a.succ[p]
+        for p in range(graph.succ_ptr[u], graph.succ_ptr[u + 1]):
+            w = graph.succ[p]
             missing[w] -= 1
             if missing[w] == 0:
                 if mode == 2:
@@ -356,9 +358,9 @@ def linearise(a: Arrays | BlockProblem, stage: Longs, key: Floats, mode: int, or
                 count += 1
 
 
-def order_by(a: Arrays | BlockProblem, key: Floats, mode: int, stage: Ints | Longs | None = None) -> Ints:
+def order_by(graph: Graph, key: Floats, mode: int, stage: Ints | Longs | None = None) -> Ints:
     """The order that ``linearise`` makes, of one stage if none are given."""
     order = np.empty(key.shape[0], dtype=np.int32)
     stages = np.zeros(key.shape[0], dtype=np.int64) if stage is None else stage.astype(np.int64)
-    linearise(a, stages, key, mode, order)
+    linearise(graph, stages, key, mode, order)
     return order

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.compiled import compiled, inlined
-from partita.kernels.throughput.arrays import Arrays, Floats, Ints, Lines, Longs
+from partita.kernels.throughput.arrays import Arrays, Lines
 from partita.kernels.throughput.blocks import BlockProblem
 
 
@@ -13,8 +14,8 @@ from partita.kernels.throughput.blocks import BlockProblem
 def stages_of_net(a: Arrays | BlockProblem, e: int, label: Ints, mark: Longs) -> int:
     """How many stages hold pins of net e; they are marked with its number."""
     stages = 0
-    for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-        stage = label[a.net_pins[p]]
+    for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
+        stage = label[a.net.pins[p]]
         if mark[stage] != e:
             mark[stage] = e
             stages += 1
@@ -30,11 +31,11 @@ def segment_loads(
     mark = np.full(loads.shape[0], -1, np.int64)
     for v in range(label.shape[0]):
         loads[label[v]] += work[kind_of[label[v]], v]
-    for e in range(a.net_ptr.shape[0] - 1):
+    for e in range(a.net.ptr.shape[0] - 1):
         if stages_of_net(a, e, label, mark) < 2:
             continue
-        for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-            stage = label[a.net_pins[p]]
+        for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
+            stage = label[a.net.pins[p]]
             if mark[stage] == e:
                 mark[stage] = -1
                 loads[stage] += cost[kind_of[stage], e]
@@ -69,14 +70,14 @@ def stage_values(
         space[i] = max(space[i], a.workspace[v])
     mark = np.full(stages, -1, np.int64)
     group = np.zeros(2, np.bool_)
-    for e in range(a.net_ptr.shape[0] - 1):
+    for e in range(a.net.ptr.shape[0] - 1):
         if stages_of_net(a, e, label, mark) < 2:
             continue
         home = label[b.maker[e]]
         source = label[a.net_source[e]] if a.net_source[e] >= 0 else -1
         group[:] = False
-        for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-            stage = label[a.net_pins[p]]
+        for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
+            stage = label[a.net.pins[p]]
             if mark[stage] != e:
                 continue
             mark[stage] = -1
@@ -91,8 +92,8 @@ def stage_values(
     held = np.zeros((a.cover_fixed.shape[0], stages), np.bool_)
     for v in range(label.shape[0]):
         i = label[v]
-        for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-            c = a.item_covers[p]
+        for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+            c = a.cover.of_item[p]
             if not held[c, i]:
                 held[c, i] = True
                 extra[i, 0] += a.cover_fixed[c] + share[i] * a.cover_active[c]

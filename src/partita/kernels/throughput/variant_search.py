@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Floats
+from partita.kernels.bits import has
 from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.throughput import decisions
-from partita.kernels.throughput.arrays import Floats
-from partita.kernels.throughput.bits import has
 from partita.kernels.throughput.group_cuts import cut_links
 from partita.kernels.throughput.search import Steps, search_ideals
 from partita.kernels.throughput.search_state import LEVEL, STAMP, Search, StageTrial, Variant
@@ -71,7 +71,7 @@ def _start(c: Search[Variant], stage: StageTrial) -> _VariantStage:
             reachable += w.item[row, x.reach[i]]
         for e in range(m):
             if x.net_in[e] > 0:
-                out = x.net_out[e] if x.stamp_net[e] == stamp else a.net_ptr[e + 1] - a.net_ptr[e]
+                out = x.net_out[e] if x.stamp_net[e] == stamp else a.net.ptr[e + 1] - a.net.ptr[e]
                 if out > x.net_in[e]:
                     cross += w.net[row, e]
         y.row[rule], y.rest[rule], y.reachable[rule] = row, total, reachable
@@ -111,9 +111,9 @@ def _sync_with(c: Search[Variant], v: int, sync: float) -> float:
     """Bytes to synchronise of the stage with an item more."""
     a, b, x = c.arrays, c.own.lines, c.scratch
     sync += b.sync[v]
-    for p in range(a.item_cover_ptr[v], a.item_cover_ptr[v + 1]):
-        if x.cover_here[a.item_covers[p]] == 0:
-            sync += b.cover_sync[a.item_covers[p]]
+    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+        if x.cover_here[a.cover.of_item[p]] == 0:
+            sync += b.cover_sync[a.cover.of_item[p]]
     return sync
 
 
@@ -190,11 +190,11 @@ def _include(c: Search[Variant], g: _VariantStage, v: int, depth: int) -> bool:
     decisions.copy_row(y.cross, depth)
     mem, space = decisions.with_item(a, x, v, x.saved[depth, MEM], x.saved[depth, SPACE])
     enter, sync = x.saved[depth, ENTER], _sync_with(c, v, x.saved[depth, SYNC])
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        _pay(c, g, a.item_nets[p], after, -1.0)
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        _pay(c, g, a.net.of_item[p], after, -1.0)
     x.status[v] = decisions.CHOSEN
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[p]
         mine = x.net_here[e]
         x.net_here[e] = mine + 1
         _pay(c, g, e, after, 1.0)
@@ -211,8 +211,8 @@ def _include(c: Search[Variant], g: _VariantStage, v: int, depth: int) -> bool:
     if _within(c, g, y.value[after], need, sync, y.limits) and _room(c, g.stage, after):
         return True
     x.status[v] = decisions.OPEN
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        x.net_here[a.item_nets[p]] -= 1
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        x.net_here[a.net.of_item[p]] -= 1
     return False
 
 
@@ -229,11 +229,11 @@ def _leave(c: Search[Variant], g: _VariantStage, u: int, depth: int) -> None:
     a, w, x, y = c.arrays, c.weights, c.scratch, c.own
     for rule in range(y.row.shape[0]):
         y.lost[depth, rule] += w.item[y.row[rule], u]
-    for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
-        _pay(c, g, a.item_nets[p], depth, -1.0)
+    for p in range(a.net.item_ptr[u], a.net.item_ptr[u + 1]):
+        _pay(c, g, a.net.of_item[p], depth, -1.0)
     x.status[u] = decisions.EXCLUDED
-    for p in range(a.item_net_ptr[u], a.item_net_ptr[u + 1]):
-        e = a.item_nets[p]
+    for p in range(a.net.item_ptr[u], a.net.item_ptr[u + 1]):
+        e = a.net.of_item[p]
         x.net_out[e] += 1
         _pay(c, g, e, depth, 1.0)
         if x.net_out[e] == x.net_in[e] + 1 and x.net_in[e] + x.net_here[e] > 0:
@@ -307,10 +307,10 @@ def _cheap_to_move(c: Search[Variant], v: int) -> bool:
             continue
         for line in range(b.work.shape[2]):
             more = 0.0
-            for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-                e = a.item_nets[p]
+            for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+                e = a.net.of_item[p]
                 placed = x.net_in[e] + x.net_here[e]
-                if a.net_ptr[e + 1] - a.net_ptr[e] - placed < 2:
+                if a.net.ptr[e + 1] - a.net.ptr[e] - placed < 2:
                     continue
                 if b.maker[e] == v:
                     back = b.cost_out[other, e, line] if placed > 0 else 0.0
@@ -326,10 +326,10 @@ def _cheap_to_move(c: Search[Variant], v: int) -> bool:
 def _crosses_freely(c: Search[Variant], v: int) -> bool:
     """Whether nets of v that newly cross between the groups, or cross the other way, cost the groups nothing."""
     a, b, x = c.arrays, c.own.lines, c.scratch
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[p]
         placed = x.net_in[e] + x.net_here[e]
-        if a.net_ptr[e + 1] - a.net_ptr[e] - placed < 2 or (placed > 0 and b.maker[e] != v):
+        if a.net.ptr[e + 1] - a.net.ptr[e] - placed < 2 or (placed > 0 and b.maker[e] != v):
             continue
         for line in range(b.work.shape[2]):
             for group in range(2):
@@ -358,8 +358,8 @@ def _replaceable(c: Search[Variant], g: _VariantStage, depth: int, v: int) -> bo
     lines = b.work.shape[2]
     for line in range(lines):
         y.trial[line] = y.value[depth, line] + b.work[kind, v, line]
-    for p in range(a.item_net_ptr[v], a.item_net_ptr[v + 1]):
-        e = a.item_nets[p]
+    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+        e = a.net.of_item[p]
         inside = x.status[b.maker[e]] == decisions.CHOSEN
         for line in range(lines):
             if x.net_here[e] > 0:

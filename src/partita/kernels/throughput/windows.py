@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Bytes, Floats, Ints
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Bytes, Floats, Ints
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.mincut import Flow, Network, cheapest_block, new_flow
 
@@ -54,10 +54,10 @@ def new_window_room(blocks: BlockProblem, network: Network) -> WindowRoom:
         used[network.order_arc[i, 1]] = 1
     gadget = n
     for e in range(m):
-        low, high = blocks.net_ptr[e], blocks.net_ptr[e + 1]
+        low, high = blocks.net.ptr[e], blocks.net.ptr[e + 1]
         tail, tip = gadget, gadget + 1
         if high - low == 2:
-            tail, tip = blocks.net_pins[low], blocks.net_pins[low + 1]
+            tail, tip = blocks.net.pins[low], blocks.net.pins[low + 1]
         else:
             gadget += 2
         for i in range(network.ptr[tail], network.ptr[tail + 1]):
@@ -75,11 +75,11 @@ def _follow_order(a: BlockProblem, first: Bytes, last: Bytes) -> bool:
     """No item is before its predecessors or after its successors; false if a window is empty then."""
     n = first.shape[0]
     for v in range(n):
-        for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-            first[v] = max(first[v], first[a.pred[p]])
+        for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+            first[v] = max(first[v], first[a.graph.pred[p]])
     for v in range(n - 1, -1, -1):
-        for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-            last[v] = min(last[v], last[a.succ[p]])
+        for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+            last[v] = min(last[v], last[a.graph.succ[p]])
         if first[v] > last[v]:
             return False
     return True
@@ -88,10 +88,10 @@ def _follow_order(a: BlockProblem, first: Bytes, last: Bytes) -> bool:
 @compiled
 def _add_net(a: BlockProblem, e: int, first: Bytes, last: Bytes, sums: Floats) -> bool:
     """Add what a net costs in any case; whether it does."""
-    low, high = a.net_ptr[e], a.net_ptr[e + 1]
+    low, high = a.net.ptr[e], a.net.ptr[e + 1]
     latest, earliest = -1, sums.shape[0]
     for p in range(low, high):
-        v = a.net_pins[p]
+        v = a.net.pins[p]
         latest, earliest = max(latest, first[v]), min(earliest, last[v])
     if latest <= earliest:
         return False
@@ -100,7 +100,7 @@ def _add_net(a: BlockProblem, e: int, first: Bytes, last: Bytes, sums: Floats) -
     while end < latest:
         start, stop = -1, sums.shape[0]
         for p in range(low, high):
-            v = a.net_pins[p]
+            v = a.net.pins[p]
             if first[v] > end and (last[v] < stop or (last[v] == stop and first[v] > start)):
                 start, stop = first[v], last[v]
         sums[start, stop] += a.cost[e]
@@ -139,8 +139,8 @@ def _push(a: BlockProblem, first: Bytes, last: Bytes, target: float, room: Windo
         for v in range(n):
             chain[v] = 0.0
             if last[v] > b:
-                for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-                    chain[v] = max(chain[v], chain[a.pred[p]])
+                for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+                    chain[v] = max(chain[v], chain[a.graph.pred[p]])
                 chain[v] += a.work[v]
                 if first[v] <= b and chain[v] > free:
                     first[v] = b + 1
@@ -149,8 +149,8 @@ def _push(a: BlockProblem, first: Bytes, last: Bytes, target: float, room: Windo
         for v in range(n - 1, -1, -1):
             chain[v] = 0.0
             if first[v] <= b:
-                for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-                    chain[v] = max(chain[v], chain[a.succ[p]])
+                for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+                    chain[v] = max(chain[v], chain[a.graph.succ[p]])
                 chain[v] += a.work[v]
                 if last[v] > b and chain[v] > free:
                     last[v] = b
@@ -193,13 +193,13 @@ def _cross(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) -> None
         near[:] = 0
         for e in range(a.cost.shape[0]):
             low, high = room.crossing.shape[0] + 1, -1
-            for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-                low, high = min(low, first[a.net_pins[p]]), max(high, last[a.net_pins[p]])
+            for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
+                low, high = min(low, first[a.net.pins[p]]), max(high, last[a.net.pins[p]])
             part = 0.0
             if not room.cut[e] and low <= b < high:
                 part = 1.0 / (high - low)
-                for p in range(a.net_ptr[e], a.net_ptr[e + 1]):
-                    near[a.net_pins[p]] = 1
+                for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
+                    near[a.net.pins[p]] = 1
             i = room.arc[e]
             flow.capacity[i] *= part
             flow.capacity[network.pair[i]] *= part
@@ -255,14 +255,14 @@ def dividing_item(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) 
     for v in range(n):
         before[v] = 0.0
         if first[v] <= boundary < last[v]:
-            for p in range(a.pred_ptr[v], a.pred_ptr[v + 1]):
-                before[v] = max(before[v], before[a.pred[p]])
+            for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
+                before[v] = max(before[v], before[a.graph.pred[p]])
             before[v] += a.work[v] + little
     item, best = -1, -1.0
     for v in range(n - 1, -1, -1):
         if first[v] <= boundary < last[v]:
-            for p in range(a.succ_ptr[v], a.succ_ptr[v + 1]):
-                after[v] = max(after[v], after[a.succ[p]])
+            for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+                after[v] = max(after[v], after[a.graph.succ[p]])
             after[v] += a.work[v] + little
             if min(before[v], after[v]) > best:
                 item, best = v, min(before[v], after[v])

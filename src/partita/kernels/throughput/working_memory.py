@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.kernels.arrays import Bytes, Floats, Ints, Longs, Words
 from partita.kernels.compiled import allocating_nothing, inlined
-from partita.kernels.throughput.arrays import Bytes, Floats, Ints, Longs, Words
+from partita.kernels.graph_arrays import Graph
 
 #: Answers of ``fit``: no order, an order (in ``PeakScratch.order``), undecided within the nodes allowed.
 OVER, FITS, OPEN = 0, 1, 2
@@ -22,24 +23,23 @@ class PeakArrays(NamedTuple):
 
     Attributes
     ----------
+    graph
+        Who reads what an operator makes, each once.
     op_ptr, op_tensors
         Tensors that an operator makes or reads.
     size
         (T,) bytes.
     scratch
         (P,) bytes an operator needs beside its tensors while it runs.
-    succ_ptr, succ
-        Operators that read what an operator makes; distinct.
     item_ptr, item_ops
         Operators of an item, in an order in which they can run.
     """
 
+    graph: Graph
     op_ptr: Ints
     op_tensors: Ints
     size: Floats
     scratch: Floats
-    succ_ptr: Ints
-    succ: Ints
     item_ptr: Ints
     item_ops: Ints
 
@@ -177,9 +177,9 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
         for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
             own += k.size[k.op_tensors[p]]
         possible = possible and own <= most
-        for p in range(k.succ_ptr[v], k.succ_ptr[v + 1]):
-            if x.inside[k.succ[p]] != 0:
-                x.waiting[k.succ[p]] += 1
+        for p in range(k.graph.succ_ptr[v], k.graph.succ_ptr[v + 1]):
+            if x.inside[k.graph.succ[p]] != 0:
+                x.waiting[k.graph.succ[p]] += 1
     if not possible:
         for i in range(count):
             x.inside[x.members[i]] = 0
@@ -220,8 +220,8 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
             while over and depth > 0:
                 depth -= 1
                 v = x.order[depth]
-                for p in range(k.succ_ptr[v], k.succ_ptr[v + 1]):
-                    u = k.succ[p]
+                for p in range(k.graph.succ_ptr[v], k.graph.succ_ptr[v + 1]):
+                    u = k.graph.succ[p]
                     if x.inside[u] == 0:
                         continue
                     if x.waiting[u] == 0:
@@ -254,8 +254,8 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
         ready = _drop_ready(x, v, ready)
         for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
             x.done[k.op_tensors[p]] += 1
-        for p in range(k.succ_ptr[v], k.succ_ptr[v + 1]):
-            u = k.succ[p]
+        for p in range(k.graph.succ_ptr[v], k.graph.succ_ptr[v + 1]):
+            u = k.graph.succ[p]
             if x.inside[u] == 0:
                 continue
             x.waiting[u] -= 1

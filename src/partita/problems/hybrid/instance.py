@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from partita.kernels.arrays import Floats, Longs, as_arrays, bit_rows
+from partita.kernels.graph_arrays import lists, pointer_of, rows_of
 from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScratch, HybridWork, StageIndex
-from partita.kernels.throughput.arrays import Floats, Longs, as_arrays, bit_rows
 from partita.problems.hybrid.downsets import as_bits, members_of
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.room import Room, most_room
@@ -160,7 +161,7 @@ def build_arrays(model: HybridInstance, sets: Iterable[int], room: Room = most_r
         "members": bit_rows(bits),
         "work": work,
         "rest": rounded_down(rest, rest, terms),
-        "cross_ptr": np.concatenate(([0], np.cumsum(crossing.sum(axis=1)))),
+        "cross_ptr": pointer_of(crossing.sum(axis=1)),
         "cross": np.nonzero(crossing)[1],
         "source": source,
         "target": target,
@@ -233,7 +234,8 @@ def _traffic(model: HybridInstance, side: str, mine: Longs, other: Longs) -> dic
     """The edges ``in`` or ``out`` of every layer, the end of each that is ``mine``, and what its options move."""
     bandwidth = model.problem.bandwidth_bytes_per_unit
     ids = [model.problem.layers[model.order[v]].id for v in other]
-    edges = [np.flatnonzero(mine == v).tolist() for v in range(len(model.order))]
+    ptr, of = rows_of(mine, np.arange(len(mine)), len(model.order))
+    edges = lists(ptr, of)
     least = np.zeros((len(model.degrees), len(mine)))
     moved: list[float] = []
     pointers = [0]
@@ -247,8 +249,8 @@ def _traffic(model: HybridInstance, side: str, mine: Longs, other: Longs) -> dic
                 least[r, e] = 2.0 * (model.bytes[e] + min(table.get(ids[e], 0.0) for table in tables)) / bandwidth
     return {
         "edge_enter" if side == "in" else "edge_leave": least,
-        f"{side}_ptr": np.cumsum([0, *map(len, edges)]),
-        f"{side}_edges": [e for row in edges for e in row],
+        f"{side}_ptr": ptr,
+        f"{side}_edges": of,
         f"option_{side}_ptr": pointers,
         f"option_{side}": moved,
     }

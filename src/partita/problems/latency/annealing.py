@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from partita.kernels.arrays import Ints
 from partita.kernels.latency.anneal import anneal
-from partita.kernels.latency.arrays import Ints, empty_placement
+from partita.kernels.latency.arrays import empty_placement
 from partita.kernels.latency.quotient import reset
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from partita.dags import topological_order
-from partita.kernels.latency.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.mip.model import Callbacks, Floats, Model, ProgramStatus
 from partita.mip.solve import missing, solve_program
 from partita.problems.latency.evaluate import evaluate
@@ -79,7 +79,7 @@ class Program:
 
     def _row(self, v: int) -> list[int]:
         """Whether an operator is in each piece."""
-        return self.on[int(self.view.arrays.class_of[v])]
+        return self.on[int(self.view.arrays.group.of[v])]
 
     def _order(self, v: int) -> None:
         m, on, after = self.model, self._row(v), self.after
@@ -91,7 +91,7 @@ class Program:
                 m.add_row([(on[p], 1.0), (after[v][p - 1], -1.0)], upper=0.0)
             for u in self.view.before[v]:
                 m.add_row([(after[u][p], 1.0), (after[v][p], -1.0)], upper=0.0)
-                if self.view.arrays.class_of[u] != self.view.arrays.class_of[v]:
+                if self.view.arrays.group.of[u] != self.view.arrays.group.of[v]:
                     mine = self._row(u)[p]
                     m.add_row([(mine, 1.0), (on[p], -1.0), (after[v][p], -1.0)], upper=0.0)
                     m.add_row([(mine, 1.0), (on[p], -1.0), (self.out[u][p], -1.0)], upper=0.0)

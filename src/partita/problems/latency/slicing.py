@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from partita.dags import directed_graph
-from partita.kernels.latency.arrays import Floats, Ints
+from partita.kernels.arrays import Floats, Ints
+from partita.kernels.graph_arrays import csr, graph_of
 from partita.kernels.latency.slicing import slice_order
-from partita.problems.latency.view import View, csr
+from partita.problems.latency.view import View
 
 
 class Slicer:
@@ -23,10 +24,10 @@ class Slicer:
         a = view.arrays
         forward = [[v for v in row if a.part[v] == 0] for row in view.classes]
         edges = {
-            (int(a.class_of[u]), int(a.class_of[v]))
+            (int(a.group.of[u]), int(a.group.of[v]))
             for v in range(view.count)
             for u in view.before[v]
-            if a.part[u] == 0 and a.part[v] == 0 and a.class_of[u] != a.class_of[v]
+            if a.part[u] == 0 and a.part[v] == 0 and a.group.of[u] != a.group.of[v]
         }
         graph = directed_graph(len(forward), sorted(edges))
         components = [sorted(one) for one in rustworkx.strongly_connected_components(graph)]
@@ -63,15 +64,13 @@ class Slicer:
         """The best placement along an order, by the sum of times."""
         view, a = self.view, self.view.arrays
         rows = [self.groups[g] for g in order]
-        ptr = np.zeros(len(rows) + 1, np.int32)
-        np.cumsum([len(row) for row in rows], out=ptr[1:])
-        flat = np.array([v for row in rows for v in row], np.int32)
+        ptr, flat = csr(rows)
         slot = np.full(view.count, view.slots, np.int32)
         if view.slots == 0:
             return slot
         cpu = np.array([sum(a.cpu[v] for v in row) for row in rows])
         if view.passes == 1:
-            pieces = slice_order(a, flat, ptr, cpu, view.problem.accelerators)
+            pieces = slice_order(a, flat, ptr, cpu, view.problem.accelerators, False)
             for row, j in zip(rows, pieces.tolist(), strict=True):
                 if j >= 0:
                     slot[row] = j * view.problem.pieces
@@ -81,9 +80,9 @@ class Slicer:
         home = np.full(len(view.classes), -1)
         for row, j in zip(rows, numbers, strict=True):
             for v in row:
-                home[a.class_of[v]] = j
+                home[a.group.of[v]] = j
         for v in range(view.count):
-            j = home[a.class_of[v]]
+            j = home[a.group.of[v]]
             if j >= 0:
                 slot[v] = j * each + a.part[v] * view.problem.pieces
         return slot
@@ -99,23 +98,13 @@ class Slicer:
             if first is not None:
                 mem[first] = sum(a.mem[v] for v in group)
                 acc[first] = sum(a.acc[v] for v in group)
-        pairs = [(u, v) for v in flat.tolist() for u in view.before[v] if keep[u] >= 0]
-        before: list[list[int]] = [[] for _ in flat]
-        after: list[list[int]] = [[] for _ in flat]
-        for u, v in pairs:
-            before[keep[v]].append(int(keep[u]))
-            after[keep[u]].append(int(keep[v]))
-        pred_ptr, preds = csr(before)
-        succ_ptr, succs = csr(after)
+        pairs = [(int(keep[u]), int(keep[v])) for v in flat.tolist() for u in view.before[v] if keep[u] >= 0]
         smaller = a._replace(
+            graph=graph_of(pairs, len(flat)),
             cpu=a.cpu[flat],
             acc=acc[flat],
             comm=a.comm[flat],
             mem=mem[flat],
-            pred_ptr=pred_ptr,
-            preds=preds,
-            succ_ptr=succ_ptr,
-            succs=succs,
         )
         order = np.arange(len(flat), dtype=np.int32)
-        return [int(j) for j in slice_order(smaller, order, ptr, cpu, view.problem.accelerators)]
+        return [int(j) for j in slice_order(smaller, order, ptr, cpu, view.problem.accelerators, False)]

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
-from partita.kernels.latency.arrays import Floats, Ints, LatencyArrays
-from partita.problems.latency.plan import LatencyPlan, homes, readers_of
+from partita.dags import ranks
+from partita.kernels.arrays import Floats, Ints
+from partita.kernels.graph_arrays import graph_of, lists, partition_of
+from partita.kernels.latency.arrays import LatencyArrays
+from partita.problems.latency.plan import LatencyPlan, homes
 from partita.problems.latency.problem import LatencyProblem
 from partita.rounding import up_to
-
-
-def csr(rows: Sequence[Iterable[int]]) -> tuple[Ints, Ints]:
-    """Rows of numbers end to end, with where each begins."""
-    lists = [list(row) for row in rows]
-    ptr = np.zeros(len(lists) + 1, np.int32)
-    np.cumsum([len(row) for row in lists], out=ptr[1:])
-    return ptr, np.array([x for row in lists for x in row], np.int32)
 
 
 class View:
@@ -27,8 +22,8 @@ class View:
     ----------
     arrays
         For the kernels.
-    place
-        Place in the problem of every operator.
+    place, number
+        Place in the problem of every operator, and the number of the operator at every place.
     before, after
         The operators that each reads, and that read it.
     classes
@@ -38,16 +33,13 @@ class View:
     def __init__(self, problem: LatencyProblem) -> None:
         self.problem = problem
         self.place = problem.order()
-        rank = np.empty(len(self.place), np.int64)
-        rank[self.place] = np.arange(len(self.place))
-        before, after = readers_of(problem)
-        self.before = [sorted(int(rank[u]) for u in before[p]) for p in self.place]
-        self.after = [sorted(int(rank[u]) for u in after[p]) for p in self.place]
-        of = problem.classes()
-        class_of = [of[p] for p in self.place]
-        self.classes: list[list[int]] = [[] for _ in range(max(of) + 1)]
-        for v, number in enumerate(class_of):
-            self.classes[number].append(v)
+        rank = ranks(self.place)
+        self.number: list[int] = rank.tolist()
+        graph = graph_of(sorted((self.number[u], self.number[v]) for u, v in problem.links()), len(self.place))
+        self.before, self.after = lists(graph.pred_ptr, graph.pred), lists(graph.succ_ptr, graph.succ)
+        of = np.array(problem.classes())[self.place]
+        group = partition_of(of, int(of.max()) + 1)
+        self.classes = lists(group.ptr, group.members)
         ops = [problem.operators[p] for p in self.place]
         self.passes = 2 if problem.training else 1
         single = len({op.backward for op in ops}) == 1
@@ -56,22 +48,14 @@ class View:
         def floats(values: Iterable[float]) -> Floats:
             return np.array(list(values), np.float64)
 
-        pred_ptr, preds = csr(self.before)
-        succ_ptr, succs = csr(self.after)
-        class_ptr, members = csr(self.classes)
         self.arrays = LatencyArrays(
+            graph=graph,
+            group=group,
             cpu=floats(op.cpu_time for op in ops),
             acc=floats(acc),
             comm=floats(op.transfer_time if row else 0.0 for op, row in zip(ops, self.after, strict=True)),
             mem=floats(op.memory_bytes for op in ops),
             part=np.array([0 if single else int(op.backward) for op in ops], np.int32),
-            class_of=np.array(class_of, np.int32),
-            class_ptr=class_ptr,
-            members=members,
-            pred_ptr=pred_ptr,
-            preds=preds,
-            succ_ptr=succ_ptr,
-            succs=succs,
             shape=np.array([problem.accelerators, self.passes, problem.pieces], np.int32),
             limit=np.array([up_to(problem.limit_bytes)]),
         )

@@ -15,7 +15,7 @@ from partita.checker.makespan.places import allowed
 from partita.checker.makespan.separators import Chain, SeparatorPotentials
 from partita.checker.makespan.work import WeightedWork
 from partita.checker.numbers import down
-from partita.kernels.makespan.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import MakespanProblem
 from partita.run.result import Bound

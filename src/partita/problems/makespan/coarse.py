@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Floats, Ints
+from partita.kernels.arrays import Floats, Ints
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.priorities import mean_times, mean_transfers
 
@@ -51,7 +51,7 @@ def coarse(instance: MakespanInstance, most: int) -> Groups:
     able = [frozenset(row) for row in instance.choices]
     means, moved = mean_times(instance), mean_transfers(instance)
     count = len(able)
-    work, memory = np.bincount(a.group, means, count), np.bincount(a.group, a.memory, count)
+    work, memory = np.bincount(a.group.of, means, count), np.bincount(a.group.of, a.memory, count)
     even = float(work.sum()) / most, float(memory.sum()) / most
     home = list(range(count))
 
@@ -75,8 +75,8 @@ def coarse(instance: MakespanInstance, most: int) -> Groups:
                 count -= 1
 
     flows = sorted((edge for edge in instance.edges if edge[2] >= 0), key=lambda edge: -moved[edge[2]])
-    along = [(int(a.group[u]), int(a.group[v])) for u, v, _ in flows]
-    first = list(dict.fromkeys(int(a.group[v]) for v in instance.order))
+    along = [(int(a.group.of[u]), int(a.group.of[v])) for u, v, _ in flows]
+    first = list(dict.fromkeys(int(a.group.of[v]) for v in instance.order))
     share = _SHARE
     while count > most and share < 4 * most:
         merge(along, share)
@@ -90,7 +90,7 @@ def coarse(instance: MakespanInstance, most: int) -> Groups:
         merge(beside, share)
         share *= 2
     number = {g: k for k, g in enumerate(dict.fromkeys(root(g) for g in first))}
-    group = np.array([number[root(int(g))] for g in a.group], dtype=np.int32)
+    group = np.array([number[root(int(g))] for g in a.group.of], dtype=np.int32)
     time, held = np.zeros((len(number), instance.devices)), np.zeros(len(number))
     np.add.at(time, group, a.time)
     np.add.at(held, group, a.memory)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Ints, MakespanArrays
+from partita.kernels.graph_arrays import partition_of
+from partita.kernels.makespan.arrays import MakespanArrays
 from partita.problems.makespan.coarse import Groups, coarse, packed
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer_state
@@ -49,6 +50,4 @@ def coarse_search(instance: MakespanInstance, best: Incumbent[Schedule], *, seed
 
 def _grouped(arrays: MakespanArrays, groups: Groups) -> MakespanArrays:
     """The problem with operators that go together by their groups."""
-    group: Ints = groups.group
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=groups.count))]).astype(np.int32)
-    return arrays._replace(group=group, group_ptr=ptr, group_ops=np.argsort(group, kind="stable").astype(np.int32))
+    return arrays._replace(group=partition_of(groups.group, groups.count))

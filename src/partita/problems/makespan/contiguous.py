@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.problems.makespan.instance import MakespanInstance
 
 #: Up to so many devices every order of them is tried; of more those by speed and as they are listed.
@@ -38,8 +38,8 @@ def contiguous_split(instance: MakespanInstance) -> Cut | None:
     for place, v in enumerate(order):
         rank[v] = place
     allowed = np.ones(n + 1, dtype=bool)
-    for k in range(len(a.group_ptr) - 1):
-        places = [rank[v] for v in a.group_ops[a.group_ptr[k] : a.group_ptr[k + 1]]]
+    for k in range(len(a.group.ptr) - 1):
+        places = [rank[v] for v in a.group.members[a.group.ptr[k] : a.group.ptr[k + 1]]]
         allowed[min(places) + 1 : max(places) + 1] = False
     cuts = np.flatnonzero(allowed)
     held = np.concatenate([[0.0], np.cumsum(a.memory[order])])[cuts]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Flags, Floats
+from partita.kernels.arrays import Bools, Floats
 from partita.problems.makespan.instance import MakespanInstance
 
 
@@ -36,10 +36,10 @@ class Growing:
         self.order: list[int] = []
         self.left = [len(row) for row in instance.before]
         self.held = np.zeros(instance.devices)
-        self.home = [-1] * (len(a.group_ptr) - 1)
-        self.size = np.bincount(a.group, weights=a.memory, minlength=len(self.home))
+        self.home = [-1] * (len(a.group.ptr) - 1)
+        self.size = np.bincount(a.group.of, weights=a.memory, minlength=len(self.home))
         self.able = np.ones((len(self.home), instance.devices), dtype=np.bool_)
-        np.logical_and.at(self.able, a.group, np.isfinite(a.time))
+        np.logical_and.at(self.able, a.group.of, np.isfinite(a.time))
         self.busy: list[list[tuple[float, float]]] = [[] for _ in range(instance.devices)]
         #: Operators that wait for nothing more, since the last look.
         self.fresh = [v for v in range(n) if self.left[v] == 0]
@@ -51,7 +51,7 @@ class Growing:
 
     def allowed(self, v: int) -> list[int]:
         """Devices that an operator may have now."""
-        group = int(self.instance.arrays.group[v])
+        group = int(self.instance.arrays.group.of[v])
         if self.home[group] >= 0:
             return [self.home[group]]
         able = self.able[group]
@@ -87,7 +87,7 @@ class Growing:
         starts = [self.start(v, d, float(arrivals[d])) for d in allowed]
         ends = [begun + float(time[v, d]) for begun, d in zip(starts, allowed, strict=True)]
         chosen = ends.index(min(ends))
-        d, group = allowed[chosen], int(self.instance.arrays.group[v])
+        d, group = allowed[chosen], int(self.instance.arrays.group.of[v])
         if self.home[group] < 0:
             self.home[group] = d
             self.held[d] += self.size[group]
@@ -133,7 +133,7 @@ def earliest_start(
     rank = np.array(ranks)
     ready = np.zeros(0, dtype=np.int64)
     arrivals = np.zeros((0, devices))
-    wanted: Flags = np.zeros((0, devices), dtype=np.bool_)
+    wanted: Bools = np.zeros((0, devices), dtype=np.bool_)
     free = np.zeros(devices)
     home = np.array(growing.home)
     while not growing.done:
@@ -146,10 +146,10 @@ def earliest_start(
             arrivals = np.concatenate([arrivals, [growing.arrivals(v) for v in growing.fresh]])
             wanted = np.concatenate([wanted, likes])
             growing.fresh.clear()
-        group = a.group[ready]
+        group = a.group.of[ready]
         fits = growing.able[group] & (growing.held + growing.size[group][:, None] <= a.limit)
         at_home = home[group][:, None]
-        allowed: Flags = np.where(at_home >= 0, at_home == np.arange(devices), fits)
+        allowed: Bools = np.where(at_home >= 0, at_home == np.arange(devices), fits)
         inside = allowed & wanted
         allowed = np.where(inside.any(axis=1, keepdims=True), inside, allowed)
         starts = np.where(allowed, np.maximum(arrivals, free) if serial else arrivals, np.inf)
@@ -161,6 +161,6 @@ def earliest_start(
         v, d = int(ready[at]), int(starts[at].argmin())
         growing.place(v, [d])
         free[d] = growing.end[v]
-        home[a.group[v]] = d
+        home[a.group.of[v]] = d
         ready, arrivals, wanted = np.delete(ready, at), np.delete(arrivals, at, axis=0), np.delete(wanted, at, axis=0)
     return True

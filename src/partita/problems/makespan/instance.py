@@ -8,7 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Flags, Floats, Ints, Longs, MakespanArrays, Room, new_room
+from partita.kernels.arrays import Bools, Floats, Longs
+from partita.kernels.graph_arrays import graph_of, partition_of, rows_of
+from partita.kernels.makespan.arrays import MakespanArrays, Room, new_room
 from partita.problems.makespan.problem import MakespanProblem
 from partita.rounding import clearly_below, rounded_up, up_to
 
@@ -90,7 +92,7 @@ class MakespanInstance:
         return np.array(self.order, dtype=np.int64)
 
     @cached_property
-    def able(self) -> Flags:
+    def able(self) -> Bools:
         """(n, D) Whether an operator can be on a device, with all of its class."""
         found = np.zeros((self.count, self.devices), dtype=np.bool_)
         for members, choices in zip(self.problem.classes(), self.choices, strict=True):
@@ -122,8 +124,7 @@ def build_instance(problem: MakespanProblem) -> MakespanInstance:
     cost = np.array([flow.times for flow in problem.flows], dtype=np.float64).reshape(-1, devices, devices)
     links = problem.links()
     edges = [(u, v, e if e < len(problem.flows) else -1) for e, (u, v) in enumerate(links)]
-    in_ptr, in_edges = _rows(n, [v for _, v, _ in edges])
-    out_ptr, out_edges = _rows(n, [u for u, _, _ in edges])
+    source, target, flow = np.array(edges, dtype=np.int64).reshape(-1, 3).T
     classes = problem.classes()
     group = np.zeros(n, dtype=np.int32)
     for number, members in enumerate(classes):
@@ -134,29 +135,16 @@ def build_instance(problem: MakespanProblem) -> MakespanInstance:
         memory=np.array([op.memory for op in problem.operators], dtype=np.float64),
         limit=up_to(limit),
         cost=cost,
-        in_ptr=in_ptr,
-        in_op=np.array([edges[e][0] for e in in_edges], dtype=np.int32),
-        in_flow=np.array([edges[e][2] for e in in_edges], dtype=np.int32),
-        out_ptr=out_ptr,
-        out_op=np.array([edges[e][1] for e in out_edges], dtype=np.int32),
-        out_flow=np.array([edges[e][2] for e in out_edges], dtype=np.int32),
-        group_ptr=np.cumsum([0, *map(len, classes)]).astype(np.int32),
-        group_ops=np.array([v for members in classes for v in members], dtype=np.int32),
-        group=group,
+        graph=graph_of(links, n),
+        in_flow=rows_of(target, flow, n)[1],
+        out_flow=rows_of(source, flow, n)[1],
+        group=partition_of(group, len(classes)),
         tail=np.zeros((n, devices)),
         serial=np.array([problem.serial_operators, problem.sender_congestion, problem.receiver_congestion]),
     )
     head, tail = labels(arrays, np.array(order, dtype=np.int64), time)
     # A little less, so that rounding never hides a schedule.
     return MakespanInstance(problem, arrays._replace(tail=clearly_below(tail)), order, edges, head)
-
-
-def _rows(n: int, owners: list[int]) -> tuple[Ints, list[int]]:
-    """Edges by owner: where those of each begin, and their numbers."""
-    rows: list[list[int]] = [[] for _ in range(n)]
-    for e, owner in enumerate(owners):
-        rows[owner].append(e)
-    return np.cumsum([0, *map(len, rows)]).astype(np.int32), [e for row in rows for e in row]
 
 
 def labels(arrays: MakespanArrays, order: Longs, time: Floats) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.greedy import Growing, earliest_finish
 from partita.problems.makespan.heuristics import HEURISTICS

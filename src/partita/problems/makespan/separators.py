@@ -12,12 +12,14 @@ inside, so the sum stays a lower bound, and a joined schedule is one if the eval
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
+import numpy as np
 
+from partita.dags import ranks
+from partita.kernels.arrays import Longs
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.problem import Flow, MakespanProblem, Operator
 
@@ -137,38 +139,36 @@ class Chain:
 
 def chain_of(instance: MakespanInstance) -> Chain:
     """All separators of a problem."""
-    n = instance.count
-    before, after = _reach(instance)
-    comparable = [v for v in instance.order if before[v].bit_count() + after[v].bit_count() == n - 1]
-    ordinal = {v: place for place, v in enumerate(comparable)}
-    #: Separators before each operator.
-    above = [sum(1 for s in comparable if before[v] >> s & 1) for v in range(n)]
-    bypassed: set[int] = set()
+    comparable, place = _comparable(instance), ranks(instance.order)
+    among = set(comparable.tolist())
+    #: Of those comparable with all, how many come before each operator: those that the order has before it.
+    above = np.searchsorted(comparable, place)
+    bypassed = np.zeros(len(comparable) + 1, dtype=bool)
     for u, v, f in instance.edges:
         if f >= 0:
-            bypassed.update(range(above[u] + (u in ordinal), above[v]))
-    separators = [s for place, s in enumerate(comparable) if place not in bypassed]
+            bypassed[above[u] + (place[u] in among) : above[v]] = True
+    kept = comparable[~bypassed[:-1]]
+    separators = [instance.order[k] for k in kept]
     members: list[list[int]] = [[] for _ in range(len(separators) + 1)]
-    for v in instance.order:
-        if v not in separators:
-            members[sum(1 for s in separators if before[v] >> s & 1)].append(v)
+    for v, block in zip(instance.order, np.searchsorted(kept, np.arange(instance.count)), strict=True):
+        if block == len(kept) or separators[block] != v:
+            members[block].append(v)
     ends = [-1, *separators, -1]
     blocks = [Block(instance, tuple(row), ends[k], ends[k + 1]) for k, row in enumerate(members)]
     return Chain(instance, tuple(separators), tuple(blocks))
 
 
-def _reach(instance: MakespanInstance) -> tuple[list[int], list[int]]:
-    """Ancestors and descendants of every operator, as bits."""
-    before, after = [0] * instance.count, [0] * instance.count
+def _comparable(instance: MakespanInstance) -> Longs:
+    """Places in the order of the operators that all others come before or after.
 
-    def union(sets: list[int], neighbours: Iterable[tuple[int, int]]) -> int:
-        found = 0
-        for u, _ in neighbours:
-            found |= sets[u] | 1 << u
-        return found
-
-    for v in instance.order:
-        before[v] = union(before, instance.before[v])
-    for v in reversed(instance.order):
-        after[v] = union(after, instance.after[v])
-    return before, after
+    All before one lead to it if the first that follows each of them is not behind it: from there on the same holds, up
+    to the one itself. What is behind comes after it, likewise.
+    """
+    n, graph = instance.count, instance.arrays.graph.numbered(instance.ordered)
+    first, last = np.full(n, n), np.full(n, -1)
+    follows, precedes = np.diff(graph.succ_ptr) > 0, np.diff(graph.pred_ptr) > 0
+    first[follows] = graph.succ[graph.succ_ptr[:-1][follows]]
+    last[precedes] = graph.pred[graph.pred_ptr[1:][precedes] - 1]
+    ahead = np.concatenate(([-1], np.maximum.accumulate(first)[:-1]))
+    behind = np.concatenate((np.minimum.accumulate(last[::-1])[::-1][1:], [n]))
+    return np.flatnonzero((ahead <= np.arange(n)) & (np.arange(n) <= behind))

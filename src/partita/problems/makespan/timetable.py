@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Flags, Floats, Longs
+from partita.kernels.arrays import Bools, Floats, Longs
 from partita.mip.schedule import ScheduleModel
 from partita.problems.makespan.instance import MakespanInstance, labels
 from partita.problems.makespan.plan import Schedule
@@ -73,7 +73,7 @@ class Timetable:
 def timetable(instance: MakespanInstance, horizon: float | None = None) -> Timetable:
     """The model of a problem; only schedules with a makespan up to ``horizon`` are wanted, None for all."""
     a = instance.arrays
-    able: Flags = np.isfinite(a.time)
+    able: Bools = np.isfinite(a.time)
     latest = math.inf if horizon is None else up_to(horizon)
     if horizon is not None:
         able &= instance.head + a.tail <= latest

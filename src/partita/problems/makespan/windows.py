@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Ints, Room
+from partita.kernels.arrays import Ints
+from partita.kernels.makespan.arrays import Room
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
 from partita.problems.makespan.plan import Schedule

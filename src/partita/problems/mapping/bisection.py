@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from partita.kernels.mapping.arrays import Ints, Longs
+from partita.kernels.arrays import Ints, Longs
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import Instance

@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from partita.kernels.mapping.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.problems.mapping.bisection import placing_order
 from partita.problems.mapping.bounds.neighbours import best_loads, lowered
 from partita.problems.mapping.instance import Instance

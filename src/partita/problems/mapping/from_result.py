@@ -23,7 +23,7 @@ import numpy as np
 
 from partita.catalogue.loader import load_catalogue
 from partita.errors import InputError
-from partita.kernels.mapping.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.problems.facets.stages import FromResult
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.plan import Placement

@@ -8,7 +8,9 @@ from itertools import islice
 
 import numpy as np
 
-from partita.kernels.mapping.arrays import Floats, Ints, MappingArrays
+from partita.kernels.arrays import Floats, Ints
+from partita.kernels.graph_arrays import csr
+from partita.kernels.mapping.arrays import MappingArrays
 from partita.problems.mapping.evaluate import check_devices, evaluate
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
@@ -72,12 +74,13 @@ class Instance:
         times = [
             stage.times_s if stage.times_s is not None else [stage.time_s] * self.devices for stage in problem.stages
         ]
+        ptr, stages = csr(rows)
         self.arrays = MappingArrays(
             replicas=self.replicas,
             time=np.array([times[s] for s in self.stage_of], dtype=np.float64).reshape(self.stages, self.devices),
             inverse=1.0 / bandwidth,
-            ptr=np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int32),
-            other=np.array([t for row in rows for t in row], dtype=np.int32),
+            ptr=ptr,
+            other=stages,
             weight=np.array([row[t] for row in moved for t in sorted(row)], dtype=np.float64),
             ring=np.array([reduced[s] for s in self.stage_of], dtype=np.float64),
             after=np.array([first[s] + (r + 1) % counts[s] for s, r in self.turns], dtype=np.int32),

@@ -12,7 +12,7 @@ from itertools import repeat
 
 import numpy as np
 
-from partita.kernels.mapping.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.problems.mapping.instance import Instance, device_array
 from partita.problems.mapping.orders import constructions
 from partita.problems.mapping.plan import Placement

@@ -12,7 +12,7 @@ from partita.checker.numbers import exact, least
 from partita.checker.throughput.costs import present, recomputes, work
 from partita.checker.throughput.downsets import MOST_SETS, Downsets, Graph
 from partita.checker.throughput.work import LargestOperator, SharedWork
-from partita.kernels.throughput.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.problems.throughput.paths import charged_paths
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.rounding import just_below

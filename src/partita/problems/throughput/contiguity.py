@@ -7,6 +7,7 @@ forward edge (Tarnawski et al., NeurIPS 2020, Appendix E and the published progr
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +21,17 @@ def colocation_classes(problem: ThroughputProblem) -> Ints:
     numbers: dict[tuple[str, int], int] = {}
     ties = [("own", v) if op.colocation is None else ("tie", op.colocation) for v, op in enumerate(problem.operators)]
     return np.array([numbers.setdefault(tie, len(numbers)) for tie in ties], dtype=np.int64)
+
+
+def colocated(problem: ThroughputProblem, part: npt.ArrayLike) -> ThroughputProblem:
+    """The problem with the operators of every part together, whatever they were with: ``part`` (operators,) numbers."""
+    numbers = np.asarray(part, dtype=np.int64).tolist()
+    return problem.replace(
+        operators=tuple(
+            msgspec.structs.replace(op, colocation=number)
+            for op, number in zip(problem.operators, numbers, strict=True)
+        )
+    )
 
 
 def order_pairs(problem: ThroughputProblem, classes: Ints) -> Ints:

@@ -51,7 +51,7 @@ def _smallest_footprint(instance: Instance, item: int, share: int) -> float:
     What recomputation lets enter is left out, since more items on the stage may make it smaller; ``share`` microbatches
     are held.
     """
-    covers = instance.item_covers[instance.item_cover_ptr[item] : instance.item_cover_ptr[item + 1]]
+    covers = instance.cover.holding(item)
     active = instance.active[item] + instance.cover_active[covers].sum()
     fixed = instance.fixed[item] + instance.cover_fixed[covers].sum()
     return float(fixed + share * active + instance.workspace[item])

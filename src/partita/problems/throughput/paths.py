@@ -17,6 +17,7 @@ from partita.checker.numbers import down
 from partita.checker.throughput.costs import cheapest_transfer, cheapest_work, recomputes
 from partita.checker.throughput.paths import Path, TransferPaths
 from partita.kernels.compiled import is_compiled
+from partita.kernels.graph_arrays import lists
 from partita.kernels.throughput import mincut
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
@@ -70,8 +71,8 @@ def _flow(network: mincut.Network, blocks: BlockProblem, ordered: bool, item: in
     flow.capacity[:] = network.capacity
     flow.sink[:] = network.sink
     if ordered:
-        later = mincut.reached(blocks.succ_ptr, blocks.succ, item)
-        earlier = mincut.reached(blocks.pred_ptr, blocks.pred, item)
+        later = mincut.reached(blocks.graph.succ_ptr, blocks.graph.succ, item)
+        earlier = mincut.reached(blocks.graph.pred_ptr, blocks.graph.pred, item)
         mincut.respect_order(network, later, earlier, flow.capacity)
     source = np.array([item], dtype=np.int32)
     supply = np.full(blocks.items, np.inf)
@@ -142,9 +143,9 @@ class _Charges:
         for number, tensor in enumerate(stated["tensors"]):
             pins = {self.item[v]: v for v in (*tensor["consumers"], tensor["producer"])}
             self.touching.setdefault(frozenset(pins), []).append((number, pins))
-        large = [e for e in range(blocks.nets) if len(blocks.pins(e)) > 2]
+        large = [pins for pins in lists(blocks.net.ptr, blocks.net.pins) if len(pins) > 2]
         #: By the first node of a larger net, the items that touch it.
-        self.pins = {blocks.items + 2 * place: frozenset(map(int, blocks.pins(e))) for place, e in enumerate(large)}
+        self.pins = {blocks.items + 2 * place: frozenset(pins) for place, pins in enumerate(large)}
 
     def certificate(self, item: int, flows: Iterator[tuple[list[int], float]]) -> TransferPaths | None:
         """The paths over operators; amounts for which nothing is left are dropped."""

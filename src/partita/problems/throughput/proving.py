@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.pipeline import Plan
 from partita.problems.kind import Proof

@@ -28,8 +28,8 @@ import numpy as np
 
 from partita.dags import ranks, topological_order
 from partita.errors import InputError
-from partita.kernels.throughput.arrays import Ints
-from partita.problems.throughput.contraction.csr import csr, transposed
+from partita.kernels.arrays import Ints
+from partita.kernels.graph_arrays import csr, graph_of
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.rounding import lowered, raised
 
@@ -112,14 +112,14 @@ class PeakTable:
                 touched[pin].append(number)
         self.size = np.array([tensor.size for tensor in tensors], dtype=np.float64)
         self.scratch = np.array([op.workspace_bytes for op in operators], dtype=np.float64)
-        self._touched, self._readers = csr(touched), csr([sorted(row) for row in readers])
-        self._makers = transposed(*self._readers, n)
+        edges = [(u, v) for u, row in enumerate(readers) for v in sorted(row)]
+        self._touched, self._graph = csr(touched), graph_of(edges, n)
         #: What each operator needs by itself.
         self.own = self.scratch + np.array([sum(self.size[t] for t in row) for row in touched], dtype=np.float64)
         #: No set needs more than this.
         self.most = float(self.size.sum() + self.scratch.max(initial=0.0))
         #: Place of every operator in a topological order.
-        self.rank = ranks(topological_order(n, ((u, v) for u, row in enumerate(readers) for v in row)))
+        self.rank = ranks(topological_order(n, edges))
         self._found: dict[bytes, Ordered] = {}
         self._scratch: PeakScratch | None = None
 
@@ -137,9 +137,8 @@ class PeakTable:
 
         sign = -1 if backwards else 1
         item_ptr, item_ops = csr([sorted(row, key=lambda v: sign * int(self.rank[v])) for row in items])
-        succ_ptr, succ = self._makers if backwards else self._readers
-        op_ptr, op_tensors = self._touched
-        return PeakArrays(op_ptr, op_tensors, self.size, self.scratch, succ_ptr, succ, item_ptr, item_ops)
+        graph = self._graph.turned() if backwards else self._graph
+        return PeakArrays(graph, *self._touched, self.size, self.scratch, item_ptr, item_ops)
 
     def order(self, places: Ints, hint: Sequence[int] | None = None) -> Ordered:
         """The best order found for a set of operators (places, any order); the same again if asked again.

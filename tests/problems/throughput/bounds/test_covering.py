@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from metamorphic import in_other_time
-from partita.kernels.throughput.arrays import row_masks
+from partita.kernels.arrays import row_masks
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.covering import search_block
 from partita.problems.throughput.bounds.covering import CoveringBound
@@ -49,9 +49,9 @@ def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProb
         inside = np.flatnonzero(mask)
         assert not conflict[np.ix_(inside, inside)].any(), "items in conflict share a block"
         for e in range(relaxed.nets):
-            pins = int(mask[relaxed.pins(e)].sum())
+            pins = int(mask[relaxed.net.members(e)].sum())
             assert pins <= exclusions.together[e]
-            assert pins < len(relaxed.pins(e)) or exclusions.split[e] == 0, "a split net is whole"
+            assert pins < len(relaxed.net.members(e)) or exclusions.split[e] == 0, "a split net is whole"
     for anchor in range(n):
         expected = any(int(np.argmax(mask)) == anchor and charge[mask].sum() > wanted for mask, _ in blocks)
         block = np.zeros(exclusions.after.shape[1], dtype=np.uint64)

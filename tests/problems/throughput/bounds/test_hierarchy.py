@@ -54,7 +54,7 @@ def shaped_problems(draw: st.DrawFn) -> ThroughputProblem:
 def splits(relaxed: BlockProblem) -> Iterator[tuple[np.ndarray, list[float]]]:
     """Every acyclic split of the items, with the loads of its blocks."""
     n, k = relaxed.items, relaxed.devices
-    edges = [(u, int(v)) for u in range(n) for v in relaxed.succ[relaxed.succ_ptr[u] : relaxed.succ_ptr[u + 1]]]
+    edges = [(u, int(v)) for u in range(n) for v in relaxed.graph.after(u)]
     loads: dict[bytes, float] = {}
     for labels in itertools.product(range(k), repeat=n):
         if any(labels[u] > labels[v] for u, v in edges):
@@ -98,7 +98,7 @@ def test_what_charges_say_holds_in_every_split_up_to_the_target(problem: Through
             assert state.share[members].sum() <= 1 + SLACK
             assert not apart[np.ix_(members, members)].any(), "a pair that is apart shares a block"
         for e in np.flatnonzero(state.parts.forced):
-            assert len(set(label[relaxed.pins(int(e))].tolist())) > 1, "a forced net is not cut"
+            assert len(set(label[relaxed.net.members(int(e))].tolist())) > 1, "a forced net is not cut"
 
 
 def relaxed_optimum(relaxed: BlockProblem) -> float:
@@ -106,7 +106,7 @@ def relaxed_optimum(relaxed: BlockProblem) -> float:
     n, k = relaxed.items, relaxed.devices
     before = [0] * n
     for v in range(n):
-        for u in relaxed.pred[relaxed.pred_ptr[v] : relaxed.pred_ptr[v + 1]]:
+        for u in relaxed.graph.before(v):
             before[v] |= 1 << int(u)
     ideals = [s for s in range(1 << n) if all(before[v] & ~s == 0 for v in range(n) if s >> v & 1)]
     load = {}

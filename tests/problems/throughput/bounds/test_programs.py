@@ -57,7 +57,7 @@ def usable(problem: ThroughputProblem) -> tuple[BlockProblem, float] | None:
 def optimum(one: BlockProblem) -> float:
     """The best split of the uniform problem: blocks are taken from the front, each closed under predecessors."""
     n = one.items
-    before = [sum(1 << int(u) for u in one.pred[one.pred_ptr[v] : one.pred_ptr[v + 1]]) for v in range(n)]
+    before = [sum(1 << int(u) for u in one.graph.before(v)) for v in range(n)]
     ideals = [s for s in range(1 << n) if all(before[v] & ~s == 0 for v in range(n) if s >> v & 1)]
     load: dict[int, float] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.problems.throughput.contraction.csr import csr, lists
+from partita.kernels.graph_arrays import csr, lists
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import (
     DeviceKind,
@@ -58,8 +58,8 @@ def test_items_work_and_order() -> None:
     assert instance.group.tolist() == [0, 1, 2, 2, 1, 0]
     assert instance.work.tolist() == [[33, 330], [18, 180], [12, np.inf]]
     assert instance.work_backward.tolist() == [[32, 320], [16, 160], [8, 80]]
-    assert lists(instance.succ_ptr, instance.succ) == [[1], [2], []]
-    assert lists(instance.pred_ptr, instance.pred) == [[], [0], [1]]
+    assert lists(instance.graph.succ_ptr, instance.graph.succ) == [[1], [2], []]
+    assert lists(instance.graph.pred_ptr, instance.graph.pred) == [[], [0], [1]]
     assert (instance.items, instance.kinds) == (3, 2)
     assert instance.count.tolist() == [2, 1]
     assert instance.memory.tolist() == [100, np.inf]
@@ -69,12 +69,12 @@ def test_nets_with_equal_pins_are_added_up() -> None:
     """Items 0 and 1 share tensors of size 1 and 8, items 1 and 2 of size 2 and 4; the one inside item 2 is dropped."""
     instance = build_instance(training())
     assert instance.nets == 2
-    assert lists(instance.net_ptr, instance.net_pins) == [[0, 1], [1, 2]]
+    assert lists(instance.net.ptr, instance.net.pins) == [[0, 1], [1, 2]]
     # Two tensors each: (1 + 8)·2 + 2·1 and (2 + 4)·2 + 2·1 on the GPU, nothing on the CPU.
     assert instance.net_cost.tolist() == [[20, 0], [14, 0]]
     # Backward tensors: 8·2 + 1 and 4·2 + 1.
     assert instance.net_backward.tolist() == [[17, 0], [9, 0]]
-    assert lists(instance.item_net_ptr, instance.item_nets) == [[0], [0, 1], [1]]
+    assert lists(instance.net.item_ptr, instance.net.of_item) == [[0], [0, 1], [1]]
 
 
 def test_memory_by_what_it_depends_on() -> None:
@@ -83,7 +83,7 @@ def test_memory_by_what_it_depends_on() -> None:
     assert instance.fixed.tolist() == [9, 2 + 384, 4]  # 1 + 8; 2 + (128 + 256); 4
     assert instance.active.tolist() == [1024, 0, 0]
     assert instance.workspace.tolist() == [6, 0, 0]  # max(4, 6)
-    assert lists(instance.cover_ptr, instance.cover_pins) == [[0, 2], [1, 2]]
+    assert lists(instance.cover.ptr, instance.cover.pins) == [[0, 2], [1, 2]]
     assert instance.cover_fixed.tolist() == [96, 0]  # 32 + 64
     assert instance.cover_active.tolist() == [0, 512]
 
@@ -126,7 +126,7 @@ def test_what_only_the_backward_part_reads_does_not_enter() -> None:
     """Operator 0 feeds 1 (forward) and 12 (backward, item 2): only item 1 keeps it, through a net without cost."""
     problem = training(recompute=True).replace(tensors=(Tensor(producer=0, consumers=(1, 12), size=4),))
     instance = build_instance(problem)
-    assert lists(instance.net_ptr, instance.net_pins) == [[0, 1], [0, 1, 2]]
+    assert lists(instance.net.ptr, instance.net.pins) == [[0, 1], [0, 1, 2]]
     assert instance.net_cost[:, 0].tolist() == [0, 9]  # 4·2 + 1
     assert instance.net_entering.tolist() == [4, 0]
     assert instance.net_source.tolist() == [0, -1]
@@ -141,7 +141,7 @@ def test_sources_are_not_mixed_up() -> None:
         tensors=(Tensor(producer=0, consumers=(1,), size=4), Tensor(producer=1, consumers=(10,), size=2))
     )
     instance = build_instance(problem)
-    assert lists(instance.net_ptr, instance.net_pins) == [[0, 1]]
+    assert lists(instance.net.ptr, instance.net.pins) == [[0, 1]]
     assert instance.net_source.tolist() == [0]
     assert instance.net_entering.tolist() == [4]
     assert instance.net_cost[:, 0].tolist() == [14]  # (4 + 2)·2 + 2·1
@@ -160,7 +160,7 @@ def test_what_a_cycle_holds_together_is_one_item() -> None:
     assert instance.work[:, 0].tolist() == [3, 1]
     free = build_instance(problem, free=True)
     assert free.group.tolist() == [0, 1, 0, 2]
-    assert lists(free.succ_ptr, free.succ) == [[1, 2], [0], []]
+    assert lists(free.graph.succ_ptr, free.graph.succ) == [[1, 2], [0], []]
 
 
 def test_items_are_numbered_along_the_order() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import brute_force
 from instance_reference import best_over_items, instance_load, instance_memory
+from partita.kernels.graph_arrays import lists
 from partita.pipeline import Plan
 from partita.problems.throughput.contiguity import colocation_classes
-from partita.problems.throughput.contraction.csr import lists
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
@@ -93,20 +93,24 @@ def test_shape_of_the_arrays(problem: ThroughputProblem, free: bool) -> None:
     n = instance.items
     assert sorted(set(instance.group.tolist())) == list(range(n))
     for pointer, members, back_pointer, back in (
-        (instance.net_ptr, instance.net_pins, instance.item_net_ptr, instance.item_nets),
-        (instance.cover_ptr, instance.cover_pins, instance.item_cover_ptr, instance.item_covers),
-        (instance.succ_ptr, instance.succ, instance.pred_ptr, instance.pred),
+        (instance.net.ptr, instance.net.pins, instance.net.item_ptr, instance.net.of_item),
+        (instance.cover.ptr, instance.cover.pins, instance.cover.item_ptr, instance.cover.of_item),
+        (instance.graph.succ_ptr, instance.graph.succ, instance.graph.pred_ptr, instance.graph.pred),
     ):
         forward = {(i, j) for i, row in enumerate(lists(pointer, members)) for j in row}
         assert forward == {(i, j) for j, row in enumerate(lists(back_pointer, back)) for i in row}
         assert len(forward) == len(members) == len(back)
-    for pins in lists(instance.net_ptr, instance.net_pins) + lists(instance.cover_ptr, instance.cover_pins):
+    for pins in lists(instance.net.ptr, instance.net.pins) + lists(instance.cover.ptr, instance.cover.pins):
         assert pins == sorted(pins)
         assert len(pins) >= 2
-    for net, pins in enumerate(lists(instance.net_ptr, instance.net_pins)):
+    for net, pins in enumerate(lists(instance.net.ptr, instance.net.pins)):
         assert instance.net_source[net] in [-1, *pins]
     if not free:
-        assert all(item < later for item, row in enumerate(lists(instance.succ_ptr, instance.succ)) for later in row)
+        assert all(
+            item < later
+            for item, row in enumerate(lists(instance.graph.succ_ptr, instance.graph.succ))
+            for later in row
+        )
     classes = colocation_classes(problem)
     assert len({(int(c), int(g)) for c, g in zip(classes, instance.group, strict=True)}) == len(set(classes.tolist()))
 
@@ -116,10 +120,10 @@ def test_turning_the_order_round_twice_changes_nothing(problem: ThroughputProble
     """reverse swaps successors and predecessors and nothing else."""
     instance = build_instance(problem)
     turned = instance.reverse()
-    assert lists(turned.succ_ptr, turned.succ) == lists(instance.pred_ptr, instance.pred)
+    assert lists(turned.graph.succ_ptr, turned.graph.succ) == lists(instance.graph.pred_ptr, instance.graph.pred)
     assert turned.net_cost is instance.net_cost
     again = turned.reverse()
-    assert lists(again.succ_ptr, again.succ) == lists(instance.succ_ptr, instance.succ)
+    assert lists(again.graph.succ_ptr, again.graph.succ) == lists(instance.graph.succ_ptr, instance.graph.succ)
 
 
 @given(throughput_problems())
@@ -127,4 +131,6 @@ def test_items_do_not_depend_on_hashing(problem: ThroughputProblem) -> None:
     """Building twice gives the same arrays."""
     first, second = build_instance(problem), build_instance(problem)
     for name, value in vars(first).items():
-        np.testing.assert_array_equal(value, getattr(second, name), err_msg=name)
+        pair = [x if isinstance(x, tuple) else (x,) for x in (value, getattr(second, name))]
+        for one, other in zip(*pair, strict=True):
+            np.testing.assert_array_equal(one, other, err_msg=name)

@@ -73,8 +73,8 @@ def test_twins_are_found_and_ordered() -> None:
     instance = build_instance(_projections(1.0))
     assert twins(instance) == [[1, 2, 3]]
     ordered = order_twins(instance)
-    assert ordered.succ[ordered.succ_ptr[1] : ordered.succ_ptr[2]].tolist() == [2, 4]
-    assert ordered.succ[ordered.succ_ptr[2] : ordered.succ_ptr[3]].tolist() == [3, 4]
+    assert ordered.graph.succ[ordered.graph.succ_ptr[1] : ordered.graph.succ_ptr[2]].tolist() == [2, 4]
+    assert ordered.graph.succ[ordered.graph.succ_ptr[2] : ordered.graph.succ_ptr[3]].tolist() == [3, 4]
 
 
 def test_absorbed_groups_lead_back_to_the_operators() -> None:

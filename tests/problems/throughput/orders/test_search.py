@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import brute_force
-from partita.kernels.throughput.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.orders import costs_of, decode
 from partita.problems.throughput.contraction.blocks import plan_of
@@ -162,7 +162,7 @@ def test_partitions_found_elsewhere_are_taken(problem: ThroughputProblem, data: 
     assert not search.offer(label)
     search.run(rounds=2)
     assert search.value <= value
-    first = blocks.succ_ptr[1] > 0
+    first = blocks.graph.succ_ptr[1] > 0
     if first and blocks.devices > 1:
         falling = np.zeros(blocks.items, dtype=np.int32)
         falling[0] = blocks.devices - 1

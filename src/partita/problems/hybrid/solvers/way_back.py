@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.errors import DisagreementError
+from partita.kernels.arrays import Ints
 from partita.kernels.hybrid.arrays import HybridWork, StageIndex
 from partita.kernels.hybrid.decide import STEP, trace
 from partita.kernels.hybrid.machines import Machines, fill_group
-from partita.kernels.throughput.arrays import Ints
 from partita.problems.hybrid.instance import HybridInstance
 
 

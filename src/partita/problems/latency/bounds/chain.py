@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.latency.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.problems.kind import BoundMethod
 from partita.problems.latency.bounds.relaxation import Chain, chain_of, spine_of
 from partita.problems.latency.bounds.side_tensors import side_times

@@ -48,6 +48,6 @@ def critical_path(view: View) -> float:
             ready = max(ready, min(on_cpu[u], on_piece[u] + moved))
             entered = max(entered, min(on_cpu[u] + moved, on_piece[u]))
         on_cpu[v] = ready + float(a.cpu[v])
-        on_piece[v] = infinite if barred[a.class_of[v]] else entered + float(a.acc[v])
+        on_piece[v] = infinite if barred[a.group.of[v]] else entered + float(a.acc[v])
         latest = max(latest, min(on_cpu[v], on_piece[v]))
     return latest

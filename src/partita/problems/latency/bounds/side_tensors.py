@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.latency.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.problems.latency.bounds.relaxation import Chain
 from partita.problems.latency.view import View
 
@@ -69,7 +69,7 @@ def _kept_out(
     single = view.passes == 1 and view.problem.pieces == 1
     found: dict[int, dict[int, float]] = {}
     for u in group:
-        mates = view.classes[view.arrays.class_of[u]] if single else [u]
+        mates = view.classes[view.arrays.group.of[u]] if single else [u]
         before = {x for w in mates for x in ({w} if w in chain.kept else first[w])}
         rows = {
             r: float(view.arrays.comm[u])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.latency.arrays import Floats, Longs
+from partita.kernels.arrays import Floats, Longs
 from partita.kernels.latency.blocks import block_options
 from partita.problems.latency.view import View
 
@@ -143,9 +143,9 @@ def _allowed(
         return joins, begins, never, always
     bits: dict[int, int] = {}
     for i, v in enumerate(inside):
-        number = int(view.arrays.class_of[v])
+        number = int(view.arrays.group.of[v])
         bits[number] = bits.get(number, 0) | 1 << i
-    source, target = (int(view.arrays.class_of[v]) for v in ends)
+    source, target = (int(view.arrays.group.of[v]) for v in ends)
     for number, mask in bits.items():
         held = ideals & mask
         for row in (joins, begins):

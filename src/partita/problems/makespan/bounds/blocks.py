@@ -25,7 +25,7 @@ class BlockBounds:
         self.ends = [place for place, v in enumerate(block.operators) if v in (block.entry, block.exit)]
         self.nowhere = impossible(self.instance) is not None
         self.work = 0.0 if self.nowhere else work_bound(self.instance)
-        group = self.instance.arrays.group
+        group = self.instance.arrays.group.of
         #: Where the device of an end is that of members, their work depends on it.
         self.tied = any(int((group == group[v]).sum()) > 1 for v in self.ends)
 
@@ -37,8 +37,8 @@ class BlockBounds:
             return math.inf
         able = able.copy()
         for v, d in zip(self.ends, homes, strict=True):
-            able[self.instance.arrays.group == self.instance.arrays.group[v], :d] = False
-            able[self.instance.arrays.group == self.instance.arrays.group[v], d + 1 :] = False
+            able[self.instance.arrays.group.of == self.instance.arrays.group.of[v], :d] = False
+            able[self.instance.arrays.group.of == self.instance.arrays.group.of[v], d + 1 :] = False
         if not able.any(axis=1).all():
             return math.inf
         time = np.where(able, self.instance.arrays.time, math.inf)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Flags, Floats, Longs
+from partita.kernels.arrays import Bools, Floats, Longs
 from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.instance import MakespanInstance, build_instance, labels
@@ -94,21 +94,21 @@ def _spread(values: Floats, count: int) -> Floats:
     return found
 
 
-def _together(instance: MakespanInstance, keep: Flags) -> Flags:
+def _together(instance: MakespanInstance, keep: Bools) -> Bools:
     """Devices that all of a class still have."""
-    group = instance.arrays.group
+    group = instance.arrays.group.of
     able = np.ones((len(instance.choices), instance.devices), dtype=np.bool_)
     np.logical_and.at(able, group, keep)
-    found: Flags = able[group]
+    found: Bools = able[group]
     return found
 
 
-def _with_room(instance: MakespanInstance, keep: Flags) -> Flags:
+def _with_room(instance: MakespanInstance, keep: Bools) -> Bools:
     """Devices on which a class fits beside all that can be nowhere else."""
     a = instance.arrays
-    sizes = np.bincount(a.group, weights=a.memory, minlength=len(instance.choices))
+    sizes = np.bincount(a.group.of, weights=a.memory, minlength=len(instance.choices))
     able = np.ones((len(sizes), instance.devices), dtype=np.bool_)
-    np.logical_and.at(able, a.group, keep)
+    np.logical_and.at(able, a.group.of, keep)
     for _ in range(_ROUNDS):
         forced = able & (able.sum(axis=1) == 1)[:, None]
         taken = (forced * sizes[:, None]).sum(axis=0)
@@ -117,5 +117,5 @@ def _with_room(instance: MakespanInstance, keep: Flags) -> Flags:
         if (fits == able).all():
             break
         able = fits
-    found: Flags = able[a.group]
+    found: Bools = able[a.group.of]
     return found

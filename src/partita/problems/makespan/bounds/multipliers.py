@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Flags, Floats, Ints
+from partita.kernels.arrays import Bools, Floats, Ints
 from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.simple import impossible, simple_bound
 from partita.problems.makespan.instance import MakespanInstance, build_instance
@@ -72,7 +72,7 @@ class _Ascent:
         for u, v, f in instance.edges:
             if f >= 0 and (self.flow[v] < 0 or mean[f] > mean[self.flow[v]]):
                 self.parent[v], self.flow[v] = u, f
-        self.on_path: Flags = np.zeros(n, dtype=np.bool_)
+        self.on_path: Bools = np.zeros(n, dtype=np.bool_)
         self._add_path()
         self.limited = np.isfinite(a.limit)
         #: What a price of 1 on a device says of its memory: its share of the limit, or all where there is no room.

@@ -29,7 +29,7 @@ def work_bound(instance: MakespanInstance) -> float:
         return 0.0
     a = instance.arrays
     work = np.zeros((len(instance.choices), instance.devices))
-    np.add.at(work, a.group, np.where(instance.able, a.time, math.inf))
+    np.add.at(work, a.group.of, np.where(instance.able, a.time, math.inf))
     weights = np.full(instance.devices, 1.0 / instance.devices)
     best = 0.0
     for step in range(_STEPS):

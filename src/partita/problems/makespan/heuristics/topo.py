@@ -27,7 +27,7 @@ class MemoryTopo(Heuristic):
         growing, present = Growing(instance), 0
         for v in instance.order:
             allowed = growing.allowed(v)
-            size = growing.size[int(a.group[v])]
+            size = growing.size[int(a.group.of[v])]
             even = [d for d in allowed if d >= present and growing.held[d] + size <= up_to(share)]
             if not allowed:
                 return NO_ROOM

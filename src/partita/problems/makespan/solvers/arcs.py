@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 
-from partita.kernels.makespan.arrays import Longs
+from partita.kernels.arrays import Longs
 from partita.problems.makespan.bounds.blocks import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound
 from partita.problems.makespan.bounds.multipliers import multiplier_bound

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.mip.model import Callbacks, ProgramStatus
 from partita.mip.schedule import ScheduleModel, solve_schedule
 from partita.problems.makespan.instance import MakespanInstance

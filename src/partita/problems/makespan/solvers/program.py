@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from partita.kernels.makespan.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.mip.model import Callbacks, ProgramStatus
 from partita.mip.schedule import schedule_refusal, solve_schedule
 from partita.problems.makespan.bounds.simple import simple_bound

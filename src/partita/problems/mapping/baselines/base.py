@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from partita.kernels.mapping.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.mapping.protocol import Options, Outcome, Solver

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.kernels.mapping.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.problems.mapping.baselines.base import MappingBaseline
 from partita.problems.mapping.bisection import EasyForm, bisection, heavier_form
 from partita.problems.mapping.instance import Instance

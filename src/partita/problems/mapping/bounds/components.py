@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Flags = npt.NDArray[np.bool_]
+from partita.kernels.arrays import Bools
 
 
-def components(linked: Flags) -> list[npt.NDArray[np.int64]]:
+def components(linked: Bools) -> list[npt.NDArray[np.int64]]:
     """The connected components of a symmetric relation; members of each, ascending."""
     label = np.arange(len(linked))
     while True:

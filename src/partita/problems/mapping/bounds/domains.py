@@ -27,8 +27,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.mapping.arrays import Floats
-from partita.problems.mapping.bounds.components import Flags, components
+from partita.kernels.arrays import Bools, Floats
+from partita.problems.mapping.bounds.components import components
 from partita.problems.mapping.bounds.islands import Islands, groups_fit
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.bounds.patterns import Patterns
@@ -69,7 +69,7 @@ class Domains:
         from partita.kernels.mapping.matching import covers
 
         instance, limit = self.instance, up_to(target)
-        domain: Flags = self.least <= limit
+        domain: Bools = self.least <= limit
         capacity = np.full(instance.stages, instance.replicas, dtype=np.int32)
 
         def shared() -> bool:
@@ -100,7 +100,7 @@ class Domains:
                     break
         return False
 
-    def _sweep(self, domain: Flags, limit: float) -> tuple[Flags, dict[tuple[int, int], float]]:
+    def _sweep(self, domain: Bools, limit: float) -> tuple[Bools, dict[tuple[int, int], float]]:
         """Take devices out of domains, role by role; all links that can play some role, and the slowest for each."""
         instance, a = self.instance, self.instance.arrays
         inverse = a.inverse
@@ -142,7 +142,7 @@ class Domains:
             domain &= best_loads(instance, links) <= limit
         return union, slowest
 
-    def _component(self, domain: Flags, able: Flags) -> None:
+    def _component(self, domain: Bools, able: Bools) -> None:
         """Take out of a stage's domain what is in no component of at least R devices."""
         if domain.sum() < self.instance.replicas:
             domain[:] = False
@@ -151,9 +151,9 @@ class Domains:
             if len(members) < self.instance.replicas:
                 domain[members] = False
 
-    def _grow(self, domain: Flags, union: Flags) -> None:
+    def _grow(self, domain: Bools, union: Bools) -> None:
         """Compare balls of exchanges with balls of links."""
-        used: Flags = np.any(domain, axis=0)
+        used: Bools = np.any(domain, axis=0)
         step = (union & used[:, None] & used[None, :]).astype(np.float32)
         reach = self.same | (step > 0)
         for radius in range(1, self.balls.shape[1]):

@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from partita.kernels.mapping.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.problems.kind import BoundMethod
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.problem import MappingProblem

@@ -17,8 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.mapping.arrays import Floats, Ints
-from partita.problems.mapping.bounds.components import Flags
+from partita.kernels.arrays import Bools, Floats, Ints
 from partita.problems.mapping.instance import Instance
 
 #: Replicas of every stage in a pattern, in turn, as places in the ring; the first one is at the device in question.
@@ -69,7 +68,7 @@ class Patterns:
         numbers = [t * replicas + r for t, r in order]
         return np.array(numbers, dtype=np.int32), np.array(beside, dtype=np.int32), np.array(moved)
 
-    def filter(self, domain: Flags, limit: float, stopping: Callable[[], bool]) -> bool:
+    def filter(self, domain: Bools, limit: float, stopping: Callable[[], bool]) -> bool:
         """Take devices out of domains around which some pattern has no place; whether every stage still has devices."""
         from partita.kernels.mapping.depth_first import FOUND, NONE
         from partita.kernels.mapping.patterns import place_pattern

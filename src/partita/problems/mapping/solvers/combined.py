@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from partita.kernels.mapping.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.problems.mapping.bisection import EASY_FORMS, bisection
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound, lowered
 from partita.problems.mapping.bounds.thresholds import Thresholds, thresholds_bound

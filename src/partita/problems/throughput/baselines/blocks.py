@@ -14,6 +14,7 @@ from itertools import accumulate
 import numpy as np
 
 from partita.dags import row_of_blocks
+from partita.kernels.graph_arrays import lists
 from partita.problems.throughput.baselines.base import LayerBaseline
 from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, item_layers
 from partita.problems.throughput.contraction.instance import build_instance
@@ -25,7 +26,7 @@ def find_blocks(problem: ThroughputProblem) -> Layers:
     """The row of a problem."""
     instance = build_instance(problem)
     names = item_layers(problem, instance)
-    preds = [instance.pred[instance.pred_ptr[v] : instance.pred_ptr[v + 1]].tolist() for v in range(instance.items)]
+    preds = lists(instance.graph.pred_ptr, instance.graph.pred)
     places, blocks = row_of_blocks(names, preds)
     place, last = np.array(places, dtype=np.int64), len(blocks)
     before, after = int((place == 0).any()), int((place > last).any())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-import msgspec
 import numpy as np
 
 from partita.dags import row_of_blocks
+from partita.kernels.graph_arrays import lists
+from partita.problems.throughput.baselines.base import best_cuts
 from partita.problems.throughput.baselines.layers import item_layers
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
@@ -25,26 +24,9 @@ class LayerCuts(Solver):
     summary = "the best cuts between whole layers, by all costs; ignores cuts inside layers"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        from partita.problems.throughput.solvers.dpl import best_cut
-        from partita.problems.throughput.solvers.plain_view import plain_view
-        from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
-        from partita.problems.throughput.solvers.slicing_search import Slicer
-
         instance = build_instance(problem)
-        before = [instance.pred[a:b].tolist() for a, b in pairwise(instance.pred_ptr.tolist())]
-        # What comes before the layers and behind them are parts of their own, as where only layers may be cut.
+        before = lists(instance.graph.pred_ptr, instance.graph.pred)
+        # What comes before the layers and behind them are parts of their own, as where only layers may be cut. Edges
+        # never lead to an earlier layer, so the path is the row.
         place, _ = row_of_blocks(item_layers(problem, instance), before)
-        layer_of = np.array(place, dtype=np.int64)[instance.group]
-        row = problem.replace(
-            operators=tuple(
-                msgspec.structs.replace(op, colocation=int(layer))
-                for op, layer in zip(problem.operators, layer_of, strict=True)
-            )
-        )
-        view = plain_view(row)
-        low = lower_bounds(view)
-        if np.isinf(low.both):
-            return Outcome(plan=None)
-        # The items are numbered topologically; edges never lead to an earlier layer, so this order is the row.
-        found = best_cut(Slicer(view, low, np.zeros(1, dtype=np.int64)), np.arange(view.items, dtype=np.int32))
-        return Outcome(plan=None if found is None else view.plan(found[1]))
+        return best_cuts(problem, np.array(place, dtype=np.int64)[instance.group])

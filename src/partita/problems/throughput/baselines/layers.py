@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.throughput.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
@@ -109,7 +109,7 @@ def find_layers(problem: ThroughputProblem) -> Layers:
     for item, name in enumerate(names):
         if name:
             number.setdefault(name, len(number))
-        before = instance.pred[instance.pred_ptr[item] : instance.pred_ptr[item + 1]]
+        before = instance.graph.before(item)
         layer_of[item] = layer_of[before].max(initial=number.get(name, 0))
     return Layers(instance, layer_of, max(1, len(number)))
 

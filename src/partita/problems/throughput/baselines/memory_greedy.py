@@ -21,7 +21,7 @@ class MemoryGreedy(LayerBaseline):
         instance = layers.instance
         size = layers.total(instance.fixed + instance.active)
         for cover in range(len(instance.cover_fixed)):
-            first = instance.cover_pins[instance.cover_ptr[cover]]
+            first = instance.cover.members(cover)[0]
             size[layers.layer_of[first]] += instance.cover_fixed[cover] + instance.cover_active[cover]
         scratch = np.zeros(layers.count)
         np.maximum.at(scratch, layers.layer_of, instance.workspace)

@@ -6,12 +6,12 @@ Device Topology", §IV and Appendix B.
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
 from partita.pipeline import Plan
 from partita.problems.throughput.baselines.layers import plan_from_labels
 from partita.problems.throughput.baselines.refinement import MOST_MOVES, Refinement
+from partita.problems.throughput.contiguity import colocated
 from partita.problems.throughput.contraction.clustering import hyper_operators
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.evaluate import evaluate
@@ -74,13 +74,7 @@ def clustered_plan(
     from partita.problems.throughput.solvers.exact import Exact
 
     cluster = hyper_operators(instance, hyper_operator_count(problem.device_count), alpha)
-    clustered = problem.replace(
-        operators=tuple(
-            msgspec.structs.replace(op, colocation=int(cluster[item]))
-            for op, item in zip(problem.operators, instance.group, strict=True)
-        )
-    )
-    plan = Exact().solve(clustered, options, monitor).plan
+    plan = Exact().solve(colocated(problem, cluster[instance.group]), options, monitor).plan
     if plan is None or len(problem.present) > 1 or len(plan.stages) < 2:
         return plan
     return refined(problem, instance, plan, monitor)

@@ -7,11 +7,11 @@ to single nodes.
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import rustworkx
 
+from partita.problems.throughput.baselines.base import best_cuts
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
@@ -32,27 +32,8 @@ class PipeDream(Solver):
     summary = "PipeDream's planner: best cuts of a path; contracts branches, ignores replication"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        from partita.problems.throughput.solvers.dpl import best_cut
-        from partita.problems.throughput.solvers.plain_view import plain_view
-        from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
-        from partita.problems.throughput.solvers.slicing_search import Slicer
-
         instance = build_instance(problem)
-        node = contract_branches(instance)[instance.group]
-        path = problem.replace(
-            operators=tuple(
-                msgspec.structs.replace(op, colocation=int(number))
-                for op, number in zip(problem.operators, node, strict=True)
-            )
-        )
-        view = plain_view(path)
-        low = lower_bounds(view)
-        if np.isinf(low.both):
-            return Outcome(plan=None)
-        # The items are numbered topologically, so this order is the path.
-        slicer = Slicer(view, low, np.zeros(1, dtype=np.int64))
-        found = best_cut(slicer, np.arange(view.items, dtype=np.int32))
-        return Outcome(plan=None if found is None else view.plan(found[1]))
+        return best_cuts(problem, contract_branches(instance)[instance.group])
 
 
 def contract_branches(instance: Instance) -> npt.NDArray[np.int64]:
@@ -61,9 +42,9 @@ def contract_branches(instance: Instance) -> npt.NDArray[np.int64]:
     graph: rustworkx.PyGraph[None, None] = rustworkx.PyGraph(multigraph=False)
     graph.add_nodes_from([None] * instance.items)
     for u in range(instance.items):
-        if instance.pred_ptr[u] == instance.pred_ptr[u + 1] and work[u] == 0:
+        if not len(instance.graph.before(u)) and work[u] == 0:
             continue
-        for v in instance.succ[instance.succ_ptr[u] : instance.succ_ptr[u + 1]]:
+        for v in instance.graph.after(u):
             graph.add_edge(u, int(v), None)
     merged = rustworkx.PyGraph[None, None](multigraph=False)
     merged.add_nodes_from([None] * instance.items)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 import rustworkx
 
-from partita.kernels.throughput.arrays import Floats, Ints
+from partita.kernels.arrays import Floats, Ints
 from partita.problems.throughput.contraction.clustering import held_bytes
 from partita.problems.throughput.contraction.instance import Instance
 
@@ -66,12 +66,12 @@ class Refinement:
 
     def _rows(self, item: int) -> tuple[Ints, Ints]:
         i = self.instance
-        before = i.pred[i.pred_ptr[item] : i.pred_ptr[item + 1]]
-        return before, i.succ[i.succ_ptr[item] : i.succ_ptr[item + 1]]
+        before = i.graph.before(item)
+        return before, i.graph.after(item)
 
     def _candidates(self) -> Iterator[tuple[int, int]]:
         """Items at a boundary with the stages that they may move to."""
-        edges = self.instance.edges
+        edges = self.instance.graph.edges
         crossing = edges[self.label[edges[:, 0]] != self.label[edges[:, 1]]]
         for item in np.unique(crossing).tolist():
             before, after = self._rows(item)
@@ -99,8 +99,8 @@ class Refinement:
     def _transfers(self, item: int, place: int | None = None) -> float:
         """What all stages pay for the nets of an item, where it is or elsewhere."""
         i, total = self.instance, 0.0
-        for net in i.item_nets[i.item_net_ptr[item] : i.item_net_ptr[item + 1]].tolist():
-            pins = i.net_pins[i.net_ptr[net] : i.net_ptr[net + 1]]
+        for net in i.net.holding(item).tolist():
+            pins = i.net.members(net)
             at = {place if place is not None and v == item else int(self.label[v]) for v in pins.tolist()}
             total += float(i.net_cost[net, self.kind]) * len(at) if len(at) > 1 else 0.0
         return total
@@ -118,8 +118,8 @@ def reconverging_distance(instance: Instance) -> Floats:
     """(items,) Edges to the nearest cut vertex with several edges in or out; infinite where there is none."""
     graph: rustworkx.PyGraph[None, None] = rustworkx.PyGraph(multigraph=False)
     graph.add_nodes_from([None] * instance.items)
-    graph.add_edges_from_no_data([(int(a), int(b)) for a, b in instance.edges])
-    into, out = np.diff(instance.pred_ptr), np.diff(instance.succ_ptr)
+    graph.add_edges_from_no_data([(int(a), int(b)) for a, b in instance.graph.edges])
+    into, out = np.diff(instance.graph.pred_ptr), np.diff(instance.graph.succ_ptr)
     found = np.full(instance.items, np.inf)
     row = [v for v in sorted(rustworkx.articulation_points(graph)) if into[v] > 1 or out[v] > 1]
     found[row], steps = 0.0, 0.0

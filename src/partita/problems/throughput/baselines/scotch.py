@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 
 from partita.errors import MissingExtraError
-from partita.kernels.throughput.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.problems.throughput.baselines.base import FreeSplits
 from partita.problems.throughput.baselines.layers import accelerator_devices, first_kind_work, plan_from_labels
 from partita.problems.throughput.contraction.instance import Instance, build_instance

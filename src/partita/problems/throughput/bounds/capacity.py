@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import BoundMethod

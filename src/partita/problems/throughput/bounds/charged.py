@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Floats, row_masks
+from partita.kernels.arrays import Bools, Floats, row_masks
 from partita.kernels.throughput.forced_cuts import Parts
 
 

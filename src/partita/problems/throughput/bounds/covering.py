@@ -18,7 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Words, row_masks
+from partita.kernels.arrays import Floats, Words, row_masks
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.covering import Exclusions, search_block
 from partita.mip.solve import available

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs, bit_rows, row_masks
+from partita.kernels.arrays import Bools, Floats, Ints, Longs, bit_rows, row_masks
+from partita.kernels.closures import closure_bits
 from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.closures import closure_bits
 from partita.kernels.throughput.covering import Exclusions, longest_segments
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import solve_program
@@ -28,7 +28,7 @@ class ClosedBlocks:
 
     def __init__(self, uniform: BlockProblem) -> None:
         self.uniform = uniform
-        self.after = row_masks(closure_bits(uniform.succ_ptr, uniform.succ, False), uniform.items)
+        self.after = row_masks(closure_bits(uniform.graph, False), uniform.items)
         np.fill_diagonal(self.after, val=False)
         self._float = self.after.astype(np.float32)
 
@@ -43,7 +43,7 @@ class ClosedBlocks:
         n, m = uniform.items, uniform.nets
         weight = uniform.work.copy()
         conflict = np.zeros((n, n), dtype=np.bool_)
-        split, together = np.zeros(m, dtype=np.int8), np.diff(uniform.net_ptr).astype(np.int32)
+        split, together = np.zeros(m, dtype=np.int8), np.diff(uniform.net.ptr).astype(np.int32)
         limit = target * (1 + 1e-6)
         for number in range(ROUNDS):
             between = (self._float * weight.astype(np.float32)) @ self._float
@@ -57,7 +57,7 @@ class ClosedBlocks:
             conflict = new
             weight = uniform.work.copy()
             for e in range(m):
-                pins = uniform.pins(e)
+                pins = uniform.net.members(e)
                 if split[e] == 0:
                     split[e] = conflict[np.ix_(pins, pins)].any() or self._hull(pins) > limit
                 if split[e] != 0:
@@ -80,7 +80,7 @@ class ClosedBlocks:
     def random_order(self, random: np.random.Generator) -> Longs:
         """An order, rather depth first or rather by random priorities."""
         uniform = self.uniform
-        missing = np.diff(uniform.pred_ptr).astype(np.int64)
+        missing = np.diff(uniform.graph.pred_ptr).astype(np.int64)
         ready = [v for v in range(uniform.items) if missing[v] == 0]
         deep = float(random.random())
         order: list[int] = []
@@ -88,7 +88,7 @@ class ClosedBlocks:
             last = random.random() < deep
             v = ready.pop() if last else ready.pop(int(random.integers(len(ready))))
             order.append(v)
-            successors = uniform.succ[uniform.succ_ptr[v] : uniform.succ_ptr[v + 1]]
+            successors = uniform.graph.after(v)
             for s in random.permutation(successors):
                 missing[s] -= 1
                 if missing[s] == 0:
@@ -120,8 +120,8 @@ class BlockPool:
         self.count = 0
         self.known: set[bytes] = set()
         uniform = ordered.uniform
-        nets = np.repeat(np.arange(n), np.diff(uniform.item_net_ptr))
-        touched = np.bincount(nets, weights=uniform.cost[uniform.item_nets], minlength=n)
+        nets = np.repeat(np.arange(n), np.diff(uniform.net.item_ptr))
+        touched = np.bincount(nets, weights=uniform.cost[uniform.net.of_item], minlength=n)
         #: What an item roughly costs a block that it is in, as a share of all work; never nothing.
         self.weight = (uniform.work + PAID * touched) / max(float(uniform.work.sum()), 1e-300) + 1e-3 / n
         for mask in np.eye(n, dtype=np.bool_):

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import bit_rows
+from partita.kernels.arrays import bit_rows
+from partita.kernels.closures import closure_bits
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
-from partita.kernels.throughput.closures import closure_bits
 from partita.kernels.throughput.forced_cuts import Parts, force_nets, separate_pairs
 from partita.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.kernels.throughput.mincut import block_network
@@ -51,8 +51,8 @@ class Charges:
         self.closures = 0 < n <= CLOSURE_LIMIT
         self.pairs = n <= PAIRS_LIMIT
         nothing = np.zeros((n, 0), dtype=np.uint64)
-        self.later = closure_bits(uniform.succ_ptr, uniform.succ, False) if self.closures else nothing
-        self.earlier = closure_bits(uniform.pred_ptr, uniform.pred, True) if self.closures else nothing
+        self.later = closure_bits(uniform.graph, False) if self.closures else nothing
+        self.earlier = closure_bits(uniform.graph, True) if self.closures else nothing
 
     def start(self, target: float) -> Charged:
         """Nothing is known."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from partita.errors import DisagreementError, SolverCrashError
-from partita.kernels.throughput.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.bounds.charged import Charged
 from partita.rounding import GAP

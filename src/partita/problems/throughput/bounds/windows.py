@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bytes
+from partita.kernels.arrays import Bytes
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.mincut import block_network
 from partita.kernels.throughput.windows import dividing_item, new_window_room, settle_windows

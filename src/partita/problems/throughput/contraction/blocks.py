@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Ints, as_arrays
+from partita.kernels.arrays import Ints, as_arrays
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.pipeline import Plan, Stage
-from partita.problems.throughput.contraction.csr import chosen_rows, transposed
 from partita.problems.throughput.contraction.instance import Instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -32,15 +31,10 @@ def blocks_at(
     share = float(instance.in_flight[1])
     cost = instance.net_cost[:, place]
     kept = np.flatnonzero(cost > 0)
-    net_ptr, net_pins = chosen_rows(instance.net_ptr, instance.net_pins, kept)
-    item_net_ptr, item_nets = transposed(net_ptr, net_pins, instance.items)
     own = {
+        "net": instance.net.chosen(kept),
         "work": instance.work[:, place],
         "cost": cost[kept],
-        "net_ptr": net_ptr,
-        "net_pins": net_pins,
-        "item_net_ptr": item_net_ptr,
-        "item_nets": item_nets,
         "held": instance.fixed + share * instance.active,
         "cover_bytes": instance.cover_fixed + share * instance.cover_active,
         "limit": [memory, reload],

@@ -11,7 +11,7 @@ import heapq
 import numpy as np
 import rustworkx
 
-from partita.kernels.throughput.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.problems.throughput.contraction.instance import Instance
 
 
@@ -47,14 +47,14 @@ class _Clusters:
         self.moved: dict[int, dict[int, float]] = {v: {} for v in range(instance.items)}
         for net in range(instance.nets):
             maker = int(instance.net_maker[net])
-            for pin in instance.net_pins[instance.net_ptr[net] : instance.net_ptr[net + 1]].tolist():
+            for pin in instance.net.members(net).tolist():
                 if pin != maker and maker >= 0:
                     cost = float(instance.net_cost[net, kind])
                     self.moved[maker][pin] = self.moved[maker].get(pin, 0.0) + cost
                     self.moved[pin][maker] = self.moved[pin].get(maker, 0.0) + cost
         self.graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph(multigraph=False)
         self.graph.add_nodes_from(list(range(instance.items)))
-        self.graph.add_edges_from_no_data([(int(a), int(b)) for a, b in instance.edges])
+        self.graph.add_edges_from_no_data([(int(a), int(b)) for a, b in instance.graph.edges])
 
     def merge(self, count: int) -> Ints:
         """Merge until so many are left."""
@@ -102,7 +102,7 @@ class _Clusters:
 def held_bytes(instance: Instance, members: list[int], in_flight: int = 1) -> float:
     """Memory of some items on one device."""
     i = instance
-    covers = {int(c) for v in members for c in i.item_covers[i.item_cover_ptr[v] : i.item_cover_ptr[v + 1]]}
+    covers = {int(c) for v in members for c in i.cover.holding(v)}
     once = float(i.fixed[members].sum()) + sum(float(i.cover_fixed[c]) for c in covers)
     each = float(i.active[members].sum()) + sum(float(i.cover_active[c]) for c in covers)
     return once + float(i.workspace[members].max(initial=0.0)) + each * (1 if i.recompute else in_flight)

@@ -8,31 +8,36 @@ it. A device that holds the items S pays a net when it has a pin in S and anothe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import rustworkx
 
 from partita.dags import directed_graph, ranks, topological_order
-from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
+from partita.kernels.arrays import Bools, Floats, Ints, Longs
+from partita.kernels.graph_arrays import Graph, Sets, graph_of, sets_of
 from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
-from partita.problems.throughput.contraction.csr import csr, rows_of, transposed
 from partita.problems.throughput.problem import ThroughputProblem
 
 
 @dataclass(frozen=True)
 class Instance:
-    """Arrays over n items, m nets, K device kinds, c covers. CSR pairs are (pointer, members).
+    """Arrays over n items, m nets, K device kinds, c covers.
 
     Attributes
     ----------
     group
         Item of every operator of the problem; the way back from an answer.
+    graph
+        The order between items, a DAG; distinct edges.
+    net
+        Items of each net (ascending) and nets of each item.
+    cover
+        The same for arrays shared by several items: a stage with any of the pins holds ``cover_fixed`` once and
+        ``cover_active`` per microbatch in flight.
     work, work_backward
         (n, K) time of an item on a kind, infinite where it cannot run; all of it, and the backward share of it.
-    net_ptr, net_pins, item_net_ptr, item_nets
-        Items of each net (ascending) and nets of each item.
     net_cost, net_backward
         (m, K) transfer time of a cut net on a kind; all of it, and the share of tensors made by backward operators.
     net_totals
@@ -44,13 +49,10 @@ class Instance:
         The item that makes the net's tensors; -1 where several may, in instances that are not ``directed``.
     net_entering
         Size of those tensors: what a stage with a pin of the net but without its source keeps per microbatch.
-    succ_ptr, succ, pred_ptr, pred
-        The order between items, a DAG; distinct edges.
     fixed, active, workspace
         (n,) bytes held once, bytes held per microbatch in flight, and bytes of which a stage needs the largest.
-    cover_ptr, cover_pins, item_cover_ptr, item_covers, cover_fixed, cover_active
-        Arrays shared by several items: a stage with any of the pins holds ``cover_fixed`` once and ``cover_active`` per
-        microbatch in flight.
+    cover_fixed, cover_active
+        (c,) bytes of covers.
     sync, cover_sync
         Bytes that replicas of a stage synchronise: of an item, of a cover.
     memory
@@ -66,29 +68,20 @@ class Instance:
     """
 
     group: Ints
+    graph: Graph
+    net: Sets
+    cover: Sets
     work: Floats
     work_backward: Floats
-    net_ptr: Ints
-    net_pins: Ints
-    item_net_ptr: Ints = field(init=False)
-    item_nets: Ints = field(init=False)
     net_cost: Floats
     net_backward: Floats
     net_totals: Floats
     net_source: Ints
     net_maker: Ints
     net_entering: Floats
-    succ_ptr: Ints
-    succ: Ints
-    pred_ptr: Ints = field(init=False)
-    pred: Ints = field(init=False)
     fixed: Floats
     active: Floats
     workspace: Floats
-    cover_ptr: Ints
-    cover_pins: Ints
-    item_cover_ptr: Ints = field(init=False)
-    item_covers: Ints = field(init=False)
     cover_fixed: Floats
     cover_active: Floats
     sync: Floats
@@ -98,16 +91,6 @@ class Instance:
     in_flight: Longs
     positional: bool
     recompute: bool
-
-    def __post_init__(self) -> None:
-        self._turn("item_net_ptr", "item_nets", self.net_ptr, self.net_pins)
-        self._turn("item_cover_ptr", "item_covers", self.cover_ptr, self.cover_pins)
-        self._turn("pred_ptr", "pred", self.succ_ptr, self.succ)
-
-    def _turn(self, pointer: str, members: str, row_ptr: Ints, items: Ints) -> None:
-        """Keep the rows that each item is in, too."""
-        for name, values in zip((pointer, members), transposed(row_ptr, items, self.items), strict=True):
-            object.__setattr__(self, name, values)
 
     @property
     def items(self) -> int:
@@ -124,20 +107,13 @@ class Instance:
         """Number of device kinds."""
         return int(self.work.shape[1])
 
-    @property
-    def edges(self) -> Longs:
-        """(edges, 2) pairs of the order: the earlier item and the later one."""
-        earlier = np.repeat(np.arange(self.items), np.diff(self.succ_ptr))
-        return np.stack([earlier, self.succ.astype(np.int64)], axis=1)
-
     def with_order(self, edges: Longs) -> Instance:
         """The same items with another order, given as ``edges``."""
-        succ_ptr, succ = order_rows(edges, self.items)
-        return replace(self, succ_ptr=succ_ptr, succ=succ)
+        return replace(self, graph=ordered_graph(edges, self.items))
 
     def reverse(self) -> Instance:
         """The same instance with the order turned round (loads and memories do not depend on it)."""
-        return replace(self, succ_ptr=self.pred_ptr, succ=self.pred)
+        return replace(self, graph=self.graph.turned())
 
 
 def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, Longs]:
@@ -160,10 +136,9 @@ def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, Longs]:
     return rank[component[classes]].astype(np.int32), distinct_pairs(rank[pairs])
 
 
-def order_rows(edges: Longs, count: int) -> tuple[Ints, Ints]:
-    """The successors of each of so many items, ascending and distinct, by (edges, 2) pairs."""
-    edges = distinct_pairs(edges)
-    return rows_of(edges[:, 0], edges[:, 1], count)
+def ordered_graph(edges: Longs, count: int) -> Graph:
+    """The order between so many items with these (edges, 2) pairs, each once; neighbours are ascending."""
+    return graph_of(distinct_pairs(edges), count)
 
 
 def pooled(values: Floats, label: npt.NDArray[np.integer], count: int) -> Floats:
@@ -229,28 +204,22 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
     shared = [pins for pins in covers if len(pins) > 1]
     cover_bytes = np.array([covers[pins] for pins in shared], dtype=np.float64).reshape(-1, 3)
 
-    net_ptr, net_pins = csr([pins for pins, _ in nets])
-    succ_ptr, succ = order_rows(edges, n)
-    cover_ptr, cover_pins = csr(shared)
     return Instance(
         group=group,
+        graph=ordered_graph(edges, n),
+        net=sets_of([pins for pins, _ in nets], n),
+        cover=sets_of(shared, n),
         work=work,
         work_backward=work_backward,
-        net_ptr=net_ptr,
-        net_pins=net_pins,
         net_cost=totals[:, :1] * unit + totals[:, 1:2] * latency,
         net_backward=totals[:, 2:3] * unit + totals[:, 3:4] * latency,
         net_totals=np.ascontiguousarray(totals[:, :4]),
         net_source=totals[:, 4].astype(np.int32),
         net_maker=totals[:, 6].astype(np.int32),
         net_entering=np.ascontiguousarray(totals[:, 5]),
-        succ_ptr=succ_ptr,
-        succ=succ,
         fixed=fixed,
         active=active,
         workspace=workspace,
-        cover_ptr=cover_ptr,
-        cover_pins=cover_pins,
         cover_fixed=np.ascontiguousarray(cover_bytes[:, 0]),
         cover_active=np.ascontiguousarray(cover_bytes[:, 1]),
         sync=sync,

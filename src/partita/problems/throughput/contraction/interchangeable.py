@@ -14,13 +14,8 @@ from collections import Counter
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Ints
 from partita.problems.throughput.contraction.instance import Instance
 from partita.problems.throughput.contraction.sole_readers import memory_is_ample
-
-
-def _row(pointer: Ints, members: Ints, item: int) -> tuple[int, ...]:
-    return tuple(members[pointer[item] : pointer[item + 1]].tolist())
 
 
 def _profile(instance: Instance, item: int, ample: bool) -> tuple[object, ...]:
@@ -30,10 +25,10 @@ def _profile(instance: Instance, item: int, ample: bool) -> tuple[object, ...]:
         instance.work[item].tobytes(),
         instance.work_backward[item].tobytes(),
         memory,
-        tuple(sorted(_row(instance.pred_ptr, instance.pred, item))),
-        tuple(sorted(_row(instance.succ_ptr, instance.succ, item))),
-        instance.item_net_ptr[item + 1] - instance.item_net_ptr[item],
-        0 if ample else instance.item_cover_ptr[item + 1] - instance.item_cover_ptr[item],
+        tuple(sorted(instance.graph.before(item).tolist())),
+        tuple(sorted(instance.graph.after(item).tolist())),
+        len(instance.net.holding(item)),
+        0 if ample else len(instance.cover.holding(item)),
     )
 
 
@@ -41,8 +36,8 @@ def _surroundings(instance: Instance, item: int, other: int, ample: bool) -> Cou
     """Nets and covers of an item, with the item and its possible twin taken out of their pins."""
     pair = {item, other}
     found: Counter[tuple[object, ...]] = Counter()
-    for net in _row(instance.item_net_ptr, instance.item_nets, item):
-        pins = _row(instance.net_ptr, instance.net_pins, net)
+    for net in instance.net.holding(item).tolist():
+        pins = instance.net.members(net).tolist()
         source = int(instance.net_source[net])
         found[
             "net",
@@ -53,8 +48,8 @@ def _surroundings(instance: Instance, item: int, other: int, ample: bool) -> Cou
             instance.net_backward[net].tobytes(),
             instance.net_entering[net],
         ] += 1
-    for cover in () if ample else _row(instance.item_cover_ptr, instance.item_covers, item):
-        pins = _row(instance.cover_ptr, instance.cover_pins, cover)
+    for cover in () if ample else instance.cover.holding(item).tolist():
+        pins = instance.cover.members(cover).tolist()
         bytes_ = (instance.cover_fixed[cover], instance.cover_active[cover])
         found["cover", tuple(sorted(set(pins) - pair)), other in pins, bytes_] += 1
     return found
@@ -86,4 +81,4 @@ def order_twins(instance: Instance) -> Instance:
     new = [pair for members in twins(instance) for pair in itertools.pairwise(members)]
     if not new:
         return instance
-    return instance.with_order(np.concatenate([instance.edges, np.array(new)]))
+    return instance.with_order(np.concatenate([instance.graph.edges, np.array(new)]))

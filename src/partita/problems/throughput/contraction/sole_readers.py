@@ -21,9 +21,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Floats, Ints, Longs
-from partita.problems.throughput.contraction.csr import csr, lists
-from partita.problems.throughput.contraction.instance import Instance, order_rows, pooled
+from partita.kernels.arrays import Bools, Floats, Longs
+from partita.kernels.graph_arrays import Sets, lists, sets_of
+from partita.problems.throughput.contraction.instance import Instance, ordered_graph, pooled
 from partita.rounding import TOLERANCE
 
 #: Items merged at once; all their subsets are checked.
@@ -63,8 +63,9 @@ def _partners(instance: Instance, sync_time: Floats | None) -> dict[int, int]:
     """Item to the item it is merged into, each used in one role only."""
     candidates: dict[int, list[int]] = {}
     for item in np.flatnonzero(_saves_alone(instance)).tolist():
-        if instance.succ_ptr[item + 1] - instance.succ_ptr[item] == 1:
-            candidates.setdefault(int(instance.succ[instance.succ_ptr[item]]), []).append(item)
+        readers = instance.graph.after(item)
+        if len(readers) == 1:
+            candidates.setdefault(int(readers[0]), []).append(item)
     result: dict[int, int] = {}
     targets: set[int] = set()
     for target, items in candidates.items():
@@ -81,9 +82,9 @@ def _partners(instance: Instance, sync_time: Floats | None) -> dict[int, int]:
 
 def _saves_alone(instance: Instance) -> Bools:
     """Whether an item's transfers to one other item exceed its work on every kind: without that no rule applies."""
-    pair = np.diff(instance.net_ptr) == 2
+    pair = np.diff(instance.net.ptr) == 2
     saved = np.zeros_like(instance.work)
-    ends = instance.net_pins[np.flatnonzero(np.repeat(pair, np.diff(instance.net_ptr)))].reshape(-1, 2)
+    ends = instance.net.pins[np.flatnonzero(np.repeat(pair, np.diff(instance.net.ptr)))].reshape(-1, 2)
     for side in (0, 1):
         np.add.at(saved, ends[:, side], instance.net_cost[pair])
     return np.asarray((instance.work <= saved)[:, instance.count > 0].all(axis=1))
@@ -98,7 +99,7 @@ def _harmless(instance: Instance, items: list[int], target: int, sync_time: Floa
         return False
     weights = np.zeros_like(times)
     if sync_time is not None:
-        covers = [instance.item_covers[instance.item_cover_ptr[v] : instance.item_cover_ptr[v + 1]] for v in items]
+        covers = [instance.cover.holding(v) for v in items]
         shared = np.array([instance.cover_sync[row].sum() for row in covers])
         weights = (instance.sync[items] + shared)[:, None] * sync_time[kinds]
     private: list[Floats] = []
@@ -106,8 +107,8 @@ def _harmless(instance: Instance, items: list[int], target: int, sync_time: Floa
     for item in items:
         own = np.zeros(len(kinds))
         others: set[int] = set()
-        for net in instance.item_nets[instance.item_net_ptr[item] : instance.item_net_ptr[item + 1]]:
-            pins = instance.net_pins[instance.net_ptr[net] : instance.net_ptr[net + 1]]
+        for net in instance.net.holding(item):
+            pins = instance.net.members(net)
             if target not in pins:
                 others.add(int(net))
             elif len(pins) == 2:
@@ -153,24 +154,20 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
 
     workspace = np.zeros(count)
     np.maximum.at(workspace, label, instance.workspace)
-    edges = label[instance.edges]
-    succ_ptr, succ = order_rows(edges[edges[:, 0] != edges[:, 1]], count)
+    edges = label[instance.graph.edges]
     nets: dict[tuple[int, ...], list[int]] = {}
-    for net, pins in enumerate(_renamed(instance.net_ptr, instance.net_pins, label)):
+    for net, pins in enumerate(_renamed(instance.net, label)):
         nets.setdefault(tuple(pins), []).append(net)
     kept_nets = [(pins, members) for pins, members in nets.items() if len(pins) > 1]
-    net_ptr, net_pins = csr([pins for pins, _ in kept_nets])
     rows = [members for _, members in kept_nets]
-    cover_ptr, cover_pins = csr(_renamed(instance.cover_ptr, instance.cover_pins, label))
     return replace(
         instance,
         group=label[instance.group].astype(np.int32),
         work=pooled(instance.work, label, count),
         work_backward=pooled(instance.work_backward, label, count),
-        succ_ptr=succ_ptr,
-        succ=succ,
-        net_ptr=net_ptr,
-        net_pins=net_pins,
+        graph=ordered_graph(edges[edges[:, 0] != edges[:, 1]], count),
+        net=sets_of([pins for pins, _ in kept_nets], count),
+        cover=sets_of(_renamed(instance.cover, label), count),
         net_cost=_added(instance.net_cost, rows),
         net_backward=_added(instance.net_backward, rows),
         net_totals=_added(instance.net_totals, rows),
@@ -181,14 +178,12 @@ def _merge(instance: Instance, partner: dict[int, int], *, into_later: bool) -> 
         sync=pooled(instance.sync, label, count),
         active=pooled(instance.active, label, count),
         workspace=workspace,
-        cover_ptr=cover_ptr,
-        cover_pins=cover_pins,
     )
 
 
-def _renamed(pointer: Ints, members: Ints, label: Longs) -> list[list[int]]:
-    """Distinct labels of the members of each row, ascending."""
-    return [sorted(set(row)) for row in lists(pointer, label[members])]
+def _renamed(sets: Sets, label: Longs) -> list[list[int]]:
+    """Distinct labels of the members of each set, ascending."""
+    return [sorted(set(row)) for row in lists(sets.ptr, label[sets.pins])]
 
 
 def _added(values: Floats, rows: list[list[int]]) -> Floats:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partita.kernels.arrays import Bools, Floats
 from partita.kernels.throughput.anneal_free import anneal, empty_state, reset
-from partita.kernels.throughput.arrays import Bools, Floats
 from partita.kernels.throughput.blocks import cut_nets
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import missing, solve_program
@@ -238,7 +238,7 @@ class FreeCovering:
 
     def _load(self, kind: int, items: Bools) -> float:
         arrays = self.free.arrays
-        cut = cut_nets(arrays.net_ptr, arrays.net_pins, items)
+        cut = cut_nets(arrays.net, items)
         return float(arrays.work[items, kind].sum() + arrays.net_cost[cut, kind].sum())
 
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partita.kernels.arrays import Ints
 from partita.kernels.throughput.anneal_free import FreeArrays
-from partita.kernels.throughput.arrays import Ints
 from partita.pipeline import Plan, Stage
-from partita.problems.throughput.contraction.csr import csr
 from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.rounding import up_to
@@ -126,24 +125,15 @@ def free_instance(problem: ThroughputProblem) -> FreeInstance:
     cover_bytes = instance.cover_fixed + flight * instance.cover_active
     most = memory.sum() + cover_bytes.sum() + instance.workspace.max()
     limited = bool((limit < most).any())
-    kept = [c for c in range(len(cover_bytes)) if cover_bytes[c] > 0]
-    new = {c: i for i, c in enumerate(kept)}
-    pointer, members = instance.item_cover_ptr, instance.item_covers
-    cover_ptr, covers = csr(
-        [[new[int(c)] for c in members[pointer[v] : pointer[v + 1]] if int(c) in new] for v in range(n)]
-    )
+    kept = np.flatnonzero(cover_bytes > 0)
     arrays = FreeArrays(
+        net=instance.net,
+        cover=instance.cover.chosen(kept),
         work=np.ascontiguousarray(instance.work),
         net_cost=np.ascontiguousarray(instance.net_cost),
-        net_ptr=instance.net_ptr,
-        net_pins=instance.net_pins,
-        item_net_ptr=instance.item_net_ptr,
-        item_nets=instance.item_nets,
         kind_of=np.array(kind_of, dtype=np.int32),
         memory=memory,
         workspace=np.ascontiguousarray(instance.workspace),
-        item_cover_ptr=cover_ptr,
-        item_covers=covers,
         cover_bytes=np.ascontiguousarray(cover_bytes[kept]),
         limit=limit,
     )

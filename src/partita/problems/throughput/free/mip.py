@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from partita.errors import SolverCrashError
-from partita.kernels.throughput.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.mip.model import Callbacks, ProgramStatus
 from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.instance import FreeInstance

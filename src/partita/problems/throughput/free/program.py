@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints
+from partita.kernels.graph_arrays import sets_of
 from partita.kernels.throughput.anneal_free import FreeArrays
-from partita.kernels.throughput.arrays import Floats, Ints
 from partita.mip.model import Model
-from partita.problems.throughput.contraction.csr import csr, transposed
 from partita.rounding import raised, rounded_up, up_to
 
 #: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
@@ -51,7 +51,7 @@ class LoadProgram:
                 continue
             # What no device of interest can pay is as good as twice its load: larger coefficients mislead backends.
             cost = min(cost * self.scale, 2.0 * LARGEST_LOAD)
-            pins = [items[v] for v in arrays.net_pins[arrays.net_ptr[e] : arrays.net_ptr[e + 1]]]
+            pins = [items[v] for v in arrays.net.members(e)]
             if len(pins) == 2:
                 cut = indicator()
                 terms.append((cut, cost))
@@ -76,7 +76,7 @@ class LoadProgram:
         held = [model.add_continuous(0.0, 1.0) for _ in range(len(arrays.cover_bytes))]
         memory += [(variable, float(b) * unit) for variable, b in zip(held, arrays.cover_bytes, strict=True)]
         for v, item in enumerate(items):
-            for c in arrays.item_covers[arrays.item_cover_ptr[v] : arrays.item_cover_ptr[v + 1]]:
+            for c in arrays.cover.holding(v):
                 model.add_row([(held[c], 1.0), (item, -1.0)], lower=0.0)
         largest = float(arrays.workspace.max())
         if largest > 0:
@@ -167,28 +167,23 @@ def part(arrays: FreeArrays, label: Ints, devices: Ints) -> Part:
     outside = len(items)
     nets, costs = [], []
     for e in range(arrays.net_cost.shape[0]):
-        pins = arrays.net_pins[arrays.net_ptr[e] : arrays.net_ptr[e + 1]]
+        pins = arrays.net.members(e)
         inside = [number[int(v)] for v in pins if int(v) in number]
         if inside and len(pins) > 1:
             nets.append(inside if len(inside) == len(pins) else [*inside, outside])
             costs.append(arrays.net_cost[e])
-    net_ptr, net_pins = csr(nets)
-    item_net_ptr, item_nets = transposed(net_ptr, net_pins, outside + 1)
-    pointer, members = arrays.item_cover_ptr, arrays.item_covers
-    cover_ptr, covers = csr([*(members[pointer[v] : pointer[v + 1]].tolist() for v in items), []])
+    covers = [
+        [number[int(v)] for v in arrays.cover.members(c) if int(v) in number] for c in range(len(arrays.cover_bytes))
+    ]
     zero = np.zeros((1, arrays.work.shape[1]))
     reduced = arrays._replace(
+        net=sets_of(nets, outside + 1),
+        cover=sets_of(covers, outside + 1),
         work=np.vstack([arrays.work[items], zero]),
         net_cost=np.array(costs).reshape(-1, arrays.work.shape[1]),
-        net_ptr=net_ptr,
-        net_pins=net_pins,
-        item_net_ptr=item_net_ptr,
-        item_nets=item_nets,
         kind_of=np.ascontiguousarray(arrays.kind_of[devices]),
         memory=np.append(arrays.memory[items], 0.0),
         workspace=np.append(arrays.workspace[items], 0.0),
-        item_cover_ptr=cover_ptr,
-        item_covers=covers,
         limit=np.ascontiguousarray(arrays.limit[devices]),
     )
     return Part(reduced, items, devices)

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Ints
 from partita.kernels.throughput.anneal_free import FreeState, anneal, empty_state, reset
-from partita.kernels.throughput.arrays import Floats, Ints
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
 from partita.problems.throughput.problem import ThroughputProblem

@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import OrderSolver

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.orders import costs_of
 from partita.rounding import clearly_below
@@ -33,26 +33,25 @@ class Cutter:
         """A topological order, by stage first; ``mode`` as in ``partita.kernels.throughput.slicing.linearise``."""
         from partita.kernels.throughput.slicing import order_by
 
-        return order_by(self.blocks, keys, mode, stage)
+        return order_by(self.blocks.graph, keys, mode, stage)
 
     def all_values(self, order: Ints, most: int) -> Floats:
         """(most + 1,) best largest cost of the order for each number of blocks from 0 to ``most``."""
-        from partita.kernels.throughput.orders import cut_all
+        from partita.kernels.throughput.orders import cut_order
 
-        n = self.blocks.items
-        value, back = np.empty((n + 1, most + 1)), np.empty((n + 1, most + 1), dtype=np.int32)
-        cut_all(self.blocks, order, math.inf, value, back)
-        values: Floats = value[n].copy()
+        value = np.empty((self.blocks.items + 1, most + 1))
+        cut_order(self.blocks, order, math.inf, None, value, np.empty(value.shape, dtype=np.int32), self.stop)
+        values: Floats = value[-1].copy()
         return values
 
     def decide(self, order: Ints, target: float) -> Ints | None:
         """Labels of blocks of cost at most ``target`` along the order; None if there are none, or told to stop."""
-        from partita.kernels.throughput.orders import cut_at
+        from partita.kernels.throughput.orders import cut_order
 
-        fewest = cut_at(self.blocks, order, target, self._fewest, self._back, self.stop)
-        if fewest > self.blocks.devices:
+        cut_order(self.blocks, order, target, self._fewest, None, self._back, self.stop)
+        if self._fewest[-1] > self.blocks.devices:
             return None
-        return self._labels(order, lambda end, _: self._back[end], fewest)
+        return self._labels(order, lambda end, _: self._back[end], int(self._fewest[-1]))
 
     def best(self, order: Ints, below: float = math.inf, tolerance: float = 0.0) -> tuple[float, Ints] | None:
         """The best cut of an order if it is below ``below``, otherwise None: one decision rejects most orders.
@@ -86,13 +85,13 @@ class Cutter:
         return None
 
     def _by_table(self, order: Ints, value: float, label: Ints) -> tuple[float, Ints]:
-        from partita.kernels.throughput.orders import cut_all
+        from partita.kernels.throughput.orders import cut_order
 
         n, k = self.blocks.items, self.blocks.devices
         if self._table is None:
             self._table = np.empty((n + 1, k + 1)), np.empty((n + 1, k + 1), dtype=np.int32)
         values, back = self._table
-        cut_all(self.blocks, order, clearly_below(value), values, back)
+        cut_order(self.blocks, order, clearly_below(value), None, values, back, self.stop)
         if values[n, k] == math.inf:
             return value, label
         label = self._labels(order, lambda end, blocks: back[end, blocks], k)

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from partita.kernels.throughput.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.contraction.blocks import plan_of
 from partita.problems.throughput.orders.block_problem import blocks_refusal, make_blocks

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Ints, Longs
+from partita.kernels.arrays import Ints, Longs
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.kernels.throughput.orders import costs_of
 from partita.problems.throughput.orders.optimal_cuts import Cutter

@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
@@ -300,4 +300,4 @@ class Combined(ContiguousRun):
 
 
 def _dense(knowledge: Knowledge) -> bool:
-    return knowledge.uniform.items > LARGE and len(knowledge.uniform.succ) > DENSE
+    return knowledge.uniform.items > LARGE and len(knowledge.uniform.graph.succ) > DENSE

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from partita.kernels.arrays import Longs
 from partita.kernels.throughput import search_state as at
-from partita.kernels.throughput.arrays import Longs
 from partita.kernels.throughput.search_memory import enlarged, new_scratch, random_words, stages_found
 from partita.kernels.throughput.search_state import Own, Search, Store, Tally, Until, Weights
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity

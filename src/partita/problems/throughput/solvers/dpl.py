@@ -6,13 +6,14 @@ so the dynamic program is fast. They take one depth-first order; here a handful 
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from graphlib import TopologicalSorter
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Arrays, Ints
+from partita.kernels.arrays import Ints
+from partita.kernels.graph_arrays import lists
+from partita.kernels.throughput.arrays import Arrays
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import outcome_of
@@ -22,12 +23,8 @@ from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing_search import Slicer
 from partita.problems.throughput.solvers.view import Split
 from partita.problems.throughput.variants import refuse_variants
-from partita.rounding import clearly_below
 from partita.run.incumbent import Incumbent
 from partita.run.monitor import Monitor
-
-#: Relative width to which the bisection narrows a bottleneck before the last steps make it exact.
-_NARROW = 1e-7
 
 
 class Dpl:
@@ -52,29 +49,17 @@ class Dpl:
         for order in () if best.infeasible else fixed_orders(view.arrays):
             if monitor.stopping or best.value <= low.both:
                 break
-            found = best_cut(slicer, order, best.value)
+            found = slicer.exact(order, best.value)
             if found is not None:
                 best.offer(*found, self.name)
         return outcome_of(best, view.plan)
 
 
-def best_cut(slicer: Slicer, order: Ints, below: float = math.inf) -> tuple[float, Split] | None:
-    """The best cut of an order with a bottleneck under ``below``, exact up to rounding; None if there is none."""
-    found = slicer.best(order, below, _NARROW)
-    while found is not None and found[0] > slicer.low.both:
-        split = slicer.decide(order, clearly_below(found[0]))
-        value = math.inf if split is None else slicer.view.value(split).objective
-        if split is None or value >= found[0]:
-            break
-        found = value, split
-    return found
-
-
 def fixed_orders(arrays: Arrays) -> list[Ints]:
     """File order, depth first from either side, breadth first, and last in first out; equal ones once."""
     n = arrays.work.shape[1]
-    succ = [arrays.succ[arrays.succ_ptr[v] : arrays.succ_ptr[v + 1]].tolist() for v in range(n)]
-    pred = [arrays.pred[arrays.pred_ptr[v] : arrays.pred_ptr[v + 1]].tolist() for v in range(n)]
+    succ = lists(arrays.graph.succ_ptr, arrays.graph.succ)
+    pred = lists(arrays.graph.pred_ptr, arrays.graph.pred)
     orders = [
         list(range(n)),
         _depth_first(succ, forward=True),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Words, bit_rows
+from partita.kernels.arrays import Floats, Words, bit_rows
 from partita.kernels.throughput.search_memory import enlarged, ideal_masks, new_scratch, new_store, new_tally
 from partita.kernels.throughput.search_state import GROW, IDEALS, LINE_COLUMNS, Store
 from partita.problems.throughput.solvers.variant_view import VariantView
@@ -52,7 +52,7 @@ def find_group_cuts(view: VariantView, zobrist: Words, top: float, item: Floats,
     a, outside = view.arrays, ~masks
     touched = np.zeros((len(masks), net.shape[1]), dtype=bool)
     for e in range(net.shape[1]):
-        touched[:, e] = outside[:, a.net_pins[a.net_ptr[e] : a.net_ptr[e + 1]]].any(axis=1)
+        touched[:, e] = outside[:, a.net.members(e)].any(axis=1)
     return GroupCuts(bit_rows(masks), links, item @ outside.T + net @ touched.T)
 
 
@@ -61,7 +61,7 @@ def _all_ideals(view: VariantView, zobrist: Words) -> tuple[Store, Floats] | Non
     from partita.kernels.throughput.group_cuts import find_cuts
 
     a = view.arrays
-    tally = new_tally(np.zeros((0, view.items)), np.zeros((0, len(a.net_ptr) - 1)))
+    tally = new_tally(np.zeros((0, view.items)), np.zeros((0, len(a.net.ptr) - 1)))
     scratch = new_scratch(a, zobrist, LINE_COLUMNS)
     words = scratch.words.shape[0]
     store = new_store(view.code_count, 1 << 10, 1, words << 10)

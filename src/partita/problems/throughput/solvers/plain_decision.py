@@ -40,7 +40,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.throughput.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.kernels.throughput.search_memory import new_store, new_tally
 from partita.kernels.throughput.search_state import COLUMNS, Plain, Search
 from partita.problems.throughput.solvers.decision import Searcher
@@ -119,15 +119,15 @@ def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capac
 
 def _closures(view: PlainView, cap: Capacity, work: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
     """Weight and work of what follows every item, and (K, 2, n) work and bytes of what precedes it, or less."""
-    from partita.kernels.throughput.closures import chain_sums, closure_sums
+    from partita.kernels.closures import chain_sums, closure_sums
 
     a, n = view.arrays, view.items
     kernel = closure_sums if n <= LARGEST_CLOSURE else chain_sums
     after = np.concatenate([cap.item, work])
     before = np.concatenate([work, size[None]])
     up, down = np.zeros_like(after), np.zeros_like(before)
-    kernel(a.succ_ptr, a.succ, after, False, up)
-    kernel(a.pred_ptr, a.pred, before, True, down)
+    kernel(a.graph, after, False, up)
+    kernel(a.graph, before, True, down)
     rows, safe = cap.item.shape[0], 1 - TOLERANCE
     pairs = np.stack([np.stack([row, down[-1]]) for row in down[:-1]])
     return up[:rows] * safe, up[rows:] * safe, pairs * safe

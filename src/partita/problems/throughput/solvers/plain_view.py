@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.problems.throughput.contraction.contiguous import contract_plain
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.view import Effort, LoadLimits, Rule, SearchView, Split, SplitValue, Table

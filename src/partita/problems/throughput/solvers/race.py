@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.errors import DisagreementError
-from partita.kernels.throughput.arrays import Longs
+from partita.kernels.arrays import Longs
 from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED, STOPPED
 from partita.problems.throughput.solvers.decision import FULL, Decision, Searcher
 from partita.problems.throughput.solvers.plain_decision import ChargedItems, PlainSearcher

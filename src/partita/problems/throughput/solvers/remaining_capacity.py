@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Longs
+from partita.kernels.arrays import Floats, Longs
 from partita.problems.throughput.solvers.view import LoadLimits, Rule, SearchView
 from partita.rounding import SUMMED, clearly_below, lowered
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats
+from partita.kernels.arrays import Floats
 from partita.pipeline import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver

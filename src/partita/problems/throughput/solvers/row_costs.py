@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Ints, Longs
-from partita.problems.throughput.contiguity import colocation_classes, order_pairs
+from partita.kernels.arrays import Floats, Longs
+from partita.kernels.graph_arrays import Sets
+from partita.problems.throughput.contiguity import colocated, colocation_classes, order_pairs
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -58,19 +57,12 @@ class RowCosts:
         self.units = len(row.units)
         unit_of = {identity: number for number, unit in enumerate(row.units) for identity in unit}
         units = np.array([unit_of[op.id] for op in problem.operators])
-        whole = problem.replace(
-            row=None,
-            operators=tuple(
-                msgspec.structs.replace(op, colocation=int(unit))
-                for op, unit in zip(problem.operators, units, strict=True)
-            ),
-        )
-        self.instance = build_instance(whole, free=True)
+        self.instance = build_instance(colocated(problem.replace(row=None), units), free=True)
         place = np.empty(self.units, dtype=np.int64)
         place[self.instance.group] = units
         self.item = np.argsort(place)
-        self._nets = _sorted_pins(place, self.instance.net_ptr, self.instance.net_pins)
-        self._covers = _sorted_pins(place, self.instance.cover_ptr, self.instance.cover_pins)
+        self._nets = _sorted_pins(place, self.instance.net)
+        self._covers = _sorted_pins(place, self.instance.cover)
         source = self.instance.net_source
         self._source = np.where(source >= 0, place[source], -1)
         self.cuts = np.ones(self.units + 1, dtype=bool)
@@ -135,6 +127,6 @@ class RowCosts:
         return cut, crossing
 
 
-def _sorted_pins(place: Longs, pointer: Ints, members: Ints) -> list[Longs]:
+def _sorted_pins(place: Longs, sets: Sets) -> list[Longs]:
     """Units of every set, ascending."""
-    return [np.sort(place[members[a:b]]) for a, b in itertools.pairwise(pointer)]
+    return [np.sort(place[sets.members(row)]) for row in range(len(sets.ptr) - 1)]

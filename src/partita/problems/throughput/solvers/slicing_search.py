@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Ints, Longs
+from partita.kernels.arrays import Ints, Longs
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split, Table, ViewedSplit
 from partita.rounding import clearly_below, up_to
@@ -22,6 +22,8 @@ from partita.run.incumbent import Incumbent
 
 #: Decisions that an order may take.
 DECISIONS = 20
+#: Relative width to which targets narrow an objective before the last steps make it exact.
+NARROW = 1e-7
 #: Shares of T that the forward phase gets, as factors on the share expected.
 SHARES = (1.0, 0.97, 1.03, 0.9, 1.1)
 
@@ -104,6 +106,16 @@ class Slicer:
             value, best = found
         return value, best
 
+    def exact(self, order: Ints, below: float = math.inf) -> tuple[float, Split] | None:
+        """The best slicing with an objective under ``below``, exact up to rounding; None if there is none."""
+        found = self.best(order, below, NARROW)
+        while found is not None and found[0] > self.low.both:
+            better = self._better(order, found[0] * (1 - 1e-9), found[0])
+            if better is None:
+                break
+            found = better
+        return found
+
     def _better(self, order: Ints, target: float, value: float) -> tuple[float, Split] | None:
         """A split within the target; None where its order of operators makes it no better than ``value`` after all."""
         split = self.decide(order, target)
@@ -149,7 +161,7 @@ class SlicingSearch:
         """A random topological order; see ``partita.kernels.throughput.slicing.linearise``."""
         from partita.kernels.throughput.slicing import order_by
 
-        return order_by(view.arrays, self.random.random(view.items), mode, stage)
+        return order_by(view.arrays.graph, self.random.random(view.items), mode, stage)
 
     def try_order(self, slicer: Slicer, order: Ints) -> bool:
         """Slice an order; whether it gave a better split."""

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Floats, Ints, Lines, Longs, as_arrays
+from partita.kernels.arrays import Floats, Ints, Longs, as_arrays
+from partita.kernels.throughput.arrays import Lines
 from partita.kernels.throughput.working_memory import PeakArrays
 from partita.problems.throughput.contraction.contiguous import contract_variant
 from partita.problems.throughput.problem import ThroughputProblem
@@ -71,7 +72,7 @@ class VariantView(SearchView):
             total, late = (totals[:, size] * unit + totals[:, size + 1] * latency for size in (0, 2))
             group_in[place], group_out[place] = (shape.combine(total - late, late, way) for way in (1, 2))
         rank = np.argsort(original).astype(np.int32)
-        first_pin = self.arrays.net_pins[self.arrays.net_ptr[:-1]]
+        first_pin = self.arrays.net.pins[self.arrays.net.ptr[:-1]]
         maker = np.where(instance.net_maker >= 0, rank[instance.net_maker], first_pin)
         devices, most = self.device_count, max(1, *self.replicas.tolist())
         flights = [[0] * (devices + 1)]

@@ -13,9 +13,9 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Arrays, Bytes, Codes, Floats, Ints, Longs, as_arrays
+from partita.kernels.arrays import Bytes, Floats, Ints, Longs, as_arrays
+from partita.kernels.throughput.arrays import Arrays, Codes
 from partita.pipeline import Plan, Stage
-from partita.problems.throughput.contraction.csr import chosen_rows, transposed
 from partita.problems.throughput.contraction.instance import Instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.rounding import up_to
@@ -263,36 +263,24 @@ class SearchView(ABC):
         Memory limits include the evaluator's tolerance where they are never exceeded.
         """
         instance, original, nets, kinds = self.instance, self.original, self.nets, [pool.kind for pool in self.pools]
-        directed = instance.reverse() if self.backwards else instance
+        graph = instance.graph.turned() if self.backwards else instance.graph
         rank = np.argsort(original).astype(np.int32)
-        net_ptr, net_pins = chosen_rows(instance.net_ptr, instance.net_pins, nets, rank)
-        succ_ptr, succ = chosen_rows(directed.succ_ptr, directed.succ, original, rank)
-        pred_ptr, pred = chosen_rows(directed.pred_ptr, directed.pred, original, rank)
-        item_net_ptr, item_nets = transposed(net_ptr, net_pins, instance.items)
-        item_cover_ptr, item_covers = chosen_rows(instance.item_cover_ptr, instance.item_covers, original)
         source, memory = instance.net_source[nets], instance.memory[kinds]
         if not (self.variants and self.problem.streaming):
             memory = up_to(memory)
         return as_arrays(
             Arrays,
             {
+                "graph": graph.numbered(original),
+                "net": instance.net.chosen(nets, rank),
+                "cover": instance.cover.chosen(np.arange(len(instance.cover_fixed)), rank),
                 "work": instance.work[original][:, kinds].T,
-                "net_ptr": net_ptr,
-                "net_pins": net_pins,
-                "item_net_ptr": item_net_ptr,
-                "item_nets": item_nets,
                 "net_cost": instance.net_cost[nets][:, kinds].T,
                 "net_source": np.where(source >= 0, rank[source], -1),
                 "net_entering": instance.net_entering[nets],
-                "succ_ptr": succ_ptr,
-                "succ": succ,
-                "pred_ptr": pred_ptr,
-                "pred": pred,
                 "fixed": instance.fixed[original],
                 "active": instance.active[original],
                 "workspace": instance.workspace[original],
-                "item_cover_ptr": item_cover_ptr,
-                "item_covers": item_covers,
                 "cover_fixed": instance.cover_fixed,
                 "cover_active": instance.cover_active,
                 "memory": memory,

@@ -7,7 +7,7 @@ import importlib.util
 import numpy as np
 
 from partita.errors import MissingExtraError
-from partita.kernels.makespan.arrays import Ints
+from partita.kernels.arrays import Ints
 from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed
 from partita.problems.makespan.heuristics.base import NO_ROOM

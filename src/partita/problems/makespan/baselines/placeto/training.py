@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from partita.kernels.makespan.arrays import Floats, Ints
+from partita.kernels.arrays import Floats, Ints
 from partita.problems.makespan.baselines.placeto.policy import Policy
 from partita.problems.makespan.baselines.placeto.world import World
 from partita.run.monitor import Monitor

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.makespan.arrays import Floats, Ints
+from partita.kernels.arrays import Floats, Ints
 from partita.problems.makespan.coarse import Groups
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.priorities import mean_transfers

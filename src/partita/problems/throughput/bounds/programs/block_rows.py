@@ -29,7 +29,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Ints
+from partita.kernels.arrays import Bools, Ints
 from partita.kernels.throughput.blocks import BlockProblem
 from partita.mip.model import Floats, Model
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
@@ -111,7 +111,7 @@ class BlockProgram:
 
     def cut(self, net: int, block: int, factor: float) -> Expression:
         """factor · c with new variables and rows: whether a net is cut by a block; see the module."""
-        pins = [int(v) for v in self.uniform.pins(net)]
+        pins = [int(v) for v in self.uniform.net.members(net)]
         first, last = (0, block - 1) if block == self.count - 1 and block else (block, block)
         if self.split_nets[net]:
             return _times(self._touched(block, pins), factor)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.throughput.arrays import Bools, Floats
+from partita.kernels.arrays import Bools, Floats
 from partita.kernels.throughput.blocks import BlockProblem
 
 #: Programs of more items would not be solved in any time worth waiting; their tables alone take n² bytes.
@@ -48,13 +48,13 @@ def order_of(uniform: BlockProblem) -> OrderTables:
     edges: list[tuple[int, int]] = []
     for u in range(n - 1, -1, -1):
         # Nearest successors first: what they reach needs no edge from u.
-        for v in np.sort(uniform.succ[uniform.succ_ptr[u] : uniform.succ_ptr[u + 1]]):
+        for v in np.sort(uniform.graph.after(u)):
             if not reach[u, v]:
                 edges.append((u, int(v)))
                 reach[u] |= reach[v]
     maker, ender = [], []
     for net in range(uniform.nets):
-        pins = uniform.pins(net)
+        pins = uniform.net.members(net)
         maker.append(int(pins[0]) if reach[pins[0], pins].all() else -1)
         ender.append(int(pins[-1]) if reach[pins, pins[-1]].all() else -1)
     return OrderTables(reach, edges[::-1], maker, ender)

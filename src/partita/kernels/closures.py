@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Floats, Words
+from partita.kernels.bits import add, listed
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.arrays import Floats, Ints, Words
-from partita.kernels.throughput.bits import add, listed
+from partita.kernels.graph_arrays import Graph
 
 
 @compiled
-def closure_bits(ptr: Ints, adjacent: Ints, first_to_last: bool) -> Words:
-    """(n, words) rows of what each item reaches through ``adjacent``, itself included.
+def closure_bits(graph: Graph, first_to_last: bool) -> Words:
+    """(n, words) rows of all that comes before each item with ``first_to_last``, otherwise after it; and itself.
 
-    All of that has smaller numbers with ``first_to_last``, otherwise larger ones.
+    Items are numbered in an order of the graph.
     """
+    ptr, adjacent = (graph.pred_ptr, graph.pred) if first_to_last else (graph.succ_ptr, graph.succ)
     n = ptr.shape[0] - 1
     words = (n + 63) // 64
     bits = np.zeros((n, words), np.uint64)
@@ -30,10 +32,10 @@ def closure_bits(ptr: Ints, adjacent: Ints, first_to_last: bool) -> Words:
 
 
 @compiled
-def closure_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool, sums: Floats) -> None:
-    """``sums[row, v]``: weight of v and all it reaches through ``adjacent``, all of which come earlier in the order."""
+def closure_sums(graph: Graph, weights: Floats, first_to_last: bool, sums: Floats) -> None:
+    """``sums[row, v]``: weight of v and all before it with ``first_to_last``, otherwise after it."""
     rows, n = weights.shape
-    bits = closure_bits(ptr, adjacent, first_to_last)
+    bits = closure_bits(graph, first_to_last)
     members = np.empty(n, np.int32)
     for v in range(n):
         for u in members[: listed(bits[v], members)]:
@@ -42,8 +44,9 @@ def closure_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool
 
 
 @compiled
-def chain_sums(ptr: Ints, adjacent: Ints, weights: Floats, first_to_last: bool, sums: Floats) -> None:
+def chain_sums(graph: Graph, weights: Floats, first_to_last: bool, sums: Floats) -> None:
     """As ``closure_sums``, but the heaviest chain only: a lower bound, for graphs too large for closures."""
+    ptr, adjacent = (graph.pred_ptr, graph.pred) if first_to_last else (graph.succ_ptr, graph.succ)
     rows, n = weights.shape
     for i in range(n):
         v = i if first_to_last else n - 1 - i

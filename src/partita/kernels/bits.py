@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.arrays import Ints, Words
 from partita.kernels.compiled import inlined
-from partita.kernels.throughput.arrays import Ints, Words
 
 #: Which of the 64 places in a word have a 1 in each of their six binary digits.
 _DIGITS = tuple(np.uint64(sum(1 << place for place in range(64) if place >> digit & 1)) for digit in range(6))
