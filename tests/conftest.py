@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from command_line import partita as partita
-from partita.frontends.torchvision_operators import declare_where_missing
+from partita.inside.torchvision_inside import declare_where_missing
 from strategies import USUAL_EXAMPLES
 
 # The libraries of the extra "vision" are in a folder of their own (see the Makefile). Tests import transformers

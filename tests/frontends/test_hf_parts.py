@@ -28,7 +28,7 @@ from partita.frontends.hf.load import build_transformers
 from partita.frontends.hf.parts import fill, merged, usual_fields, usual_note
 from partita.frontends.models import load_model, load_module
 from partita.frontends.options import Asked
-from partita.frontends.torchvision_operators import declare_where_missing
+from partita.inside.torchvision_inside import declare_where_missing
 
 # Classes of transformers import torchvision where it is there.
 declare_where_missing()

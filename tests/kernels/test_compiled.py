@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from partita.inside import numba_inside
 from partita.kernels import compiled as decorator
 
 #: Where the kernels are, and the package that they are of.
@@ -179,7 +180,7 @@ def test_a_full_disk_keeps_no_code(kernels: Path, monkeypatch: pytest.MonkeyPatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(decorator.FunctionCache, "save_overload", full)
+    monkeypatch.setattr(numba_inside.FunctionCache, "save_overload", full)
 
     @decorator.compiled
     def kernel(x: int) -> int:
@@ -201,7 +202,7 @@ def test_code_for_types_that_are_gone_is_left(tmp_path: Path, monkeypatch: pytes
     """A module that was renamed leaves machine code behind whose arguments are of its types."""
     module = types.ModuleType("gone")
     module.Arrays = type("Arrays", (), {"__module__": "gone"})  # type: ignore[attr-defined]
-    index = decorator._Index(cache_path=str(tmp_path), filename_base="kernel", source_stamp="digest")
+    index = numba_inside.CodeIndex(cache_path=str(tmp_path), filename_base="kernel", source_stamp="digest")
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "gone", module)
         index._save_index({("signature", module.Arrays): "kernel.1.nbc"})  # type: ignore[attr-defined]

@@ -33,7 +33,8 @@ def wrapped_model(split: Split, seed: int = 0) -> tuple[torch.nn.Module, tuple[t
             "path/to/file.py:callable"
         )
     import torch
-    from torch.utils._pytree import tree_leaves
+
+    from partita.inside.torch_inside import tree_leaves
 
     found = load_module(split.source, seed=seed)
     named = {name: value for name, value in found.kwargs.items() if name not in _LABELS}
@@ -72,7 +73,8 @@ def more_data(example: torch.Tensor, generator: torch.Generator) -> torch.Tensor
 def _with_data(example: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A tensor of the same form with data: its own, or random ones."""
     import torch
-    from torch._subclasses.fake_tensor import FakeTensor
+
+    from partita.inside.torch_inside import FakeTensor
 
     if example.device.type != "meta" and not isinstance(example, FakeTensor):
         return example.detach()

@@ -44,24 +44,22 @@ def split_policy(split: Split) -> Callable[[Any], Any]:
     return policy
 
 
-#: Where in the arguments of a region its graph is.
-_REGIONS = {"wrap_with_autocast": 4, "wrap_with_set_grad_enabled": 1}
-
-
 def _inline(traced: Any) -> None:
     """Put the nodes of regions without autocast or gradients, which are graphs of their own, among the others."""
     import torch
 
+    from partita.inside.pipelining_inside import REGIONS
+
     graph = traced.graph
     while True:
-        regions = [node for node in graph.nodes if getattr(node.target, "__name__", "") in _REGIONS]
+        regions = [node for node in graph.nodes if getattr(node.target, "__name__", "") in REGIONS]
         if not regions:
             return
         for node in regions:
             name = node.target.__name__
             if name == "wrap_with_autocast" and node.args[2]:
                 raise InputError("the model turns autocast on for a part of it, which torch's pipelining cannot cut")
-            where = _REGIONS[name]
+            where = REGIONS[name]
             inner = traced.get_submodule(node.args[where].target)
             holders = [entry for entry in inner.graph.nodes if entry.op == "placeholder"]
             mapped = dict(zip(holders, node.args[where + 1 :], strict=True))
@@ -152,11 +150,11 @@ def _starts(graph: Any, stage_of: dict[Any, int], stages: int) -> list[Any]:
 
 def _mark(graph: Any, stage_of: dict[Any, int], stages: int) -> None:
     """Mark where every stage but the first begins."""
-    from torch.distributed.pipelining import _IR
+    from partita.inside.pipelining_inside import STAGE_BEGINS
 
     for node in _starts(graph, stage_of, stages)[1:]:
         with graph.inserting_before(node):
-            graph.call_function(_IR.aten_pipe_split_alias, ())
+            graph.call_function(STAGE_BEGINS, ())
 
 
 def _flatten(graph: Any) -> None:

@@ -22,13 +22,13 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import pipeline
-from torch.distributed.pipelining.microbatch import TensorChunkSpec, _Replicate
-from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime, _ScheduleForwardOnly
+from torch.distributed.pipelining.microbatch import TensorChunkSpec
 
 from partita.exporters.card_names import check_cards
 from partita.exporters.cards import Cards, cards_of_split
 from partita.exporters.module_inputs import more_data, wrapped_model
 from partita.exporters.pipelining import split_policy
+from partita.inside.pipelining_inside import ForwardSchedule, Replicate, TableSchedule, read_table
 from partita.split import Split
 
 FOLDER = Path(__file__).parent
@@ -92,13 +92,13 @@ def main() -> int:
     pipe = pipeline(model, examples, split_policy=split_policy(split))
     mine = [number for number, stage in enumerate(split.stages) if stage.rank == rank]
     stages = [pipe.build_stage(number, device, mesh.get_group("pipeline")) for number in mine]
-    spec = tuple(TensorChunkSpec(0) if yes else _Replicate() for yes in cut)
+    spec = tuple(TensorChunkSpec(0) if yes else Replicate() for yes in cut)
     if split.training:
-        schedule = _PipelineScheduleRuntime(stages, count, loss_fn=loss_of, args_chunk_spec=spec)
-        schedule._load_csv(str(FOLDER / "schedule.csv"))
+        schedule = TableSchedule(stages, count, loss_fn=loss_of, args_chunk_spec=spec)
+        read_table(schedule, FOLDER / "schedule.csv")
     else:
         # Tables of torch's have backward actions; its schedule without them runs one microbatch after the other.
-        schedule = _ScheduleForwardOnly(stages[0], count, args_chunk_spec=spec)
+        schedule = ForwardSchedule(stages[0], count, args_chunk_spec=spec)
     inputs: Tensors = ()
     if 0 in mine:
         whole = zip(cut, zip(*batch, strict=True), strict=True)

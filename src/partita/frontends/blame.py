@@ -6,6 +6,8 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+from partita.inside.messages import looks_at_values
+
 
 def where(error: BaseException, path: Path | None = None) -> str:
     """`` (file.py, line 3)`` of the innermost line of a user's code that an error passed; empty if there is none.
@@ -34,8 +36,7 @@ def _is_users(file: Path, folder: Path | None) -> bool:
 
 def reads_values(error: BaseException) -> bool:
     """Whether something looked at the values of tensors that have none."""
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from partita.inside.torch_inside import DataDependentOutputException, DynamicOutputShapeException
 
-    text = str(error).lower()
     asked = isinstance(error, (DataDependentOutputException, DynamicOutputShapeException))
-    return asked or "meta tensor" in text or "meta device" in text or "data-dependent" in text or "faketensor" in text
+    return asked or looks_at_values(str(error))

@@ -8,19 +8,17 @@ from itertools import chain
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.parameter import is_lazy
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from partita.frontends.surroundings import OnePlace, plain_conversions
 from partita.frontends.values import Values
+from partita.inside.torch_inside import DispatchMode, FakeTensorMode, packet_name, storage_id, tree_leaves
 
 #: Bytes of tensors that a callable may make for real, if it reads values and so cannot do without.
 _MOST_BYTES = 2**31
 
 
-class _Limited(TorchDispatchMode):  # type: ignore[misc]
+class _Limited(DispatchMode):
     """On real tensors: a limit on what is allocated."""
 
     def __init__(self) -> None:
@@ -28,7 +26,7 @@ class _Limited(TorchDispatchMode):  # type: ignore[misc]
         self.made: dict[int, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if str(func._overloadpacket) in _ALLOCATES and args:
+        if packet_name(func) in _ALLOCATES and args:
             size = 4
             for side in args[0] if isinstance(args[0], (list, tuple)) else ():
                 size *= int(side)
@@ -37,8 +35,7 @@ class _Limited(TorchDispatchMode):  # type: ignore[misc]
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-                storage = tensor.untyped_storage()
-                self.made[storage._cdata] = storage.nbytes()
+                self.made[storage_id(tensor)] = tensor.untyped_storage().nbytes()
         if sum(self.made.values()) > _MOST_BYTES:
             raise MemoryError("more tensors than are made for real")
         return out

@@ -16,9 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch._C import _current_autograd_node
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from partita.frontends.contents import tensors_in
 from partita.frontends.flops import (
@@ -33,6 +30,17 @@ from partita.frontends.flops import (
 from partita.frontends.geometry import make_geometry
 from partita.frontends.records import Call, Capture, Event, Layout, Read, Stored, Value
 from partita.frontends.tape import Tape
+from partita.inside.torch_inside import (
+    DispatchMode,
+    FakeTensorMode,
+    composite,
+    newest_node,
+    packet_name,
+    running_node,
+    storage_id,
+    undispatched,
+    written_arguments,
+)
 
 MAX_KNOWN = 256
 _CPU = torch.device("cpu")
@@ -60,33 +68,22 @@ class _Target:
 
     def __init__(self, func: Any) -> None:
         self.name = str(func)
-        self.packet = str(func._overloadpacket)
+        self.packet = packet_name(func)
         self.fresh = self.packet in FRESH
         self.gathers = self.packet in GATHERS
         self.overwrites = self.packet in OVERWRITES
         self.scatters = self.packet in SCATTERS
         self.random = _RANDOM in func.tags
-        self.mutated = tuple(
-            (position, argument.name)
-            for position, argument in enumerate(func._schema.arguments)
-            if argument.alias_info is not None and argument.alias_info.is_write
-        )
-        # Many calls have both a recipe of other calls and a kernel of their own: the kernel is what devices run.
-        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-        self.composite = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "CPU")
+        self.mutated = written_arguments(func)
+        self.composite = composite(func)
 
     def written(self, args: Any, kwargs: Any) -> list[Any]:
         """The tensors among a call's arguments that it writes in place."""
         return tensors_in([args[i] if i < len(args) else kwargs.get(name) for i, name in self.mutated])
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[misc]
+class Recorder(DispatchMode):
     """Writes down calls into a :class:`Capture` while it is the active dispatch mode; the fake mode computes shapes."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Only tracers that compile need it, and it costs the import of dynamo.
-        return False
 
     def __init__(self, fake: FakeTensorMode, tape: Tape | None = None) -> None:
         super().__init__()
@@ -112,18 +109,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             self.tape.store(tensor, stored)
 
     def _write(self, tensor: Any, call: Call | None, stored: Stored | None = None) -> Value:
-        storage = tensor.untyped_storage()
-        self._alive.append(storage)
+        self._alive.append(tensor.untyped_storage())
         value = Value(call, stored, _layout(tensor))
         if call is not None:
             value.order = len(call.writes)
             call.writes.append(value)
-        self._latest[storage._cdata] = value
+        self._latest[storage_id(tensor)] = value
         return value
 
     def read(self, tensor: Any) -> Read:
         """The region of the latest value of its storage that a tensor covers."""
-        value = self._latest.get(tensor.untyped_storage()._cdata)
+        value = self._latest.get(storage_id(tensor))
         if value is None:
             # A tensor made outside the run (a literal, a captured array): any device has it, like a constant.
             value = self._write(tensor, self._new_call(_CONSTANT, [], ""))
@@ -136,8 +132,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if self.keep_events and target != _CONSTANT:
             call.event = len(self.capture.events) - 1
         if self.backward:
-            node = _current_autograd_node()
-            call.node = None if node is None else node._sequence_nr()
+            call.node = running_node()
         calls.append(call)
         return call
 
@@ -190,10 +185,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return out
 
     def _record(self, func: Any, target: _Target, args: Any, kwargs: Any, out: Any, outputs: list[Any]) -> None:
-        fresh = [t for t in outputs if t.untyped_storage()._cdata not in self._latest]
+        fresh = [t for t in outputs if storage_id(t) not in self._latest]
         if not fresh and not target.mutated:
             if outputs:
-                self._mark_node(self._latest[outputs[0].untyped_storage()._cdata])
+                self._mark_node(self._latest[storage_id(outputs[0])])
             return
         mutated = target.written(args, kwargs)
         inputs = tensors_in((args, kwargs))
@@ -215,7 +210,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             call.bytes_written += _touched(target, tensor, inputs)
         for tensor in fresh:
             # The second of two outputs on one storage is a view of the first.
-            if tensor.untyped_storage()._cdata not in self._latest:
+            if storage_id(tensor) not in self._latest:
                 call.bytes_written += self._write(tensor, call).layout.bytes
 
     def _reads(
@@ -248,7 +243,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def _overwrite(self, call: Call, tensor: Any) -> None:
         """Give a storage its next version, laid out like the last."""
-        before = self._latest.get(tensor.untyped_storage()._cdata)
+        before = self._latest.get(storage_id(tensor))
         value = self._write(tensor, call)
         if before is not None:
             value.layout = before.layout
@@ -257,17 +252,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def _mark_node(self, origin: Call | Value) -> None:
         """Forward, remember which call the newest autograd node stands for."""
-        # The node is numbered just before its kernel is dispatched here. Calls that make no node find an older
-        # number, which is taken already.
+        # Calls that make no node find an older number, which is taken already.
         if not self.backward:
-            self.capture.nodes.setdefault(torch._C._autograd._get_sequence_nr() - 1, (origin, len(self.capture.calls)))
+            self.capture.nodes.setdefault(newest_node(), (origin, len(self.capture.calls)))
 
     def _remember(self, func: Any, target: _Target, args: Any, kwargs: Any, fresh: list[Any]) -> None:
         """Keep the actual content of small constants, so that Python may branch on them."""
         for tensor in fresh:
             if tensor.numel() > MAX_KNOWN or getattr(tensor, "constant", None) is not None:
                 continue
-            with torch._C._DisableTorchDispatch(), torch.no_grad():
+            with undispatched(), torch.no_grad():
                 if target.packet == "aten.rand" and tensor.dim() == 0:
                     tensor.constant = torch.full(tensor.shape, KEEPS_LAYERS, dtype=tensor.dtype)
                 elif target.packet in FACTORIES:
@@ -276,8 +270,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
     def _home(self) -> str:
         """In the backward pass, the module whose forward call the autograd node at hand belongs to."""
-        node = _current_autograd_node()
-        origin = None if node is None else self.capture.nodes.get(node._sequence_nr(), (None, 0))[0]
+        node = running_node()
+        origin = None if node is None else self.capture.nodes.get(node, (None, 0))[0]
         call = origin.call if isinstance(origin, Value) else origin
         return "" if call is None else call.module
 

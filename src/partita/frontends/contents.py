@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import tree_map_only
+
+from partita.inside.torch_inside import FakeTensor, storage_id, tree_map_only, undispatched
 
 
 def tensors_in(tree: Any) -> list[Any]:
@@ -37,13 +37,13 @@ def known(tensor: Any) -> Any:
     if not isinstance(tensor, FakeTensor):
         return tensor if type(tensor) is torch.Tensor and tensor.device.type == "cpu" else None
     value = supposed(tensor)
-    return None if value is None or value.untyped_storage()._cdata in marked(tensor, "guessed") else value
+    return None if value is None or storage_id(value) in marked(tensor, "guessed") else value
 
 
 def supposed(tensor: Any) -> Any:
     """The content of a stand-in, known or presumed; None if there is neither."""
     value = getattr(tensor, "partita_value", None)
-    return None if value is None or value.untyped_storage()._cdata in marked(tensor, "lost") else value
+    return None if value is None or storage_id(value) in marked(tensor, "lost") else value
 
 
 def tell(tensor: Any, value: Any, sources: frozenset[str] = frozenset()) -> None:
@@ -65,19 +65,18 @@ def marked(tensor: Any, what: str) -> set[int]:
 
 def mark(tensor: Any, value: Any, what: str) -> None:
     """Say that the content of a stand-in is ``lost`` or ``guessed``, for all that share its storage."""
-    storage = value.untyped_storage()
-    marked(tensor, what).add(storage._cdata)
+    marked(tensor, what).add(storage_id(value))
     # Storages are told apart by address, so none that is marked may be freed.
-    tensor.fake_mode.__dict__.setdefault("partita_kept", []).append(storage)
+    tensor.fake_mode.__dict__.setdefault("partita_kept", []).append(value.untyped_storage())
 
 
 def compute(func: Any, args: Any, kwargs: Any, content: Callable[[Any], Any] = known, seed: int = 0) -> Any:
     """What a call gives for the contents of its tensors; of draws, each is another, but the same in every trace."""
-    with torch._C._DisableTorchDispatch():
+    with undispatched():
         args, kwargs = tree_map_only(torch.Tensor, content, (args, kwargs))
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": "cpu"}
-    with torch._C._DisableTorchDispatch(), torch.no_grad():
+    with undispatched(), torch.no_grad():
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
         # Only draws need it, and it takes longer than most calls.

@@ -8,14 +8,20 @@ from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 
 from partita.errors import TraceError
 from partita.frontends.capture import Recorder, dtype_name
 from partita.frontends.contents import known, tell
 from partita.frontends.records import Stored
 from partita.frontends.values import MAX_ELEMENTS
+from partita.inside.torch_inside import (
+    contents_of,
+    is_traceable_wrapper_subclass,
+    storage_id,
+    tree_flatten_with_path,
+    tree_unflatten,
+    undispatched,
+)
 
 
 def _format(tensor: Any, dtype: Any) -> Any:
@@ -39,7 +45,7 @@ def _tell(fake: Any, tensor: Any, sources: frozenset[str] = frozenset()) -> None
     # Small rows that a callable made on fake tensors are known as constants.
     value = known(tensor) if known(tensor) is not None else getattr(tensor, "constant", None)
     if value is not None:
-        with torch._C._DisableTorchDispatch():
+        with undispatched():
             tell(fake, value.clone(), sources)
 
 
@@ -75,12 +81,14 @@ def fake_state(module: Any, recorder: Recorder, dtype: Any = None) -> Iterator[l
     """
     made: dict[Any, tuple[Any, Stored | None]] = {}
     parameters: list[tuple[Stored, Any]] = []
-    undo: list[tuple[dict[str, Any], str, Any]] = []
+    # What a module's code sets while it runs are stand-ins, too.
+    tables = [held for child in module.modules() for held in contents_of(child) if isinstance(held, dict)]
+    before = [(held, dict(held)) for held in tables]
 
     def stand_in(tensor: Any, name: str, kind: str) -> Any:
         _check_plain(f"{kind} {name!r}", tensor)
         # Equal for tensors that are the same array.
-        key = tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+        key = storage_id(tensor), tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
         if key in made:
             fake, stored = made[key]
             if stored is not None and kind != "constant" and name not in (stored.name, *stored.aliases):
@@ -107,21 +115,22 @@ def fake_state(module: Any, recorder: Recorder, dtype: Any = None) -> Iterator[l
         return fake
 
     def swap(holder: dict[str, Any], key: str, name: str, kind: str) -> None:
-        undo.append((holder, key, holder[key]))
         holder[key] = stand_in(holder[key], name, kind)
 
     try:
         # Parameters first, so that a buffer tied to one is an alias of it and not the reverse.
-        for kind, table in (("parameter", "_parameters"), ("buffer", "_buffers"), ("constant", "__dict__")):
+        for place, kind in enumerate(("parameter", "buffer", "constant")):
             for path, child in module.named_modules():
-                holder = getattr(child, table)
+                holder = contents_of(child)[place]
                 for key, tensor in list(holder.items()):
                     if isinstance(tensor, torch.Tensor):
                         swap(holder, key, f"{path}.{key}" if path else key, kind)
         yield parameters
     finally:
-        for holder, key, original in undo:
-            holder[key] = original
+        for held, was in before:
+            for key in held.keys() - was.keys():
+                del held[key]
+            held.update(was)
 
 
 def fake_arguments(args: Any, kwargs: Any, recorder: Recorder, dtype: Any = None) -> tuple[Any, Any]:

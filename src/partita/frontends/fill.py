@@ -84,7 +84,9 @@ def fill_module(
 
 def _forward(module: Any) -> Callable[..., Any]:
     """What a module runs; a compiled one wraps the one that was given to ``torch.compile``."""
-    forward: Callable[..., Any] = getattr(module, "_orig_mod", module).forward
+    from partita.inside.torch_inside import uncompiled
+
+    forward: Callable[..., Any] = uncompiled(module).forward
     return forward
 
 

@@ -38,8 +38,10 @@ def count_flops(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any
     """Floating-point operations of one call, a multiply-add being two; 0 for calls that are not products."""
     from torch.utils.flop_counter import flop_registry
 
-    packet = str(func._overloadpacket)
-    formula = flop_registry.get(func._overloadpacket)
+    from partita.inside.torch_inside import packet_name, packet_of
+
+    packet = packet_name(func)
+    formula = flop_registry.get(packet_of(func))
     if packet == "aten.convolution_backward" and args[9] > 1:
         flops = _grouped_backward(*args)
     elif formula is not None:

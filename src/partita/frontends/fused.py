@@ -12,12 +12,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from partita.frontends.capture import Recorder
 from partita.frontends.flops import attention_flops
+from partita.inside.torch_inside import HigherOrderOperator
+
+#: As it is outside of a trace, whatever stands in its place then.
+_KERNEL = functional.scaled_dot_product_attention
 
 ATTENTION = "aten.scaled_dot_product_attention.default"
 ATTENTION_BACKWARD = "aten.scaled_dot_product_attention_backward.default"
@@ -103,7 +106,7 @@ def _attention(
 
 def run_attention(*args: Any, **kwargs: Any) -> Any:
     """Attention on real tensors, its result in the layout that the trace gives it."""
-    out = torch._C._nn.scaled_dot_product_attention(*args, **kwargs)
+    out = _KERNEL(*args, **kwargs)
     if out.dim() < 4 or out.transpose(-3, -2).is_contiguous():
         return out
     return out.transpose(-3, -2).contiguous().transpose(-3, -2)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from partita.frontends.contents import compute, known, mark, supposed, tell, tensors_in
+from partita.inside.torch_inside import FakeTensor, undispatched
 
 SPREAD = "numbers that code limits to a range, such as corners of boxes, spread evenly over it"
 
@@ -40,7 +40,7 @@ def _spread(args: Any, kwargs: Any, out: Any) -> list[Any]:
     if low is None or high is None or not args[0].is_floating_point():
         return []
     count = out.shape[-1] if out.dim() else 1
-    with torch._C._DisableTorchDispatch():
+    with undispatched():
         row = torch.linspace(low, high, count) if count > 1 else torch.full((1,), high)
         return [row.to(out.dtype).expand(out.shape).clone() if out.dim() else row[0].to(out.dtype).clone()]
 
@@ -59,7 +59,7 @@ def _carried(func: Any, packet: str, args: Any, kwargs: Any) -> list[Any]:
         return value
 
     try:
-        with torch._C._DisableTorchDispatch():
+        with undispatched():
             values = compute(func, args, kwargs, content)
     except Exception:
         return []

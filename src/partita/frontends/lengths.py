@@ -14,6 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from partita.frontends.capture import Recorder
+from partita.inside.torch_inside import PACK_SEQUENCE, PAD_SEQUENCE
 
 #: Number of gates of recurrences.
 _GATES = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
@@ -29,9 +30,9 @@ class Lengths(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if name == "_pack_padded_sequence":
+        if name == PACK_SEQUENCE:
             return _pack(*args, **kwargs)
-        if name == "_pad_packed_sequence":
+        if name == PAD_SEQUENCE:
             return _pad(*args, **kwargs)
         # On padded sequences the third argument is the weights, here the state.
         if name in _GATES and len(args) == 9 and isinstance(args[1], torch.Tensor) and not isinstance(args[2], bool):

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import random
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils._pytree import tree_leaves
 
 from partita.errors import TraceError
 from partita.frontends.blame import where as where_in_code
@@ -31,7 +21,6 @@ from partita.frontends.recurrent import Recurrences
 from partita.frontends.scans import whole_scans
 from partita.frontends.surroundings import (
     OnePlace,
-    attention_anywhere,
     mixed_precision,
     no_branches,
     plain_checkpoints,
@@ -40,6 +29,19 @@ from partita.frontends.surroundings import (
 )
 from partita.frontends.tape import Tape
 from partita.frontends.values import Values
+from partita.inside.messages import is_of_nested_sizes, is_of_numpy
+from partita.inside.torch_inside import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+    attention_without_checks,
+    gradients,
+    quiet_stand_ins,
+    tree_leaves,
+    without_compiler,
+)
+from partita.inside.transformers_inside import unpacked, without_checks
 
 _LOSS_NOTE = "The model returns no loss, so the sum of the means of its floating outputs stands in for one."
 
@@ -97,25 +99,15 @@ def _run_backward(recorder: Recorder, fake: Any, out: Any, parameters: list[tupl
             recorder.tape.loss = recorder.tape.slot_of(loss)
         recorder.backward = True
         try:
-            gradients = _gradients(loss, tuple(tensor for _, tensor in wanted))
+            found = gradients(loss, tuple(tensor for _, tensor in wanted))
         except Exception as error:
             where = recorder.module
             raise TraceError(_explain(where, recorder.capture.modules.get(where, ""), error, "backward of ")) from error
-        for (stored, _), gradient in zip(wanted, gradients, strict=True):
+        for (stored, _), gradient in zip(wanted, found, strict=True):
             if gradient is not None:
                 recorder.capture.gradients.append((stored, recorder.read(gradient)))
     if note:
         recorder.capture.notes.append(note)
-
-
-def _gradients(loss: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What ``torch.autograd.grad`` returns, None for what is unused.
-
-    That function is handled by the modes that catch calls, so they would be off while checkpointed parts run again.
-    """
-    run = torch.autograd.Variable._execution_engine.run_backward
-    start = torch.ones_like(loss, memory_format=torch.preserve_format)
-    return tuple(run((loss,), (start,), False, False, tensors, allow_unreachable=True, accumulate_grad=False))
 
 
 def loss_of(out: Any) -> tuple[Any, str | None]:
@@ -151,26 +143,13 @@ def output_tensors(out: Any) -> list[Any]:
 def _settings(module: Any, recorder: Recorder, training: bool) -> Iterator[None]:
     """What a run needs of its surroundings; put back afterwards.
 
-    Where transformers is loaded it runs as it would on real tensors and without key-value caches. It looks for packed
-    sequences in the position ids by value, and under fake tensors assumes the worst: a mask of sequence × sequence and
-    keys repeated for every query head, neither of which the real run has. Positions that are constants were counted by
-    the model itself, so they are not packed.
+    Where transformers is loaded it runs as it would on real tensors and without key-value caches: positions that are
+    constants were counted by the model itself.
     """
-    masking: Any = sys.modules.get("transformers.masking_utils")
-    original: Any = getattr(masking, "find_packed_sequence_indices", None)
-
-    def find_packed_sequence_indices(position_ids: Any) -> Any:
-        return None if recorder.read(position_ids).value.constant else original(position_ids)
-
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
     with ExitStack() as after:
-        # Whether as many places are kept for an image as it has features: what runs is the same.
-        check = "TRANSFORMERS_DISABLE_TORCH_CHECK"
-        after.callback(os.environ.__setitem__, check, os.environ.get(check, "0"))
-        os.environ[check] = "1"
-        # The fake mode logs a traceback for what is raised as an error anyway.
-        after.callback(logger.setLevel, logger.level)
-        logger.setLevel(logging.CRITICAL)
+        after.enter_context(without_checks())
+        after.enter_context(unpacked(lambda positions: recorder.read(positions).value.constant))
+        after.enter_context(quiet_stand_ins())
         # Python's own random draws, which some models drop layers by, are the same in every trace.
         after.callback(random.setstate, random.getstate())
         random.seed(0)
@@ -185,9 +164,6 @@ def _settings(module: Any, recorder: Recorder, training: bool) -> Iterator[None]
             with suppress(NotImplementedError):
                 # An exported program stays in the mode that it was exported in.
                 module.train(training)
-        if original is not None:
-            after.callback(setattr, masking, "find_packed_sequence_indices", original)
-            masking.find_packed_sequence_indices = find_packed_sequence_indices
         yield
 
 
@@ -203,15 +179,14 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
         stack.enter_context(torch.inference_mode(False))
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
-        if "torch._dynamo" in sys.modules:
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(without_compiler())
         for surrounding in (
             mixed_precision(),
             no_branches(note),
             plain_checkpoints(),
             plain_conversions(True),
             plain_literals(),
-            attention_anywhere(),
+            attention_without_checks(),
         ):
             stack.enter_context(surrounding)
         values = Values(settle=recorder.tape is None, recorder=recorder)
@@ -267,9 +242,9 @@ def _explain(name: str, kind: str, error: Exception, what: str = "") -> str:
     if isinstance(error, UnsupportedOperatorException):
         return f"cannot trace {where}: operator {error.func} has no shape rule{place}; register one with torch.library"
     cause = " ".join(str(error).split()) or "no message"
-    if "shape_env must not be None" in cause:
+    if is_of_nested_sizes(cause):
         cause = nested
-    if ".numpy() is not supported" in cause:
+    if is_of_numpy(cause):
         cause = "numpy reads the values of tensors that have none; compute with torch, or outside of forward"
     if len(cause) > 300:
         cause = cause[:297] + "..."

@@ -22,11 +22,12 @@ from types import FunctionType
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from partita.frontends.capture import Recorder
 from partita.frontends.stepping import whole_steps
 from partita.frontends.whole import Trial, Unfit, key_of, nested, try_out, write_down
+from partita.inside.torch_inside import tree_flatten, tree_unflatten
+from partita.inside.transformers_inside import kernel_of
 
 #: Operators from which a loop is taken for a scan.
 LONG = 64
@@ -60,7 +61,7 @@ class Scans:
 
     def replaced(self, function: Callable[..., Any], method: bool) -> Callable[..., Any]:
         """What stands for a function or method."""
-        kernel = _kernel(function)
+        kernel = kernel_of(function)
         name = kernel or function.__name__.strip("_")
         fused = kernel is not None or any(part in name for part in _KERNELS)
 
@@ -159,18 +160,6 @@ def _settings(owner: Any) -> tuple[Any, ...]:
     return (id(type(owner)), plain)
 
 
-def _kernel(function: Callable[..., Any]) -> str | None:
-    """The kernel that a function's decorator says replaces it."""
-    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
-    if code is None or cells is None or not hasattr(function, "__wrapped__"):
-        return None
-    held = dict(zip(code.co_freevars, cells, strict=True))
-    if not {"func_name", "package"} <= held.keys():
-        return None
-    value = held["func_name"].cell_contents
-    return value if isinstance(value, str) and value.isidentifier() else None
-
-
 def _loops(function: Callable[..., Any]) -> bool:
     """Whether a function's code goes over a range."""
     code = getattr(inspect.unwrap(function), "__code__", None)
@@ -180,7 +169,7 @@ def _loops(function: Callable[..., Any]) -> bool:
 def _is_taken(function: Any) -> bool:
     if not isinstance(function, FunctionType) or function.__module__.partition(".")[0] == "torch":
         return False
-    return not inspect.isgeneratorfunction(function) and (_kernel(function) is not None or _loops(function))
+    return not inspect.isgeneratorfunction(function) and (kernel_of(function) is not None or _loops(function))
 
 
 @contextmanager

@@ -7,19 +7,17 @@ followed where its condition is known from the example, and folded as any loop i
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from partita.errors import TraceError
 from partita.frontends.capture import Recorder
 from partita.frontends.whole import Form, Trial, form_of, nested, try_out, write_down
+from partita.inside.torch_inside import DataDependentOutputException, homes_of, tree_flatten, tree_map, tree_unflatten
 
 WHILE_NOTE = (
     "A while_loop's number of steps depends on data: its body is counted once, and each step more costs as much."
@@ -200,11 +198,10 @@ def whole_steps(spaces: list[dict[str, Any]], recorder: Recorder) -> Iterator[No
     stepping = Stepping(recorder)
     with ExitStack() as after:
         for name in _MODULES:
-            home = sys.modules.get(f"torch._higher_order_ops.{name}")
-            original = getattr(home, name, None)
+            original, homes = homes_of(name)
             if original is None:
                 continue
-            for space in (vars(home), vars(sys.modules["torch._higher_order_ops"]), *spaces):
+            for space in (*homes, *spaces):
                 for key, value in list(space.items()):
                     if value is original:
                         after.callback(space.__setitem__, key, value)

@@ -8,15 +8,14 @@ is taken as the first one.
 from __future__ import annotations
 
 import functools
-import importlib
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map
+
+from partita.inside.torch_inside import converted_by, homes_of, tables_of, tree_map
 
 _CPU = torch.device("cpu")
 
@@ -96,7 +95,7 @@ class OnePlace(TorchFunctionMode):  # type: ignore[misc]
         elif kwargs.get("device") is not None and _elsewhere(kwargs["device"]):
             kwargs = {**kwargs, "device": _CPU}
         if name in _IN_FLOAT32 and _Mixed.depth and torch.is_autocast_enabled("cpu"):
-            args, kwargs = torch.utils._pytree.tree_map(_widened, (args, kwargs))
+            args, kwargs = tree_map(_widened, (args, kwargs))
         return func(*args, **kwargs)
 
 
@@ -180,8 +179,9 @@ def no_branches(note: Callable[[str], None]) -> Iterator[None]:
         return true_fn(*operands)
 
     with ExitStack() as after:
-        _replace(after, torch, "cond", first)
-        _replace(after, importlib.import_module("torch._higher_order_ops.cond"), "cond", first)
+        for home in homes_of("cond")[1]:
+            after.callback(home.__setitem__, "cond", home["cond"])
+            home["cond"] = first
         yield
 
 
@@ -205,10 +205,10 @@ def plain_conversions(differentiable: bool) -> Iterator[None]:
     Where it is ``differentiable``, gradients reach the parameters as they were before.
     """
 
-    def convert(self: Any, fn: Any, recurse: bool = True) -> Any:
-        for child in self.children() if recurse else ():
-            child._apply(fn)
-        for table in (self._parameters, self._buffers):
+    def convert(module: Any, fn: Callable[[Any], Any], recurse: bool) -> Any:
+        for child in module.children() if recurse else ():
+            convert(child, fn, recurse)
+        for table in tables_of(module):
             for name, tensor in table.items():
                 if tensor is None:
                     continue
@@ -217,10 +217,9 @@ def plain_conversions(differentiable: bool) -> Iterator[None]:
                 if isinstance(tensor, torch.nn.Parameter) and changed is not tensor and not changed.requires_grad:
                     changed = torch.nn.Parameter(changed, requires_grad=tensor.requires_grad)
                 table[name] = changed
-        return self
+        return module
 
-    with ExitStack() as after:
-        _replace(after, torch.nn.Module, "_apply", convert)
+    with converted_by(convert):
         yield
 
 
@@ -237,18 +236,6 @@ def plain_literals() -> Iterator[None]:
 
     with ExitStack() as after:
         _replace(after, torch, "tensor", tensor)
-        yield
-
-
-@contextmanager
-def attention_anywhere() -> Iterator[None]:
-    """Within, flexible attention does not ask for a GPU; the call itself is caught like other attention."""
-    module: Any = sys.modules.get("torch.nn.attention.flex_attention")
-    with ExitStack() as after:
-        if module is not None and hasattr(module, "_validate_device"):
-            _replace(after, module, "_validate_device", lambda query, key, value: None)
-        if module is not None and hasattr(module, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"):
-            _replace(after, module, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
         yield
 
 

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_flatten, tree_map_only
 
 from partita.errors import TraceError
 from partita.frontends.flops import FRESH
 from partita.frontends.records import Stored
+from partita.inside.torch_inside import FakeTensor, packet_name, storage_id, tree_flatten, tree_map_only, without_modes
 
 
 class Ref(NamedTuple):
@@ -120,7 +118,7 @@ class Tape:
         self._alive: list[Any] = []
 
     def _new(self, tensor: Any) -> int:
-        storage = self._storages.setdefault(tensor.untyped_storage()._cdata, len(self._storages))
+        storage = self._storages.setdefault(storage_id(tensor), len(self._storages))
         self._alive.append(tensor)
         self.slots.append(Slot(storage, tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype))
         self._of[id(tensor)] = len(self.slots) - 1
@@ -158,7 +156,7 @@ class Tape:
             raise TraceError(f"a tensor of shape {list(tensor.shape)} was made outside the run and has no data")
         slot = self._new(tensor)
         # The modes of a trace would make a copy without data.
-        with _disable_current_modes():
+        with without_modes():
             self.origins[slot] = Origin("constant", "", value.detach().clone())
         return slot
 
@@ -195,12 +193,12 @@ class Tape:
         if not self.entries or self.entries[-1].outs != (self._of.get(id(tensor)),):
             return False
         last = self.entries[-1]
-        return not last.reads or str(getattr(last.func, "_overloadpacket", "")) in FRESH
+        return not last.reads or packet_name(last.func) in FRESH
 
 
 def _place(tensor: Any) -> Any:
     return (
-        tensor.untyped_storage()._cdata,
+        storage_id(tensor),
         tensor.storage_offset(),
         tuple(tensor.shape),
         tuple(tensor.stride()),

@@ -87,7 +87,8 @@ def trace_calls(
     from partita.frontends.assemble import assemble_calls
     from partita.frontends.options import one_line, parse_dtype
     from partita.frontends.run import run_module
-    from partita.frontends.torchvision_operators import declare_where_missing
+    from partita.inside.torch_inside import uncompiled
+    from partita.inside.torchvision_inside import declare_where_missing
 
     declare_where_missing()
     if not isinstance(module, torch.nn.Module):
@@ -95,8 +96,7 @@ def trace_calls(
     if isinstance(args, torch.Tensor) or not isinstance(args, Sequence) or isinstance(args, str):
         raise InputError(f"args must be a tuple of arguments, not {type(args).__name__}; write (x,) for one")
     # A compiled module wraps the one that was given to torch.compile.
-    compiled = hasattr(module, "_orig_mod")
-    module = getattr(module, "_orig_mod", module)
+    given, module = module, uncompiled(module)
     number_format = None if dtype is None else parse_dtype(dtype)
     title = name or type(module).__name__
     try:
@@ -107,4 +107,4 @@ def trace_calls(
     except Exception as error:
         raise TraceError(f"cannot trace the root module ({type(module).__name__}): {one_line(error)}") from error
     graph = with_expected_experts(graph)
-    return (graph.replace(compiled=True) if compiled else graph), capture, calls
+    return (graph.replace(compiled=True) if module is not given else graph), capture, calls

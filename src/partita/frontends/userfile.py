@@ -15,8 +15,8 @@ from partita.frontends.blame import reads_values, where
 from partita.frontends.fill import fill_module
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, nearest, one_line, parse_value
-from partita.frontends.torchvision_operators import declare_where_missing
 from partita.graph import Graph
+from partita.inside.torchvision_inside import declare_where_missing
 
 
 def load_file(spec: str, asked: Asked) -> Graph:

@@ -7,16 +7,20 @@ as long as all that they come from is known and they are small.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from partita.frontends.contents import compute, known, mark, sources_of, supposed, tell, tensors_in
 from partita.frontends.guesses import SPREAD, guess
+from partita.inside.torch_inside import (
+    DispatchMode,
+    FakeTensor,
+    packet_name,
+    tree_map_only,
+    undispatched,
+    written_arguments,
+)
 
 #: Elements of what is worth following: masks of sequence × sequence for a thousand tokens, no more.
 MAX_ELEMENTS = 2**21
@@ -24,7 +28,7 @@ MAX_ELEMENTS = 2**21
 _MAX_BYTES = 2**24
 
 
-class Values(TorchDispatchMode):  # type: ignore[misc]
+class Values(DispatchMode):
     """Computes values that are known, and answers calls whose shapes or results depend on them.
 
     Without ``settle`` it only answers what code reads: shapes that depend on data are left as they are, for traces that
@@ -41,13 +45,9 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         self.presumed: set[str] = set()
         """What was presumed of values that are not known."""
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        packet = _packet(func)
+        packet = packet_name(func)
         tensors = tensors_in((args, kwargs))
         if packet in _FILLS and known(args[0]) is None and isinstance(args[0], FakeTensor):
             self._begin(args[0], _MOST_DRAWN if packet in _DRAWS else MAX_ELEMENTS)
@@ -55,14 +55,14 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         complete = all(value is not None for value in values)
         if packet == "aten._local_scalar_dense" and complete:
             self.read |= sources_of(tensors)
-            with torch._C._DisableTorchDispatch():
+            with undispatched():
                 return values[0].item()
         if self.settle and packet == "aten._local_scalar_dense" and hasattr(tensors[0], "partita_presumed"):
             self.presumed.add(tensors[0].partita_presumed[1])
             return tensors[0].partita_presumed[0]
         if self.settle and packet == "aten._local_scalar_dense" and (number := supposed(tensors[0])) is not None:
             self.presumed.add(SPREAD)
-            with torch._C._DisableTorchDispatch():
+            with undispatched():
                 return number.item()
         if not self.settle:
             pass
@@ -74,7 +74,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
             return self._most(func, packet, args)
         most = _most_truths(packet, args)
         out = func(*args, **kwargs)
-        if func._schema.is_mutable and tensors:
+        if written_arguments(func) and tensors:
             # What was said of its former content no longer holds.
             for said in _SAID:
                 vars(tensors[0]).pop(said, None)
@@ -99,7 +99,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                 out.partita_share = 1 / tensors[0].partita_choices
         elif packet == "aten.eq" and len(values) == 2 and (values[0] is None) != (values[1] is None):
             # One of several different values: a row of a one-hot array.
-            with torch._C._DisableTorchDispatch():
+            with undispatched():
                 different = (values[0] if values[1] is None else values[1]).unique().numel()
             if different == out.shape[-1] and different > 1:
                 out.partita_share = 1 / different
@@ -109,7 +109,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         """Give a tensor that is about to be filled as a whole a content to fill."""
         whole = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
         if whole and tensor.numel() <= most:
-            with torch._C._DisableTorchDispatch():
+            with undispatched():
                 tell(tensor, torch.zeros(tensor.shape, dtype=tensor.dtype))
 
     def _most(self, func: Any, packet: str, args: Any) -> Any:
@@ -136,7 +136,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
             return self._made(func, args, args[0].dtype, (count,))
         places = self._made(func, args, torch.long, (count,) if packet == "torchvision.nms" else (count, chosen.dim()))
         if packet == "aten.nonzero" and share is None and not few and count <= MAX_ELEMENTS:
-            with torch._C._DisableTorchDispatch():
+            with undispatched():
                 tell(places, torch.ones(tuple(chosen.shape)).nonzero())
         return places
 
@@ -165,7 +165,7 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                 with self:
                     indices.extend(index.nonzero().unbind(1))
             else:
-                with torch._C._DisableTorchDispatch():
+                with undispatched():
                     rows = value.nonzero(as_tuple=True)
                 indices.extend(self._shaped(rows, [index]))
         return (args[0], indices, *args[2:])
@@ -187,7 +187,6 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, packet: str, args: Any, kwargs: Any, out: Any, tensors: list[Any], complete: bool
     ) -> None:
         outputs = [leaf for leaf in tensors_in(out) if isinstance(leaf, FakeTensor)]
-        changes = func._schema.is_mutable
         small = all(tensor.numel() * tensor.element_size() <= _MAX_BYTES for tensor in outputs)
         drawn = torch.Tag.nondeterministic_seeded in func.tags
         if drawn and not (packet in _DRAWS and all(tensor.numel() <= _MOST_DRAWN for tensor in outputs)):
@@ -209,20 +208,11 @@ class Values(TorchDispatchMode):  # type: ignore[misc]
                 return
         if self.settle and not complete and small and outputs and guess(func, packet, args, kwargs, outputs):
             return
-        if changes:
-            for position, argument in enumerate(func._schema.arguments):
-                if argument.alias_info is None or not argument.alias_info.is_write:
-                    continue
-                tensor = args[position] if position < len(args) else kwargs.get(argument.name)
-                value = getattr(tensor, "partita_value", None)
-                if value is not None:
-                    mark(tensor, value, "lost")
-
-
-@functools.cache
-def _packet(func: Any) -> str:
-    """The name of a call without its overload."""
-    return str(func._overloadpacket)
+        for position, name in written_arguments(func):
+            tensor = args[position] if position < len(args) else kwargs.get(name)
+            value = getattr(tensor, "partita_value", None)
+            if value is not None:
+                mark(tensor, value, "lost")
 
 
 def _blank(tensor: Any) -> Any:
@@ -246,7 +236,7 @@ def _truths(tensor: Any) -> int | None:
     value = known(tensor)
     if value is None:
         return getattr(tensor, "partita_most", None)
-    with torch._C._DisableTorchDispatch():
+    with undispatched():
         return int(value.count_nonzero())
 
 

@@ -13,16 +13,23 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.overrides import _len_torch_function_stack, _pop_mode, _push_mode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from partita.frontends.capture import Recorder
 from partita.frontends.flops import count_flops
 from partita.frontends.records import Call
 from partita.frontends.surroundings import OnePlace
+from partita.inside.torch_inside import (
+    DispatchMode,
+    FakeTensor,
+    TreeSpec,
+    storage_id,
+    tree_flatten,
+    tree_unflatten,
+    without_function_modes,
+    without_modes,
+    written_arguments,
+)
 
 _META = torch.device("meta")
 
@@ -123,8 +130,8 @@ def _try(function: Callable[[list[Any]], Any], inputs: list[Any], device: str) -
         result = function(copies)
     leaves, spec = tree_flatten(result)
     made = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    given = {tensor.untyped_storage()._cdata for tensor in (*copies, *counter.captured)}
-    if not made or any(t.untyped_storage()._cdata in given or not t.is_floating_point() for t in made):
+    given = {storage_id(tensor) for tensor in (*copies, *counter.captured)}
+    if not made or any(storage_id(t) in given or not t.is_floating_point() for t in made):
         raise Unfit("its results are not new floating arrays")
     if any(not isinstance(leaf, (torch.Tensor, type(None))) for leaf in leaves):
         raise Unfit("it returns more than arrays")
@@ -159,16 +166,12 @@ def _beside(place: Any) -> Iterator[None]:
         if next(child.parameters(), None) is not None:
             raise Unfit(f"it runs a {type(child).__name__}")
 
-    functions = [_pop_mode() for _ in range(_len_torch_function_stack())]
-    try:
-        with _disable_current_modes(), place, OnePlace(), register_module_forward_pre_hook(enter):
-            yield
-    finally:
-        for mode in reversed(functions):
-            _push_mode(mode)
+    hooked = register_module_forward_pre_hook(enter)
+    with hooked, without_function_modes(), without_modes(), place, OnePlace():
+        yield
 
 
-class _Counter(TorchDispatchMode):  # type: ignore[misc]
+class _Counter(DispatchMode):
     """Counts calls and their products, and finds tensors that come from elsewhere."""
 
     def __init__(self, device: str) -> None:
@@ -182,16 +185,11 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]
         self._foreign: set[int] = set()
         self._changed: dict[Any, tuple[int, ...]] = {}
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
     def know(self, tensors: list[Any]) -> None:
         """Say which tensors the function is handed."""
         for tensor in tensors:
-            storage = tensor.untyped_storage()
-            self._known[storage._cdata] = storage
-            self._foreign.add(storage._cdata)
+            self._known[storage_id(tensor)] = tensor.untyped_storage()
+            self._foreign.add(storage_id(tensor))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -201,15 +199,13 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]
         if func not in self._changed:
             if torch.Tag.nondeterministic_seeded in func.tags:
                 raise Unfit("it draws random numbers")
-            arguments = enumerate(func._schema.arguments)
-            changed = tuple(i for i, a in arguments if a.alias_info is not None and a.alias_info.is_write)
-            self._changed[func] = changed
+            self._changed[func] = tuple(place for place, _ in written_arguments(func))
         for place in self._changed[func]:
             for tensor in _tensors(args[place : place + 1]):
-                if tensor.untyped_storage()._cdata in self._foreign:
+                if storage_id(tensor) in self._foreign:
                     raise Unfit("it changes its arguments")
         for tensor in _tensors((args, kwargs)):
-            if tensor.untyped_storage()._cdata not in self._known:
+            if storage_id(tensor) not in self._known:
                 if self.device == "meta" and isinstance(tensor, FakeTensor):
                     raise _Captures
                 self.captured.append(tensor)
@@ -221,10 +217,9 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]
         self.flops += count_flops(func, args, kwargs, out)
         written = 0
         for tensor in _tensors(out):
-            storage = tensor.untyped_storage()
-            if storage._cdata not in self._known or self._changed[func]:
+            if storage_id(tensor) not in self._known or self._changed[func]:
                 written += tensor.numel() * tensor.element_size()
-            self._known[storage._cdata] = storage
+            self._known[storage_id(tensor)] = tensor.untyped_storage()
         if written:
             launches, before, after = self.steps
             read = sum(tensor.numel() * tensor.element_size() for tensor in _tensors((args, kwargs)))

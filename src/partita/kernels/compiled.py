@@ -20,27 +20,23 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numba
-from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.core.event import Listener, register
 
+from partita.inside.numba_inside import (
+    PART_OF_CALLER,
+    UNCOUNTED,
+    CodeCache,
+    cache_in,
+    has_code,
+    keep_code,
+    on_compiling,
+)
 from partita.run import compiling
 
-
-class _Compiling(Listener):  # type: ignore[misc]
-    """Says when something is compiled, so that it counts against nobody's time limit."""
-
-    def on_start(self, event: object) -> None:
-        compiling.begin()
-
-    def on_end(self, event: object) -> None:
-        compiling.end()
-
-
-# Not sent for machine code that is read from disk.
-register("numba:compile", _Compiling())
+# It counts against nobody's time limit.
+on_compiling(compiling.begin, compiling.end)
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -90,17 +86,6 @@ def _digest(module: Path) -> str:
     return digest.hexdigest()
 
 
-class _Index(IndexDataCacheFile):  # type: ignore[misc]
-    """numba's list of the machine code of one function; empty where it names types that are no longer there."""
-
-    def _load_index(self) -> dict[Any, str]:
-        try:
-            return cast("dict[Any, str]", super()._load_index())
-        except (ImportError, AttributeError, TypeError):
-            # Read before the mark could be compared, but made by other sources all the same.
-            return {}
-
-
 @cache
 def _own_temporary_folder() -> str | None:
     """A folder among the temporary files that nobody else can write to; None where there is none to be had.
@@ -124,42 +109,15 @@ def _source_of(function: Callable[..., object]) -> Path:
     return Path(inspect.getfile(function)).resolve()
 
 
-class _PackageCache(FunctionCache):  # type: ignore[misc]
-    """numba's cache of one function, where numba puts it, fresh as long as no source changes that it can call."""
-
-    def __init__(self, function: Callable[..., object]) -> None:
-        super().__init__(function)
-        self._cache_file = _Index(
-            cache_path=self._cache_path,
-            filename_base=self._impl.filename_base,
-            source_stamp=_digest(_source_of(function)),
-        )
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep machine code, unless the disk takes none: it is in memory all the same."""
-        with contextlib.suppress(OSError):
-            super().save_overload(sig, data)
-
-    def holds(self, processor: tuple[Any, ...]) -> bool:
-        """Whether there is machine code for a processor, for whatever types."""
-        return any(made_for == processor for _, made_for, _ in self._cache_file._load_index())
-
-
-def _cache_of(function: Callable[..., object]) -> _PackageCache | None:
+def _cache_of(function: Callable[..., object]) -> CodeCache | None:
     """Where the machine code of a function is kept; None for nowhere."""
-    # numba raises a RuntimeError where it finds no folder that can be written.
+    mark = _digest(_source_of(function))
     with contextlib.suppress(RuntimeError):
-        return _PackageCache(function)
-    folder, stated = _own_temporary_folder(), numba.config.CACHE_DIR
-    if folder is None:
-        return None
-    numba.config.CACHE_DIR = folder
-    try:
-        return _PackageCache(function)
-    except RuntimeError:
-        return None
-    finally:
-        numba.config.CACHE_DIR = stated
+        return CodeCache(function, mark)
+    folder = _own_temporary_folder()
+    with contextlib.suppress(RuntimeError):
+        return None if folder is None else cache_in(folder, function, mark)
+    return None
 
 
 def compiled(function: Function) -> Function:
@@ -172,25 +130,21 @@ def allocating_nothing(function: Function) -> Function:
 
     What it returns must be numbers, unless the caller allocates nothing either.
     """
-    return _kept(function, {"_nrt": False})
+    return _kept(function, UNCOUNTED)
 
 
 def inlined(function: Function) -> Function:
     """A step of a kernel that allocates nothing, compiled into it: a call would pass all arrays of its tuples."""
-    options = {"_nrt": False, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast("Function", numba.njit(**options)(function))
+    return cast("Function", numba.njit(**UNCOUNTED, **PART_OF_CALLER)(function))
 
 
 def _kept(function: Function, options: dict[str, bool]) -> Function:
     kernel = numba.njit(nogil=True, **options)(function)
     if kernel is not function:  # numba leaves functions as they are where it is switched off
-        kernel._cache = _cache_of(function) or kernel._cache
+        keep_code(kernel, _cache_of(function))
     return cast("Function", kernel)
 
 
 def is_compiled(kernel: Callable[..., object]) -> bool:
     """Whether a kernel's machine code, made from the sources as they are, is loaded or on disk for this processor."""
-    held = getattr(kernel, "_cache", None)
-    if held is None or cast("Any", kernel).signatures:
-        return True
-    return isinstance(held, _PackageCache) and bool(held.holds(cast("Any", kernel).targetctx.codegen().magic_tuple()))
+    return has_code(kernel)

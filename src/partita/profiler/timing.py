@@ -12,21 +12,16 @@ from typing import Any
 
 import torch
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_flatten
 
 from partita.frontends.capture import event_of
 from partita.frontends.fused import ATTENTION, ATTENTION_BACKWARD, FusedCalls
 from partita.frontends.records import Event
+from partita.inside.torch_inside import DispatchMode, composite, returns_view, tree_flatten, without_modes
 from partita.profiler.clock import Clock, CpuClock, CudaClock
 
 
-class Timer(TorchDispatchMode):  # type: ignore[misc]
+class Timer(DispatchMode):
     """Times what is dispatched while it is active; with ``named`` it writes down what that is, too."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __init__(self, clock: Clock, *, named: bool = False) -> None:
         super().__init__()
@@ -41,15 +36,12 @@ class Timer(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        composite = self._composite.get(func)
-        if composite is None:
-            has = torch._C._dispatch_has_kernel_for_dispatch_key
-            composite = has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CPU")
-            self._composite[func] = composite
-            returned = [result.alias_info for result in func._schema.returns]
-            if any(alias is not None and not alias.is_write for alias in returned):
+        recipe = self._composite.get(func)
+        if recipe is None:
+            recipe = self._composite[func] = composite(func)
+            if returns_view(func):
                 self.views.add(str(func))
-        if composite:
+        if recipe:
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
@@ -107,17 +99,17 @@ class _Whole(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, timer: Timer, run: Callable[..., Any], *tensors: Any) -> Any:
         ctx.timer = timer
-        with _disable_current_modes():
+        with without_modes():
             ctx.inputs = [
                 t.detach().requires_grad_(need) for t, need in zip(tensors, ctx.needs_input_grad[2:], strict=True)
             ]
 
         def call() -> Any:
-            with _disable_current_modes(), torch.set_grad_enabled(any(ctx.needs_input_grad)):
+            with without_modes(), torch.set_grad_enabled(any(ctx.needs_input_grad)):
                 return run(*ctx.inputs)
 
         ctx.out = timer.timed(ATTENTION, tensors, call)
-        with _disable_current_modes():
+        with without_modes():
             return ctx.out.detach()
 
     @staticmethod
@@ -125,7 +117,7 @@ class _Whole(torch.autograd.Function):  # type: ignore[misc]
         wanted = [t for t in ctx.inputs if t.requires_grad]
 
         def call() -> Any:
-            with _disable_current_modes():
+            with without_modes():
                 return torch.autograd.grad(ctx.out, wanted, grad)
 
         found = iter(ctx.timer.timed(ATTENTION_BACKWARD, (grad, ctx.inputs), call))

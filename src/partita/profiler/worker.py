@@ -109,9 +109,9 @@ def work(job: Job, rank: int) -> Report:
 def _ready(model: Model, inputs: Inputs, device: str) -> tuple[Any, Any, Any]:
     """Module and arguments with data, on the device and in the number format that was asked for."""
     import torch
-    from torch.utils._pytree import tree_map
 
     from partita.frontends.options import parse_dtype
+    from partita.inside.torch_inside import tree_map
 
     dtype = None if model.dtype is None else parse_dtype(model.dtype)
     args, kwargs = inputs.arguments(inputs.of(0))

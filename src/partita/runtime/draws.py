@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from partita.frontends.capture import KEEPS_LAYERS
+from partita.inside.torch_inside import DispatchMode
 
 _RANDOM = torch.Tag.nondeterministic_seeded
 
@@ -53,16 +53,12 @@ class _Draws:
             self.inside = False
 
 
-class _Calls(TorchDispatchMode):  # type: ignore[misc]
+class _Calls(DispatchMode):
     """Seeds what draws."""
 
     def __init__(self, draws: _Draws) -> None:
         super().__init__()
         self.draws = draws
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if _RANDOM not in func.tags or self.draws.inside:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from partita.frontends.tape import Ref, Tape
+from partita.inside.torch_inside import FakeTensor, packet_name, tree_flatten, tree_unflatten
 from partita.runtime.program import WIDENED
 
 
@@ -86,7 +85,7 @@ def _bounds(tape: Tape) -> dict[int, int]:
             found[slot] = min(found.get(slot, rows), rows)
 
     for entry in tape.entries:
-        name = str(getattr(entry.func, "_overloadpacket", ""))
+        name = packet_name(entry.func)
         if name == "aten.embedding":
             limit(entry.args[1], tape.slots[entry.args[0].slot].shape[0])
         elif name in ("aten.nll_loss_forward", "aten.nll_loss2d_forward"):

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
+from partita.inside.torch_inside import DispatchMode
 
 _FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
 
@@ -32,7 +32,7 @@ def in_use() -> Callable[[], int]:
     return used
 
 
-class Peak(TorchDispatchMode):  # type: ignore[misc]
+class Peak(DispatchMode):
     """Within, ``most_bytes`` is the most that was allocated beyond what was there before."""
 
     def __init__(self) -> None:
@@ -40,10 +40,6 @@ class Peak(TorchDispatchMode):  # type: ignore[misc]
         self.used = in_use()
         self.start = self.used()
         self.most_bytes = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))

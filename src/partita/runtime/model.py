@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from partita.errors import InputError
 from partita.frontends.models import load_module
 from partita.frontends.tape import Tape
 from partita.frontends.torch import trace_calls
+from partita.inside.torch_inside import tables_of, tree_leaves
 from partita.runtime.inputs import Inputs, has_data
 from partita.runtime.job import Job
 from partita.runtime.orders import Orders, make_orders
@@ -114,7 +114,7 @@ def _materialise(module: Any, seed: int) -> list[str]:
     generator = torch.Generator().manual_seed(seed)
     made: dict[int, Any] = {}
     for child in module.modules():
-        for table in (child._parameters, child._buffers):
+        for table in tables_of(child):
             for name, array in table.items():
                 if array is None or has_data(array):
                     continue

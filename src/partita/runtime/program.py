@@ -10,6 +10,7 @@ import torch
 
 from partita.frontends.capture import KEEPS_LAYERS
 from partita.frontends.tape import Ref, Tape
+from partita.inside.torch_inside import switch_gradients
 from partita.runtime.draws import is_single
 from partita.runtime.pieces import Line, Piece
 
@@ -70,7 +71,7 @@ def draws(tape: Tape) -> dict[int, int]:
 class _Text:
     def __init__(self, tape: Tape, piece: Piece, arrays: Mapping[str, Any], training: bool) -> None:
         self.tape, self.piece, self.arrays, self.training = tape, piece, arrays, training
-        self.names: dict[str, Any] = {"set_grad": torch._C._set_grad_enabled}
+        self.names: dict[str, Any] = {"set_grad": switch_gradients}
         self.draw = draws(tape)
         self.receives: list[tuple[int, int]] = []
 

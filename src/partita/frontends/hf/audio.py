@@ -12,6 +12,7 @@ from typing import Any
 
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.rules import Example, Rule, first
+from partita.inside.transformers_inside import extractor_names
 
 #: Samples of a wave: one second of what most models take.
 _SAMPLES = 16000
@@ -29,14 +30,13 @@ def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
     """
     import torch
     import transformers
-    from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES
 
-    fitting = [key for key in FEATURE_EXTRACTOR_MAPPING_NAMES if f"{kind}_".replace("-", "_").startswith(_stem(key))]
+    named = extractor_names()
+    fitting = [key for key in named if f"{kind}_".replace("-", "_").startswith(_stem(key))]
     if not fitting:
         return 0, {}
     try:
-        found = FEATURE_EXTRACTOR_MAPPING_NAMES[max(fitting, key=len)]
-        extractor = getattr(transformers, found if isinstance(found, str) else found[0])()
+        extractor = getattr(transformers, named[max(fitting, key=len)])()
         rate = int(getattr(extractor, "sampling_rate", _SAMPLES))
         seconds = _SECONDS if any("features" in name for name in extractor.model_input_names) else 1
         made = _extract(extractor, torch.full((rate * seconds,), 0.01).numpy(), rate)

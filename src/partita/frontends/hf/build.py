@@ -13,6 +13,8 @@ from partita.errors import TraceError
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.parts import fill
 from partita.frontends.options import one_line
+from partita.inside.messages import missing_package
+from partita.inside.transformers_inside import built
 
 Place = Callable[[], AbstractContextManager[Any]]
 
@@ -25,9 +27,8 @@ _ROUNDS = 3
 @contextmanager
 def with_values() -> Iterator[None]:
     """Slower, but keeps the content of small buffers, which some models read."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     from partita.frontends.values import Values
+    from partita.inside.torch_inside import FakeTensorMode
 
     with FakeTensorMode(allow_non_fake_inputs=True), Values():
         yield
@@ -61,11 +62,7 @@ def _attempts(cls: Any, config: Any, dtype: Any, place: Place) -> tuple[Any, Exc
         own = copy.deepcopy(config)
         try:
             with place():
-                if hasattr(cls, "_from_config"):
-                    return cls._from_config(own, dtype=dtype, **attention), None
-                model = cls(own).to(dtype)
-                model.config = own
-                return model, None
+                return built(cls, own, dtype, **attention), None
         except Exception as error:
             failure = error
     return None, failure
@@ -74,20 +71,13 @@ def _attempts(cls: Any, config: Any, dtype: Any, place: Place) -> tuple[Any, Exc
 def _cause(error: BaseException | None) -> str:
     """What is wrong in one line; of a missing package, its name and how to get it."""
     text = " ".join(str(error).split())
-    _, found, rest = text.partition(" requires the ")
-    if isinstance(error, ImportError) and found:
-        package = rest.partition(" ")[0]
+    if isinstance(error, ImportError) and (package := missing_package(text)):
         return f"it needs the package {package}, which is not installed"
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         return f"it needs the package {package}, which is not installed"
     assert error is not None
     return f"{one_line(error)}; a configuration file (hf:config.json) or --set name=value gives what is missing"
-
-
-def runs(model: Any) -> bool:
-    """Whether a module, or a class of modules, says what a call of it does."""
-    return bool(model.forward.__name__ != "_forward_unimplemented")
 
 
 def _run_as_methods(model: Any) -> tuple[str, ...]:
@@ -98,14 +88,18 @@ def _run_as_methods(model: Any) -> tuple[str, ...]:
     """
     from transformers import PreTrainedModel
 
-    if runs(model):
+    from partita.inside.torch_inside import has_forward
+
+    if has_forward(model):
         return ()
     title = type(model).__name__
     if hasattr(model, "encode"):
         model.forward = model.encode
         return (f"{title} has no forward of its own; this is its method encode.",)
     parts = {
-        name: child for name, child in model.named_children() if isinstance(child, PreTrainedModel) and runs(child)
+        name: child
+        for name, child in model.named_children()
+        if isinstance(child, PreTrainedModel) and has_forward(child)
     }
     if not parts:
         return ()
@@ -133,15 +127,15 @@ def _presume_durations(model: Any) -> tuple[str, ...]:
     How much is computed behind them depends on it, and no weights are there to tell.
     """
     import torch
-    from torch._subclasses.fake_tensor import FakeTensor
 
     from partita.frontends.contents import tell
+    from partita.inside.torch_inside import FakeTensor, undispatched
 
     def settle(module: Any, _: Any, out: Any) -> None:
         if isinstance(out, FakeTensor):
             # Whole numbers are frames, others their logarithms.
             value = math.log(_FRAMES_A_TOKEN) if out.is_floating_point() else _FRAMES_A_TOKEN
-            with torch._C._DisableTorchDispatch():
+            with undispatched():
                 tell(out, torch.full(tuple(out.shape), value, dtype=out.dtype, device="cpu"))
 
     predictors = [child for name, child in model.named_modules() if name.endswith("duration_predictor")]

@@ -11,7 +11,8 @@ from typing import Any
 from partita.errors import InputError
 from partita.frontends.hf.parts import STAND_INS, merged, usual_fields, usual_note
 from partita.frontends.options import nearest, one_line, parse_value
-from partita.frontends.torchvision_operators import declare_where_missing
+from partita.inside.torchvision_inside import declare_where_missing
+from partita.inside.transformers_inside import configuration_class, model_types
 
 
 def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
@@ -22,8 +23,6 @@ def read_configuration(name: str, fields: Mapping[str, str]) -> Any:
 def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tuple[str, ...]]:
     """:func:`read_configuration`'s, and notes on what was taken where neither it nor its default says anything."""
     declare_where_missing()
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
-
     given: dict[str, Any] = {}
     kind = name
     path = Path(name)
@@ -34,14 +33,14 @@ def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tu
             f"there is no configuration file {name!r}; hf: takes a model type, or a local JSON file such as the "
             "config.json of a model hub (download it first: nothing is fetched here)"
         )
-    known = set(CONFIG_MAPPING_NAMES)
+    known = model_types()
     if kind not in known:
         kind = next((k for k in (kind.replace("-", "_"), kind.replace("_", "-")) if k in known), kind)
     if kind not in known:
         raise InputError(f"transformers has no model type {kind!r}{nearest(kind, known)}")
     stand_in, parts = STAND_INS.get(kind, (kind, {}))
     try:
-        cls = CONFIG_MAPPING[stand_in]
+        cls = configuration_class(stand_in)
         taken = {**parts, **usual_fields(cls, {**parts, **given})}
         default = _made(cls, taken)
     except Exception as error:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from partita.errors import InputError
-from partita.frontends.hf.build import runs
 from partita.frontends.options import nearest
+from partita.inside.transformers_inside import classes_of
 
 TASKS: dict[str, str] = {
     "seq2seq-lm": "AutoModelForSeq2SeqLM",
@@ -60,11 +60,9 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
     InputError
         If the task is unknown, or one that the type does not have.
     """
-    import transformers
-
     if task is not None and task not in TASKS:
         raise InputError(f"task {task!r} is not known{nearest(task, TASKS)}")
-    heads_of = {name: getattr(transformers, auto)._model_mapping for name, auto in TASKS.items()}
+    heads_of = {name: classes_of(auto) for name, auto in TASKS.items()}
     listed = {name: cls for name, heads in heads_of.items() if (cls := _listed(config, heads)) is not None}
     if task is not None:
         if task not in listed:
@@ -130,11 +128,15 @@ def _unlisted(config: Any) -> Iterator[Any]:
     """
     from transformers import PreTrainedModel
 
+    from partita.inside.torch_inside import has_forward
+
     title = type(config).__name__.removesuffix("Config")
 
     own = [cls for cls in _in_folder(config) if _takes(cls, type(config)) and not _PIECE.search(cls.__name__)]
     whole = [cls for cls in own if issubclass(cls, PreTrainedModel)]
-    yield from sorted(whole or filter(runs, own), key=lambda cls: (not runs(cls), cls.__name__ != title, _rank(cls)))
+    yield from sorted(
+        whole or filter(has_forward, own), key=lambda cls: (not has_forward(cls), cls.__name__ != title, _rank(cls))
+    )
 
 
 def _in_folder(config: Any) -> Iterator[Any]:

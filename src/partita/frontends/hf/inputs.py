@@ -20,6 +20,7 @@ from partita.frontends.hf.places import place_features
 from partita.frontends.hf.rules import Example
 from partita.frontends.hf.unset import unset_arguments
 from partita.frontends.options import Asked
+from partita.inside.messages import is_of_grey_images
 
 RULES = {**rules.RULES, **IMAGES, **SOUND}
 """Argument to the rule that makes it."""
@@ -68,7 +69,7 @@ def completed(
     """
     message = str(error)
     example = _example(model, config, task, dtype, asked)
-    if re.search(r"to unpack \(expected 4, got 3\)|to have 3 channels, but got 1 channels", message):
+    if "to unpack (expected 4, got 3)" in message or is_of_grey_images(message):
         # Features by name, but an image.
         own = {name: value for name, value in inputs.items() if name not in asked.inputs}
         wrong = [name for name in ("hidden_states", "x", "features") if name in own]

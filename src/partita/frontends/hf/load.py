@@ -18,11 +18,10 @@ from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
-from partita.frontends.torchvision_operators import declare_where_missing
 from partita.graph import Graph
+from partita.inside.messages import is_of_formats
+from partita.inside.torchvision_inside import declare_where_missing
 
-#: What torch says where number formats do not go together.
-_FORMATS = ("scalar type", "dtype", "Input type", "BFloat16")
 #: Tokens of a sample where the usual number of them does not run.
 _SHORT = 128
 #: How often inputs are made again because an operator takes another size.
@@ -46,7 +45,7 @@ def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
     try:
         return _first_traced(name, asked, real)
     except PartitaError as error:
-        hinted = isinstance(error, TraceError) and any(hint in str(error) for hint in _FORMATS)
+        hinted = isinstance(error, TraceError) and is_of_formats(str(error))
         if asked.dtype is not None or not hinted:
             raise
         found = _first_traced(name, dataclasses.replace(asked, dtype="float32"), real)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from partita.errors import TraceError
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.refit import refit
 from partita.frontends.hf.rules import Example, first
 from partita.frontends.run import run_module
+from partita.inside.torch_inside import tree_leaves
 
 #: Tokens of text beside those of images and sounds where the sequence would be all of these.
 _BESIDE = 16

@@ -7,28 +7,23 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-#: What torch says of an input whose size does not fit: the shape it got and the features that it takes.
-_PRODUCT = re.compile(r"same reduction dim, but got \[(?P<got>[\d, ]+)\] X \[(?P<takes>\d+), \d+\]")
-_CHANNELS = re.compile(r"expected input\[(?P<got>[\d, ]+)\] to have (?P<takes>\d+) channels")
-_NORM = re.compile(
-    r"expected input with shape \[[*, ]*(?P<takes>\d+)\], but got input of size\s?(?:torch.Size\()?\[(?P<got>[\d, ]+)\]"
+from partita.inside.messages import (
+    CHANNELS,
+    CODES,
+    GROUPS,
+    NORM,
+    PRODUCT,
+    ROW,
+    SEVERAL_IMAGES,
+    is_of_flat_images,
+    is_of_mean_of_integers,
 )
-#: What it says of features that do not go with a row of weights, both with all their sides.
-_ROW = re.compile(
-    r"at -1! Mismatching argument at index \d had torch.Size\(\[(?P<got>[\d, ]+)\]\); "
-    r"but expected shape should be broadcastable to \[(?:[\d, ]+, )?(?P<takes>\d+)\]"
-)
-_FEATURES = ((_PRODUCT, -1), (_CHANNELS, 1), (_NORM, -1))
+
+_FEATURES = ((PRODUCT, -1), (CHANNELS, 1), (NORM, -1))
 #: A call that reads more or fewer sides than an input has.
 _SIDES = re.compile(r"not enough values to unpack \(expected (?P<takes>[45]), got (?P<got>\d)\)")
 #: A call that reads fewer sides than a mask has.
 _MASKS = re.compile(r"too many values to unpack \(expected (?P<takes>[23])")
-#: Tokens of several codebooks: rows one below the other, or a side of their own.
-_CODES = re.compile(r"shape '\[(?P<form>-1, \d+, \d+|\d+, \d+, -1)\]' is invalid for input of size (?P<size>\d+)")
-#: Rows that code groups, such as the images of a video or the windows of an image.
-_GROUPS = re.compile(r"shape '\[0, (?P<group>\d+(, \d+)*)\]' is invalid for input of size (?P<size>\d+)")
-#: A check of code that says which shape it wants: several images of a sample, say.
-_WANTED = re.compile(r"must be a 5D tensor of shape \(batch_size, (?P<several>\d+), ")
 #: Images of a video where the configuration does not say how many.
 _FRAMES = 8
 
@@ -41,20 +36,20 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
             continue
         got = [int(word) for word in found["got"].split(",")]
         return _resize(inputs, got, int(found["takes"]), side)
-    found = _ROW.search(message)
+    found = ROW.search(message)
     if found is not None:
         sides, features = [int(word) for word in found["got"].split(",")], int(found["takes"])
         return _change(inputs, lambda shape: list(shape) == sides, lambda shape: (*shape[:-1], features))
-    found = _CODES.search(message)
+    found = CODES.search(message)
     if found is not None:
         return _add_codes(inputs, found["form"], int(found["size"]))
-    found = _GROUPS.search(message)
+    found = GROUPS.search(message)
     if found is not None:
         group = math.prod(int(side) for side in found["group"].split(","))
         size = int(found["size"])
         if group % size == 0:
             return _change(inputs, lambda shape: len(shape) > 2, lambda shape: (shape[0] * (group // size), *shape[1:]))
-    found = _WANTED.search(message)
+    found = SEVERAL_IMAGES.search(message)
     if found is not None:
         several = int(found["several"])
         return _change(inputs, lambda shape: len(shape) == 4, lambda shape: (shape[0], several, *shape[1:]))
@@ -63,7 +58,7 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
         most = int(found["takes"])
         masks = {k: v for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) > most}
         return {**inputs, **{k: v[(..., *[0] * (v.ndim - most))] for k, v in masks.items()}} if masks else None
-    if "mean(): could not infer output dtype" in message and "bbox" in inputs:
+    if is_of_mean_of_integers(message) and "bbox" in inputs:
         # Boxes in shares of the page.
         boxes = inputs["bbox"]
         return None if boxes.is_floating_point() else {**inputs, "bbox": boxes.float()}
@@ -71,7 +66,7 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
         # Images that a mask picks, which is one of images and not of their pixels.
         masks = {k: v[..., 0, 0] for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) == 4}
         return {**inputs, **masks} if masks else None
-    if "4D (batched) input to conv2d, but got input of size" in message and any(map(_is_packed, inputs.values())):
+    if is_of_flat_images(message) and any(map(_is_packed, inputs.values())):
         return _change(inputs, lambda shape: len(shape) == 2, lambda shape: _apart(shape, False))
     found = _SIDES.search(message)
     if found is not None and int(found["takes"]) == 5 and any(map(_is_packed, inputs.values())):

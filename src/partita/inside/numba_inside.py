@@ -1,0 +1,92 @@
+"""Private parts of numba: where it keeps machine code on disk, when it compiles, and options that it does not document.
+
+numba marks its code with the file that defines a function; a mark of one's own needs the class of its index. All of it
+has been there since numba 0.56.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, cast
+
+import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.event import Listener, register
+
+#: Options of a function that makes no arrays: those that it is given are not counted.
+UNCOUNTED = {"_nrt": False}
+#: Options of a step that becomes a part of whoever calls it, and is called from nowhere else.
+PART_OF_CALLER = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def on_compiling(begin: Callable[[], None], end: Callable[[], None]) -> None:
+    """From now on, call these before and after something is compiled, not where machine code is read from disk."""
+
+    class Compiling(Listener):  # type: ignore[misc]
+        def on_start(self, event: object) -> None:
+            begin()
+
+        def on_end(self, event: object) -> None:
+            end()
+
+    register("numba:compile", Compiling())
+
+
+class CodeIndex(IndexDataCacheFile):  # type: ignore[misc]
+    """numba's list of the machine code of one function; empty where it names types that are no longer there."""
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return cast("dict[Any, str]", super()._load_index())
+        except (ImportError, AttributeError, TypeError):
+            # Read before the mark could be compared, but made by other sources all the same.
+            return {}
+
+    def processors(self) -> set[tuple[Any, ...]]:
+        """The processors that there is machine code for, for whatever types."""
+        return {made_for for _, made_for, _ in self._load_index()}
+
+
+class CodeCache(FunctionCache):  # type: ignore[misc]
+    """The machine code of one function, where numba puts it, fresh as long as its ``mark`` is the same.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no folder that can be written.
+    """
+
+    def __init__(self, function: Callable[..., object], mark: str) -> None:
+        super().__init__(function)
+        self._cache_file = CodeIndex(
+            cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=mark
+        )
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep machine code, unless the disk takes none: it is in memory all the same."""
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+
+
+def cache_in(folder: str, function: Callable[..., object], mark: str) -> CodeCache:
+    """A cache in a folder of one's own."""
+    stated = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = folder
+    try:
+        return CodeCache(function, mark)
+    finally:
+        numba.config.CACHE_DIR = stated
+
+
+def keep_code(kernel: Any, cache: CodeCache | None) -> None:
+    """Let a function that numba compiles keep its machine code in a cache; None for nowhere."""
+    kernel._cache = cache or kernel._cache
+
+
+def has_code(kernel: Any) -> bool:
+    """Whether a function's machine code is loaded, or in its cache for this processor."""
+    cache = getattr(kernel, "_cache", None)
+    if cache is None or kernel.signatures:
+        return True
+    return isinstance(cache, CodeCache) and kernel.targetctx.codegen().magic_tuple() in cache._cache_file.processors()
