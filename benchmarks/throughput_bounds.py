@@ -67,7 +67,7 @@ def run(problem: ThroughputProblem, methods: list[HierarchyBound], seconds: floa
     relaxed = uniform(problem)
     knowledge = Knowledge(relaxed)
     search = PartitionSearch(blocks_of(relaxed), seed=0)
-    search.run(min(SEARCH_SHARE * seconds, SEARCH_S))
+    search.run(seconds=min(SEARCH_SHARE * seconds, SEARCH_S))
     knowledge.offer(search.label, search.value, "annealing")
     knowledge.proven.append(("search", 0.0, time.perf_counter() - started))
     run_hierarchy(knowledge, methods, seconds - (time.perf_counter() - started))

@@ -40,7 +40,7 @@ def annealing(blocks: BlockProblem, seconds: float, seed: int) -> tuple[History,
     search = PartitionSearch(
         blocks, seed=seed, report=lambda value, _: history.append((time.perf_counter() - started, value))
     )
-    search.run(seconds)
+    search.run(seconds=seconds)
     return history, search.trials
 
 

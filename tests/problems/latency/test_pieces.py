@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 import partita as pt
-from partita.problems.latency.annealing import Annealing
+from partita.problems.latency.annealing import PlacementSearch
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
@@ -44,11 +44,11 @@ def test_annealing_has_the_plan_of_one_piece(threads: int, limit: float | None) 
     """Whether rounds are counted or not; the same seed makes the same rounds of one piece."""
     problem = random_problem(17, most=14, pieces=1).replace(accelerators=3)
     view, alone = View(problem), Incumbent[LatencyPlan]()
-    one = Annealing(view, alone, 3)
+    one = PlacementSearch(view, alone, 3)
     one.begin()
-    one.rounds(2, lambda: False)
+    one.run(rounds=2)
     wide, best = problem.replace(pieces=3), Incumbent[LatencyPlan]()
-    search = Annealing(View(wide), best, 3)
+    search = PlacementSearch(View(wide), best, 3)
     count = 2.0 if limit is None else float("inf")
     monitor = Monitor(limit)
     if limit is not None:

@@ -105,15 +105,15 @@ def test_windows_do_no_harm(family: str, room: float | None) -> None:
         first_schedules(instance, best, seed=0, rounds=0)
         assert best.answer is not None
         before = best.value
-        windows = Windows(instance, best.answer, best, seed=1, threads=2)
-        last = windows.value
+        windows = Windows(instance, best.answer, best, seed=1, threads=2, each=1)
+        last = windows.now
         for _ in range(30):
-            windows.run(1)
+            windows.run(rounds=1)
             # What is kept is no worse, and fits.
             held = np.bincount(windows.device, weights=instance.arrays.memory, minlength=instance.devices)
-            assert windows.value <= last
+            assert windows.now <= last
             assert (held <= instance.arrays.limit * (1 + 1e-9)).all()
-            last = windows.value
+            last = windows.now
         assert best.value < before
         worth = evaluate(problem, best.answer)
         assert worth.feasible
@@ -131,13 +131,13 @@ def test_large_problems_have_windows_at_the_same_time() -> None:
         first_schedules(instance, best, seed=0, rounds=5)
         assert best.answer is not None
         assert "rounds" not in best.counters or best.counters["rounds"] == 0, "everything at once takes too long"
-        windows = Windows(instance, best.answer, best, seed=1, threads=2)
+        windows = Windows(instance, best.answer, best, seed=1, threads=2, each=8)
         for _ in range(40):
             chosen = windows._choose(2)
             assert len(chosen) == 2
             (a, b, *_), (c, d, *_) = sorted(chosen, key=lambda entry: entry[:2])
             assert 0 <= a < b <= c < d <= instance.count
-        windows.run(8)
+        windows.run(rounds=1)
         values.append(best.value)
     assert values[0] == values[1]
 

@@ -6,143 +6,159 @@ all operators of their classes; it is refused if memory overflows or pieces woul
 
 from __future__ import annotations
 
-import math
+from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.arrays import Words
+from partita.kernels.annealing import Cooling, Steps, anneal_by, copy_into
+from partita.kernels.arrays import Ints, Longs, Words
 from partita.kernels.compiled import allocating_nothing, inlined
 from partita.kernels.latency.arrays import LatencyArrays, Placement
 from partita.kernels.latency.quotient import longest, relocate
+from partita.kernels.random import below
 
 #: Most operators of a group; classes come on top.
 GROUP = 32
-#: Trials at one temperature.
-COOLING_BLOCK = 256
+
+
+class _Trials(NamedTuple):
+    """A placement, the weight of the time of all pieces, and a number above those of all trials before."""
+
+    a: LatencyArrays
+    s: Placement
+    side: float
+    stamp: int
+
+
+class _Move(NamedTuple):
+    """So many operators have gone where ``goal`` said, which is then the way back; the latency then."""
+
+    rise: float
+    many: int
+    latency: float
 
 
 @inlined
-def _draw(random: Words) -> int:
-    """The next 31 random bits (xorshift64*)."""
-    x = random[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    random[0] = x
-    return int((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33))
+def _energy(c: _Trials, latency: float) -> float:
+    """The latency, and the weighted time that all pieces take together."""
+    busy = 0.0
+    for p in range(c.s.into.shape[0]):
+        busy += c.s.into[p] + c.s.work[p] + c.s.out[p]
+    return latency + c.side * busy
+
+
+@inlined
+def _slot_for(c: _Trials, random: Words, v: int) -> int:
+    """Mostly the slot of a predecessor or reader of an operator; any other one where that is its own."""
+    a, slot, slots = c.a, c.s.slot, c.s.into.shape[0]
+    if below(random, 8) < 6:
+        inner = a.graph.pred_ptr[v + 1] - a.graph.pred_ptr[v]
+        degree = inner + a.graph.succ_ptr[v + 1] - a.graph.succ_ptr[v]
+        if degree > 0:
+            i = below(random, degree)
+            w = a.graph.pred[a.graph.pred_ptr[v] + i] if i < inner else a.graph.succ[a.graph.succ_ptr[v] + i - inner]
+            if slot[w] != slot[v]:
+                return int(np.int64(slot[w]))
+    return below(random, slots + 1)
+
+
+@inlined
+def _join(c: _Trials, ptr: Ints, others: Ints, u: int, at: int, mark: int, count: int, most: int) -> int:
+    """List what an operator is next to in its slot and is not listed; how many are."""
+    for i in range(ptr[u], ptr[u + 1]):
+        w = others[i]
+        if count < most and c.s.seen[w] != mark and c.s.slot[w] == at:
+            c.s.seen[w] = mark
+            c.s.moved[count] = w
+            count += 1
+    return count
+
+
+@inlined
+def _group(c: _Trials, random: Words, v: int, mark: int, stays: bool) -> int:
+    """List an operator, often with others around it; unless they stay on their device, with their classes."""
+    a, moved, at = c.a, c.s.moved, c.s.slot[v]
+    moved[0] = v
+    c.s.seen[v] = mark
+    count, ways = 1, below(random, 8)
+    if ways < 5:
+        size, head = 1 + below(random, GROUP), 0
+        while head < count and count < size:
+            u = moved[head]
+            head += 1
+            if ways != 1:
+                count = _join(c, a.graph.pred_ptr, a.graph.pred, u, at, mark, count, size)
+            if ways != 2:
+                count = _join(c, a.graph.succ_ptr, a.graph.succ, u, at, mark, count, size)
+    if not stays:
+        for i in range(count):
+            group = a.group.of[moved[i]]
+            for e in range(a.group.ptr[group], a.group.ptr[group + 1]):
+                w = a.group.members[e]
+                if c.s.seen[w] != mark:
+                    c.s.seen[w] = mark
+                    moved[count] = w
+                    count += 1
+    return count
+
+
+@inlined
+def _propose(c: _Trials, random: Words, trial: int, temperature: float) -> _Move:
+    a, s = c.a, c.s
+    slots, pieces, each = s.into.shape[0], a.shape[2], a.shape[1] * a.shape[2]
+    v = below(random, s.slot.shape[0])
+    at, to = s.slot[v], _slot_for(c, random, v)
+    device, piece = -1, 0
+    if to < slots:
+        device, piece = to // each, to % pieces
+        to = device * each + a.part[v] * pieces + piece
+    if to == at:
+        return _Move(np.inf, 0, 0.0)
+    stays = at < slots and device == at // each
+    count = _group(c, random, v, c.stamp + trial, stays)
+    fits, bytes_ = True, 0.0
+    for i in range(count):
+        w = s.moved[i]
+        s.goal[i] = slots if device < 0 else device * each + a.part[w] * pieces + piece
+        bytes_ += a.mem[w]
+        fits = fits and (device < 0 or a.acc[w] != np.inf)
+    if not fits or (device >= 0 and not stays and s.held[device] + bytes_ > a.limit[0]):
+        return _Move(np.inf, 0, 0.0)
+    for i in range(count):
+        s.goal[i] = relocate(a, s, s.moved[i], s.goal[i])
+    latency = longest(a, s)
+    return _Move(_energy(c, latency) - s.value[2], count, latency)
+
+
+@inlined
+def _keep(c: _Trials, move: _Move) -> None:
+    s = c.s
+    s.value[1] = move.latency
+    s.value[2] += move.rise
+    if move.latency < s.value[0] * (1.0 - 1e-12):
+        s.value[0] = move.latency
+        copy_into(s.best, s.slot)
+
+
+@inlined
+def _undo(c: _Trials, move: _Move) -> None:
+    for i in range(move.many - 1, -1, -1):
+        relocate(c.a, c.s, c.s.moved[i], c.s.goal[i])
+
+
+_STEPS = Steps(_propose, _keep, _undo)
 
 
 @allocating_nothing
-def anneal(a: LatencyArrays, s: Placement, hot: float, cold: float, trials: int, stamp: int, side: float) -> int:
-    """Anneal from ``s.slot`` for a number of trials, cooling geometrically from ``hot`` to ``cold`` (times).
+def anneal(
+    a: LatencyArrays, s: Placement, stamp: int, side: float, cooling: Cooling, random: Words, stop: Longs
+) -> int:
+    """Anneal from ``s.slot``; temperatures are times.
 
     The start must be feasible, and ``s.value[1]`` its latency. ``s.best`` and ``s.value[0]`` are updated. ``stamp`` is
     larger than any number of a trial before; ``side`` weighs the time all pieces take together in the energy. Returns
     the number of accepted trials.
     """
-    n, slots = s.slot.shape[0], s.into.shape[0]
-    passes, pieces = a.shape[1], a.shape[2]
-    each = passes * pieces
-    slot, moved, goal, seen = s.slot, s.moved, s.goal, s.seen
-    temperature = hot
-    cooling = (cold / hot) ** (COOLING_BLOCK / max(1, trials))
-    accepted = 0
-    busy = 0.0
-    for p in range(slots):
-        busy += s.into[p] + s.work[p] + s.out[p]
-    level = s.value[1] + side * busy
-    scale = 1.0 / 2147483648.0
-    for trial in range(trials):
-        if trial % COOLING_BLOCK == COOLING_BLOCK - 1:
-            temperature *= cooling
-        mark = stamp + trial
-        v = _draw(s.random) % n
-        at = slot[v]
-        form = _draw(s.random)
-        b = -1
-        if form % 8 < 6:
-            lo, hi = a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]
-            low, high = a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]
-            degree = hi - lo + high - low
-            if degree > 0:
-                i = _draw(s.random) % degree
-                b = slot[a.graph.pred[lo + i]] if i < hi - lo else slot[a.graph.succ[low + i - (hi - lo)]]
-                if b == at:
-                    b = -1
-        if b < 0:
-            b = _draw(s.random) % (slots + 1)
-        device, j = -1, 0
-        if b < slots:
-            device, j = b // each, b % pieces
-        mine = slots if device < 0 else device * each + a.part[v] * pieces + j
-        if mine == at:
-            continue
-        stays = at < slots and device == at // each
-        # The group.
-        moved[0] = v
-        seen[v] = mark
-        count = 1
-        ways = (form >> 3) % 8
-        if ways < 5:
-            size = 1 + (form >> 6) % GROUP
-            head = 0
-            while head < count and count < size:
-                u = moved[head]
-                head += 1
-                if ways != 1:
-                    for i in range(a.graph.pred_ptr[u], a.graph.pred_ptr[u + 1]):
-                        w = a.graph.pred[i]
-                        if count < size and seen[w] != mark and slot[w] == at:
-                            seen[w] = mark
-                            moved[count] = w
-                            count += 1
-                if ways != 2:
-                    for i in range(a.graph.succ_ptr[u], a.graph.succ_ptr[u + 1]):
-                        w = a.graph.succ[i]
-                        if count < size and seen[w] != mark and slot[w] == at:
-                            seen[w] = mark
-                            moved[count] = w
-                            count += 1
-        if not stays:
-            listed = count
-            for i in range(listed):
-                group = a.group.of[moved[i]]
-                for e in range(a.group.ptr[group], a.group.ptr[group + 1]):
-                    w = a.group.members[e]
-                    if seen[w] != mark:
-                        seen[w] = mark
-                        moved[count] = w
-                        count += 1
-        fits, bytes_ = True, 0.0
-        for i in range(count):
-            w = moved[i]
-            if device < 0:
-                goal[i] = slots
-            else:
-                goal[i] = device * each + a.part[w] * pieces + j
-                bytes_ += a.mem[w]
-                if a.acc[w] == np.inf:
-                    fits = False
-        if not fits or (device >= 0 and not stays and s.held[device] + bytes_ > a.limit[0]):
-            continue
-        chance = _draw(s.random) * scale
-        for i in range(count):
-            goal[i] = relocate(a, s, moved[i], goal[i])
-        latency = longest(a, s)
-        busy = 0.0
-        for p in range(slots):
-            busy += s.into[p] + s.work[p] + s.out[p]
-        energy = latency + side * busy
-        rise = energy - level
-        if latency < np.inf and (rise <= 0.0 or (rise < 30.0 * temperature and chance < math.exp(-rise / temperature))):
-            accepted += 1
-            level = energy
-            s.value[1] = latency
-            if latency < s.value[0] * (1.0 - 1e-12):
-                s.value[0] = latency
-                for i in range(n):
-                    s.best[i] = slot[i]
-        else:
-            for i in range(count - 1, -1, -1):
-                relocate(a, s, moved[i], goal[i])
-    return accepted
+    c = _Trials(a, s, side, stamp)
+    s.value[2] = _energy(c, s.value[1])
+    return anneal_by(c, _STEPS, cooling, random, stop)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Ints, Longs, Words
+from partita.kernels.arrays import Floats, Ints, Longs
 from partita.kernels.graph_arrays import Graph, Partition
 
 
@@ -40,7 +40,7 @@ class Placement(NamedTuple):
     times of a piece; ``held`` (accelerators,) bytes; ``links`` (slots, slots) edges between pieces, one more between
     neighbours on an accelerator; ``degree`` (slots,) sum of links to a piece; ``on_cpu`` (n,) operators on the CPU, of
     which there are ``outside[0]``, and ``where`` (n,) their place in it. ``best`` (n,) is the best placement, ``value``
-    (2,) the latency of it and of ``slot``; ``random`` (1,) the generator's state.
+    (3,) the latency of it, that of ``slot``, and the energy of an annealing.
     """
 
     slot: Ints
@@ -56,7 +56,6 @@ class Placement(NamedTuple):
     outside: Ints
     best: Ints
     value: Floats
-    random: Words
     moved: Ints
     goal: Ints
     seen: Longs
@@ -68,11 +67,10 @@ class Placement(NamedTuple):
     stack: Ints
 
 
-def empty_placement(a: LatencyArrays, seed: int) -> Placement:
+def empty_placement(a: LatencyArrays) -> Placement:
     """A placement with room for the arrays and everything on the CPU; ``reset`` is to be called."""
     n, edges = a.cpu.shape[0], a.graph.pred.shape[0]
     devices, slots = int(a.shape[0]), int(a.shape.prod())
-    mixed = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64
     return Placement(
         slot=np.full(n, slots, np.int32),
         readers=np.zeros((n, slots + 1), np.int32),
@@ -86,8 +84,7 @@ def empty_placement(a: LatencyArrays, seed: int) -> Placement:
         where=np.zeros(n, np.int32),
         outside=np.zeros(1, np.int32),
         best=np.full(n, slots, np.int32),
-        value=np.array([math.inf, math.inf]),
-        random=np.array([mixed or 1], np.uint64),
+        value=np.full(3, math.inf),
         moved=np.zeros(n, np.int32),
         goal=np.zeros(n, np.int32),
         seen=np.full(n, -1, np.int64),

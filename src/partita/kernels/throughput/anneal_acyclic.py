@@ -1,92 +1,115 @@
-"""Simulated annealing on acyclic splits: the label of an item is its stage, labels never fall along edges.
+"""Annealing of acyclic splits: items go to other stages, which are devices of a free split whose labels fall nowhere.
 
-Moves take an item to another label between those of its predecessors and successors; only two stages change. Energy
-Σ (load / target)^power. Source of the energy and the move: experiments for maximum-throughput pipeline partitioning
-(pipelined inference, ICML 2024, §4, compares searches over orders).
+An item may go anywhere between the largest label of its predecessors and the smallest of its successors; two may change
+places. Energies are beside the best split, and follow it. Source of the energy and the move: experiments for
+maximum-throughput pipeline partitioning (pipelined inference, ICML 2024, §4, compares searches over orders).
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from partita.kernels.arrays import Floats, Ints, Longs
-from partita.kernels.compiled import compiled
-from partita.kernels.throughput.anneal_partition import Cooling, pins_in, window
-from partita.kernels.throughput.arrays import Arrays
-from partita.kernels.throughput.stage_loads import segment_loads
+from partita.kernels.annealing import Cooling, Steps, anneal_by
+from partita.kernels.arrays import Ints, Longs, Words
+from partita.kernels.compiled import compiled, inlined
+from partita.kernels.graph_arrays import Graph
+from partita.kernels.random import below, share
+from partita.kernels.throughput import split_energies as moves
+from partita.kernels.throughput.free_splits import FreeArrays, FreeState
 
 
-@compiled
-def _move(a: Arrays, count: Ints, loads: Floats, kind: Ints, v: int, old: int, new: int) -> None:
-    """Move v from stage ``old`` to ``new``: pins per (net, stage) and both loads."""
-    loads[old] -= a.work[kind[old], v]
-    loads[new] += a.work[kind[new], v]
-    stages = loads.shape[0]
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[p]
-        size = a.net.ptr[e + 1] - a.net.ptr[e]
-        here, there = count[e * stages + old], count[e * stages + new]
-        if here < size:
-            loads[old] -= a.net_cost[kind[old], e]
-        if there > 0:
-            loads[new] -= a.net_cost[kind[new], e]
-        here -= 1
-        there += 1
-        if here > 0:
-            loads[old] += a.net_cost[kind[old], e]
-        if there < size:
-            loads[new] += a.net_cost[kind[new], e]
-        count[e * stages + old] = here
-        count[e * stages + new] = there
+class _Acyclic(NamedTuple):
+    """What follows what beside a split, and the share of trials that exchange two items."""
+
+    graph: Graph
+    split: moves.Energies
+    swaps: float
 
 
-@compiled
-def anneal(a: Arrays, label: Ints, kind: Ints, target: float, cooling: Cooling, stop: Longs) -> float:
-    """Anneal ``label`` in place; at the end it is the best split met. Returns its largest load.
+@inlined
+def _window(graph: Graph, label: Ints, v: int, k: int) -> tuple[int, int]:
+    """Blocks that v can be in while the others stay."""
+    low, high = 0, k - 1
+    for p in range(graph.pred_ptr[v], graph.pred_ptr[v + 1]):
+        low = max(low, label[graph.pred[p]])
+    if low < k - 1:
+        for p in range(graph.succ_ptr[v], graph.succ_ptr[v + 1]):
+            high = min(high, label[graph.succ[p]])
+    return low, high
 
-    ``kind`` gives each stage's device kind; memory must not be able to bind (``fixed`` bytes are checked only).
-    """
-    np.random.seed(cooling.seed)
-    power, trials = cooling.power, cooling.trials
-    n, stages = label.shape[0], kind.shape[0]
-    count, loads, held = pins_in(a, label, stages), np.empty(stages), np.zeros(stages)
-    segment_loads(a, a.work, a.net_cost, label, kind, loads)
-    for v in range(n):
-        held[label[v]] += a.fixed[v] + a.in_flight[1] * a.active[v]
-    best, best_label = loads.max(), label.copy()
-    temperature = cooling.start
-    cool = (cooling.end / cooling.start) ** (1.0 / max(1, trials // 1024))
-    for trial in range(trials):
-        if (trial & 1023) == 0:
-            temperature *= cool
-            if stop[0] != 0:
-                break
-        v = np.random.randint(0, n)
-        old = label[v]
-        low, high = window(a, label, v, stages)
-        if low >= high:
-            continue
-        new = np.random.randint(low, high)
+
+@inlined
+def _adjacent(graph: Graph, v: int, u: int) -> bool:
+    """Whether one of two items precedes the other directly."""
+    for p in range(graph.succ_ptr[v], graph.succ_ptr[v + 1]):
+        if graph.succ[p] == u:
+            return True
+    for p in range(graph.pred_ptr[v], graph.pred_ptr[v + 1]):  # noqa: SIM110 (compiled code knows no generators)
+        if graph.pred[p] == u:
+            return True
+    return False
+
+
+@inlined
+def _propose(c: _Acyclic, random: Words, trial: int, temperature: float) -> moves.Move:
+    a, graph, label = c.split.a, c.graph, c.split.s.label
+    n, k = a.work.shape[0], a.kind_of.shape[0]
+    v = below(random, n)
+    old = int(np.int64(label[v]))
+    low, high = _window(graph, label, v, k)
+    if low >= high:
+        return moves.no_move()
+    if c.swaps == 0.0 or share(random) >= c.swaps:
+        new = low + below(random, high - low)
         if new >= old:
             new += 1
-        bytes_moved = a.fixed[v] + a.in_flight[1] * a.active[v]
-        if a.work[kind[new], v] == np.inf or held[new] + bytes_moved > a.memory[kind[new]]:
-            continue
-        before_old, before_new = loads[old], loads[new]
-        _move(a, count, loads, kind, v, old, new)
-        change = (loads[old] / target) ** power + (loads[new] / target) ** power
-        change -= (before_old / target) ** power + (before_new / target) ** power
-        if change > 0 and np.random.random() >= np.exp(-change / temperature):
-            _move(a, count, loads, kind, v, new, old)
-            loads[old], loads[new] = before_old, before_new
-            continue
-        label[v] = new
-        held[old] -= bytes_moved
-        held[new] += bytes_moved
-        if loads[new] < best and loads[old] < best:
-            now = loads.max()
-            if now < best * (1 - 1e-12):
-                best = now
-                best_label[:] = label
-    label[:] = best_label
-    return float(best)
+        return moves.no_move() if a.work[v, a.kind_of[new]] == np.inf else moves.move_one(c.split, v, old, new)
+    # Exchange two items, where loads are a matter of few large ones.
+    u = below(random, n)
+    new = int(np.int64(label[u]))
+    if new == old or new < low or new > high:
+        return moves.no_move()
+    first, second = _window(graph, label, u, k)
+    if old < first or old > second or _adjacent(graph, v, u):
+        return moves.no_move()
+    c.split.moves[0], c.split.goals[0], c.split.moves[1], c.split.goals[1] = v, new, u, old
+    return moves.move_listed(c.split, old, new, 2)
+
+
+@inlined
+def _keep(c: _Acyclic, move: moves.Move) -> None:
+    moves.keep(c.split, move)
+    if c.split.s.value[0] < c.split.ref[0]:
+        moves.refer(c.split, c.split.s.value[0])
+
+
+@inlined
+def _undo(c: _Acyclic, move: moves.Move) -> None:
+    moves.undo(c.split, move)
+
+
+_STEPS = Steps(_propose, _keep, _undo)
+
+
+@compiled
+def anneal(
+    graph: Graph,
+    a: FreeArrays,
+    s: FreeState,
+    memory: moves.Memory,
+    exponent: int,
+    swaps: float,
+    cooling: Cooling,
+    random: Words,
+    stop: Longs,
+) -> int:
+    """Anneal from ``label``, at temperatures in units of the device that costs most in the best split.
+
+    ``value`` is finite; it and ``best`` are updated. Returns the number of accepted trials.
+    """
+    if s.value[0] <= 0.0 or a.kind_of.shape[0] < 2:
+        return 0
+    c = _Acyclic(graph, moves.energies(a, s, memory, s.value[0], exponent), swaps)
+    return anneal_by(c, _STEPS, cooling, random, stop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.kernels.compiled import compiled
-from partita.kernels.throughput.anneal_free import FreeArrays, FreeState, relocate, reset
+from partita.kernels.throughput.free_splits import FreeArrays, FreeState, relocate, reset
 
 
 @compiled

@@ -95,42 +95,31 @@ def cut_order(
 
 
 @compiled
-def held_by_blocks(a: BlockProblem, label: Ints, held: Floats, space: Floats) -> Ints:
-    """Fill what every block holds and the largest workspace in it; the items of every cover in a block, flat."""
-    k = held.shape[0]
-    users = np.zeros(a.cover_bytes.shape[0] * k, np.int32)
-    held[:] = 0.0
-    space[:] = 0.0
-    for v in range(label.shape[0]):
+def _block_costs(a: BlockProblem, label: Ints, costs: Floats) -> None:
+    """Cost of every block of an assignment."""
+    n, m, k = label.shape[0], a.cost.shape[0], costs.shape[0]
+    alike = np.zeros(k, np.int32)
+    segment_loads(a, a.work.reshape((1, n)), a.cost.reshape((1, m)), label, alike, costs)
+    if a.limit[0] == np.inf:
+        return
+    held, space, covered = np.zeros(k), np.zeros(k), np.full(k, -1, np.int32)
+    for v in range(n):
         held[label[v]] += a.held[v]
         space[label[v]] = max(space[label[v]], a.workspace[v])
     for c in range(a.cover_bytes.shape[0]):
         for p in range(a.cover.ptr[c], a.cover.ptr[c + 1]):
             b = label[a.cover.pins[p]]
-            users[c * k + b] += 1
-            if users[c * k + b] == 1:
+            if covered[b] != c:
+                covered[b] = c
                 held[b] += a.cover_bytes[c]
-    return users
-
-
-@compiled
-def block_costs(a: BlockProblem, label: Ints, costs: Floats) -> float:
-    """Cost of every block of an assignment; returns the largest."""
-    n, m, k = label.shape[0], a.cost.shape[0], costs.shape[0]
-    alike = np.zeros(k, np.int32)
-    segment_loads(a, a.work.reshape((1, n)), a.cost.reshape((1, m)), label, alike, costs)
-    if a.limit[0] != np.inf:
-        held, space = np.empty(k), np.empty(k)
-        held_by_blocks(a, label, held, space)
-        for b in range(k):
-            costs[b] += reload_cost(a, held[b], space[b])
-    return float(costs.max())
+    for b in range(k):
+        costs[b] += reload_cost(a, held[b], space[b])
 
 
 def costs_of(a: BlockProblem, label: Ints) -> Floats:
     """(k,) cost of every block of a partition."""
     costs = np.zeros(a.devices)
-    block_costs(a, label, costs)
+    _block_costs(a, label, costs)
     return costs
 
 

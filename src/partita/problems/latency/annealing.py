@@ -7,14 +7,16 @@ at the best placement or, every other one, at one of the best cuts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 
+from partita.kernels.annealing import Cooling
 from partita.kernels.arrays import Ints
 from partita.kernels.latency.anneal import anneal
 from partita.kernels.latency.arrays import empty_placement
 from partita.kernels.latency.quotient import reset
+from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.slicing import Slicer
@@ -27,7 +29,7 @@ ORDERS, STARTS = 60, 20
 HOT, COLD = (0.03, 0.01, 0.003), 1e-5
 #: Weights of the time of all pieces together, of groups of rounds that take turns.
 SIDES = (0.0, 0.01, 0.05)
-#: Trials of one call of the kernel, which cannot be stopped, and of the first round; rounds grow by a factor.
+#: Trials of one step and of the first round; rounds grow by a factor.
 STEP, FIRST, GROWTH, MOST = 30_000, 200_000, 1.1, 20_000_000
 #: Operators up to which a problem is small, with so many trials per operator in the first round.
 SMALL, SMALL_TRIALS = 40, 2_000
@@ -35,24 +37,23 @@ SMALL, SMALL_TRIALS = 40, 2_000
 ROUNDS, SMALL_ROUNDS = 18, 9
 
 
-class Annealing:
-    """A search on one problem; the same ``seed`` makes the same steps whatever the clock says.
-
-    Attributes
-    ----------
-    value, slot
-        The best placement, found so far, as the kernels see it.
-    trials
-        Moves tried.
-    """
+class PlacementSearch(AnnealingSearch):
+    """A search on one problem; ``slot`` is the best placement, found so far, as the kernels see it."""
 
     def __init__(self, view: View, incumbent: Incumbent[LatencyPlan], seed: int) -> None:
-        self.view, self.incumbent, self.seed = view, incumbent, seed
-        self.random = np.random.default_rng(seed)
-        self.state = empty_placement(view.arrays, seed)
-        self.value, self.slot = math.inf, np.full(view.count, view.slots, np.int32)
-        self.trials = 0
+        self.view = view
+        super().__init__(incumbent, seed, Length(SMALL_TRIALS * view.count if self.small else FIRST, GROWTH, MOST))
+        self.state = empty_placement(view.arrays)
+        self._value, self.slot = math.inf, np.full(view.count, view.slots, np.int32)
         self.starts: list[tuple[float, Ints]] = []
+
+    @property
+    def value(self) -> float:
+        return self._value
+
+    @property
+    def done(self) -> bool:
+        return self.view.slots == 0 or self.best.done
 
     @property
     def small(self) -> bool:
@@ -62,11 +63,11 @@ class Annealing:
     def begin(self) -> None:
         """The CPU alone, and the cuts of some orders."""
         self._offer(self.slot)
-        if self.view.slots == 0 or self.incumbent.done:
+        if self.done:
             return
         slicer = Slicer(self.view)
         for _ in range(ORDERS if not self.small else ORDERS // 4):
-            if self.incumbent.stop[0]:
+            if self.best.stop[0]:
                 break
             slot = slicer.cut(slicer.order(self.random))
             value = self._offer(slot)
@@ -78,37 +79,20 @@ class Annealing:
         """Start from a placement found elsewhere."""
         self._offer(slot)
 
-    def rounds(self, count: float, stopping: Callable[[], bool], between: Callable[[], None] = lambda: None) -> None:
-        """So many rounds, or until told to stop; ``between`` is called before each one."""
-        if self.view.slots == 0:
-            return
-        length = float(SMALL_TRIALS * self.view.count if self.small else FIRST)
-        number = 0
-        while number < count and not stopping():
-            between()
-            start = self.starts[number // 2 % len(self.starts)][1] if number % 2 and self.starts else self.slot
-            hot, side = HOT[number % len(HOT)], SIDES[number // len(HOT) % len(SIDES)]
-            self._round(start.copy(), hot, side, int(length), stopping)
-            length = min(length * GROWTH, MOST)
-            number += 1
+    def round(self, number: int) -> Iterator[None]:
+        a, s = self.view.arrays, self.state
+        start = self.starts[number // 2 % len(self.starts)][1] if number % 2 and self.starts else self.slot
+        hot, side = HOT[number % len(HOT)], SIDES[number // len(HOT) % len(SIDES)]
+        s.slot[:], s.best[:], s.value[0] = start, self.slot, self.value
 
-    def _round(self, start: Ints, hot: float, side: float, length: int, stopping: Callable[[], bool]) -> None:
-        """One cooling, in steps."""
-        a, s, scale = self.view.arrays, self.state, max(self.value, 1e-300)
-        s.value[0], s.best[:] = self.value, self.slot
-        steps = -(-length // STEP)
-        cool = (COLD / hot) ** (1 / steps)
-        for step in range(steps):
+        def part(cooling: Cooling) -> None:
             # Rounding gathers, and is dropped here.
-            reset(a, s, start)
-            high = scale * hot * cool**step
-            anneal(a, s, high, high * cool, -(-length // steps), self.trials, side)
-            self.trials += -(-length // steps)
+            reset(a, s, s.slot.copy())
+            anneal(a, s, self.trials, side, cooling, self.draws, self.best.stop)
             if s.value[0] < self.value:
                 self._offer(s.best.copy())
-            start = s.slot.copy()
-            if stopping():
-                return
+
+        return self.cool(Cooling(hot, COLD, int(self.length)).times(max(self.value, 1e-300)), STEP, part)
 
     def _offer(self, slot: Ints) -> float:
         """What a placement is worth, infinite for one that is none; the best one is kept."""
@@ -117,6 +101,6 @@ class Annealing:
         if not worth.feasible:
             return math.inf
         if worth.objective < self.value:
-            self.value, self.slot = worth.objective, slot.copy()
-            self.incumbent.offer(worth.objective, plan, "annealing")
+            self._value, self.slot = worth.objective, slot.copy()
+            self.best.offer(worth.objective, plan, "annealing")
         return worth.objective

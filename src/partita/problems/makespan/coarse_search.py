@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.kernels.annealing import Cooling
 from partita.kernels.graph_arrays import partition_of
+from partita.kernels.makespan.anneal import anneal
 from partita.kernels.makespan.arrays import MakespanArrays
+from partita.kernels.random import generator
 from partita.problems.makespan.coarse import Groups, coarse, packed
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer_state
@@ -26,8 +29,6 @@ def coarse_search(instance: MakespanInstance, best: Incumbent[Schedule], *, seed
 
     Every round begins with the groups packed into memory, each where it takes least time.
     """
-    from partita.kernels.makespan.anneal import Cooling, anneal
-
     ranks = upward_ranks(instance)
     order = np.array(sorted(instance.order, key=lambda v: -ranks[v]), dtype=np.int32)
     room = instance.room()
@@ -41,10 +42,9 @@ def coarse_search(instance: MakespanInstance, best: Incumbent[Schedule], *, seed
         device, mine = first[groups.group].astype(np.int32), order.copy()
         offer_state(instance, best, (device, mine), insertion=True)
         size = best.value if np.isfinite(best.value) else float(groups.time[np.isfinite(groups.time)].sum())
-        draws = (seed * 1_000_003 + number) % 2**31
-        cooling = Cooling(draws, each * groups.count, _START * size, _END * size, True, _PENALTY)
+        cooling, draws = Cooling(_START * size, _END * size, each * groups.count), generator(seed * 1_000_003 + number)
         arrays = _grouped(instance.arrays, groups)
-        anneal(arrays, device, mine, 0, instance.count, cooling, room, best.stop)
+        anneal(arrays, device, mine, 0, instance.count, True, _PENALTY, room, cooling, draws, best.stop)
         offer_state(instance, best, (device, mine), insertion=True)
 
 

@@ -14,8 +14,8 @@ from partita.run.incumbent import Incumbent
 
 #: Operators up to which everything is annealed at once, at first; more leave no time for it.
 _FEW = 600
-#: Windows of one run, and runs without success after which it ends.
-_WINDOWS, _PATIENCE = 40, 12
+#: Rounds of windows without success after which it ends.
+_PATIENCE = 12
 
 
 def first_schedules(
@@ -46,10 +46,9 @@ def improve(
     patience: int = _PATIENCE,
 ) -> None:
     """Anneal windows until told to stop, or until so many runs in a row found nothing; nothing without a schedule."""
-    plan, failed = best.snapshot()[1], 0
+    plan = best.snapshot()[1]
     if plan is None or instance.count < 2:
         return
     windows = Windows(instance, plan, best, seed=seed, threads=threads)
-    while failed < patience and not (best.done or stop()):
-        failed = 0 if windows.run(_WINDOWS) else failed + 1
+    windows.run(stop, patience=patience)
     best.counters["windows"] = best.counters.get("windows", 0) + windows.windows

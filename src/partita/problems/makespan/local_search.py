@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from partita.kernels.annealing import Cooling
 from partita.kernels.arrays import Ints
+from partita.kernels.makespan.anneal import anneal
+from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.greedy import Growing, earliest_finish
 from partita.problems.makespan.heuristics import HEURISTICS
@@ -82,53 +85,49 @@ def offer(instance: MakespanInstance, best: Incumbent[Schedule], plan: Schedule,
     return worth.feasible and best.offer(worth.objective, plan, by)
 
 
+class ScheduleSearch(AnnealingSearch):
+    """Improves the best schedule; places to start from are that one, ``states`` and ``first_states``."""
+
+    def __init__(
+        self, instance: MakespanInstance, best: Incumbent[Schedule], seed: int, states: Sequence[State] = ()
+    ) -> None:
+        first = float(max(_FEWEST, _MOVES * instance.count))
+        super().__init__(best, seed, Length(first, _GROWTH, _MOST * first, in_vain=True))
+        self.instance, self.room = instance, instance.room()
+        self.starts = [*states, *first_states(instance)]
+        for state in self.starts:
+            for insertion in (True, False):
+                if best.stop[0] == 0:
+                    offer_state(instance, best, state, insertion=insertion)
+
+    @property
+    def done(self) -> bool:
+        return not self.starts or self.best.done
+
+    def round(self, number: int) -> Iterator[None]:
+        instance, starts = self.instance, self.starts
+        value, plan, _ = self.best.snapshot()
+        if plan is not None and (number >= len(starts) or number % 2):
+            device, order = (np.array(of(instance, plan), dtype=np.int32) for of in (devices_of, order_of))
+        else:
+            device, order = (part.copy() for part in starts[number % len(starts)])
+        size = value if math.isfinite(value) else float(mean_times(instance).sum())
+        hot, penalty, insertion = _START[number % len(_START)], _PENALTIES[number % len(_PENALTIES)], number % 4 != 3
+        cooling = Cooling(1.0, _COOLED, int(self.length)).times(hot * max(size, 1e-300))
+        a, room, stop = instance.arrays, self.room, self.best.stop
+        found = anneal(a, device, order, 0, instance.count, insertion, penalty, room, cooling, self.draws, stop)
+        self.trials += cooling.trials
+        if found < value:
+            made = list_schedule(instance, device.tolist(), order.tolist(), insertion=insertion)
+            offer(instance, self.best, made, "annealing")
+        yield
+
+
 def search(
     instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int, rounds: int, states: Sequence[State] = ()
 ) -> None:
-    """Improve the best schedule by annealing; it ends after so many rounds, or when the incumbent is done.
-
-    Parameters
-    ----------
-    instance
-        The problem.
-    best
-        What is known; a schedule there is one of the places to start from.
-    seed, rounds
-        Same seed and rounds, same answer, unless it is told to stop.
-    states
-        Further places to start from.
-    """
-    from partita.kernels.makespan.anneal import Cooling, anneal
-
-    starts = [*states, *first_states(instance)]
-    for state in starts:
-        for insertion in (True, False):
-            if best.stop[0] == 0:
-                offer_state(instance, best, state, insertion=insertion)
-    room, moves = instance.room(), float(max(_FEWEST, _MOVES * instance.count))
-    longest = _MOST * moves
-    if not starts:
-        return
-    for number in range(rounds):
-        if best.done:
-            return
-        value, plan, _ = best.snapshot()
-        if plan is not None and (number >= len(starts) or number % 2):
-            state = (
-                np.array(devices_of(instance, plan), dtype=np.int32),
-                np.array(order_of(instance, plan), dtype=np.int32),
-            )
-        else:
-            state = starts[number % len(starts)][0].copy(), starts[number % len(starts)][1].copy()
-        size = value if math.isfinite(value) else float(mean_times(instance).sum())
-        start = _START[number % len(_START)] * max(size, 1e-300)
-        insertion = number % 4 != 3
-        penalty = _PENALTIES[number % len(_PENALTIES)]
-        cooling = Cooling((seed * 1_000_003 + number) % 2**31, int(moves), start, start * _COOLED, insertion, penalty)
-        found = anneal(instance.arrays, *state, 0, instance.count, cooling, room, best.stop)
-        better = False
-        if found < value:
-            made = list_schedule(instance, state[0].tolist(), state[1].tolist(), insertion=insertion)
-            better = offer(instance, best, made, "annealing")
-        moves = moves if better else min(longest, moves * _GROWTH)
-    best.counters["rounds"] = best.counters.get("rounds", 0) + rounds
+    """Improve the best schedule by so many rounds, unless the incumbent is done before; see ``ScheduleSearch``."""
+    made = ScheduleSearch(instance, best, seed, states)
+    made.run(rounds=rounds)
+    if made.number:
+        best.counters["rounds"] = best.counters.get("rounds", 0) + made.number

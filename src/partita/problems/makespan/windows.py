@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from partita.kernels.annealing import Cooling
 from partita.kernels.arrays import Ints
+from partita.kernels.makespan.anneal import anneal
 from partita.kernels.makespan.arrays import Room
+from partita.kernels.random import generator
+from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
 from partita.problems.makespan.plan import Schedule
@@ -18,15 +23,17 @@ from partita.run.incumbent import Incumbent
 
 #: Operators of a window, at least and at most.
 _NARROW, _WIDE = 24, 160
-#: Moves for each of them, how they grow after a run without success, and up to what.
+#: Moves for each operator of a window, how they grow after a round in vain, and up to what.
 _MOVES, _GROWTH, _MOST = 20.0, 1.5, 400.0
 #: Temperatures at the start, as shares of the mean time of an operator in the window, in turn; what is left at the end.
 _START, _COOLED = (0.2, 0.1, 0.4), 0.02
+#: Penalty of overfull devices.
+_PENALTY = 10.0
 #: Operators for each window that is annealed at the same time.
 _APART = 4 * _WIDE
 
 
-class Windows:
+class Windows(AnnealingSearch):
     """One search: the state, its schedule, and what follows every operator.
 
     Parameters
@@ -39,60 +46,64 @@ class Windows:
         Same seed, threads and number of windows, same schedules, unless told to stop.
     threads
         Large problems have windows that can be annealed at the same time.
+    each
+        Windows of a round.
     """
 
     def __init__(
-        self, instance: MakespanInstance, plan: Schedule, best: Incumbent[Schedule], *, seed: int, threads: int
+        self,
+        instance: MakespanInstance,
+        plan: Schedule,
+        best: Incumbent[Schedule],
+        *,
+        seed: int,
+        threads: int,
+        each: int = 40,
     ) -> None:
-        self.instance, self.best, self.threads = instance, best, threads
-        self.rng = np.random.default_rng(seed)
+        super().__init__(best, seed, Length(_MOVES, _GROWTH, _MOST, in_vain=True))
+        self.instance, self.threads, self.each = instance, threads, each
         self.rank = np.empty(instance.count, dtype=np.int64)
         self.rank[instance.order] = np.arange(instance.count)
         self.ends = np.array([(u, v) for u, v, f in instance.edges if f >= 0], dtype=np.int32).reshape(-1, 2)
         self.room = instance.room()
         self.rooms = [instance.room() for _ in range(max(1, threads))]
-        self.moves = _MOVES
         self.rest = np.zeros(instance.count + len(self.ends))
         self.device = np.array(devices_of(instance, plan), dtype=np.int32)
         self.order = np.array(order_of(instance, plan), dtype=np.int32)
-        self.value = self._schedule(self.device, self.order)
+        self.now = self._schedule(self.device, self.order)
         self.windows = 0
         self._look()
 
-    def run(self, windows: int) -> bool:
-        """Anneal so many windows, of random size and place; whether the incumbent's schedule became better."""
-        before = self.best.value
+    def round(self, number: int) -> Iterator[None]:
+        """Windows of random size and place."""
         many = max(1, min(self.threads, self.instance.count // _APART))
         with ThreadPoolExecutor(many) as pool:
-            while not self.best.done and windows > 0:
-                self._take(list(pool.map(self._anneal, self._choose(many))))
-                windows -= many
+            for _ in range(0, self.each, many):
+                if not self.done:
+                    self._take(list(pool.map(self._anneal, self._choose(many))))
         self._offer()
-        better = self.best.value < before
-        self.moves = self.moves if better else min(_MOST, self.moves * _GROWTH)
-        return better
+        yield
 
     def _choose(self, many: int) -> list[tuple[int, int, float, int, Room]]:
         """Windows that do not touch: first and last place, temperature as a share, seed, and a room for each."""
         n, chosen = self.instance.count, []
         share = n // many
-        turn = int(self.rng.integers(n)) if many > 1 else 0
+        turn = int(self.random.integers(n)) if many > 1 else 0
         for k in range(many):
             low, high = (turn + k * share) % n, (turn + (k + 1) * share - 1) % n + 1
             if low >= high:
                 # It would begin at the end and go on at the start.
                 low, high = (low, n) if n - low > high else (0, high)
-            width = min(high - low, int(math.exp(self.rng.uniform(math.log(_NARROW), math.log(_WIDE)))))
-            first = int(self.rng.integers(low - width // 2, high - width // 2))
+            width = min(high - low, int(math.exp(self.random.uniform(math.log(_NARROW), math.log(_WIDE)))))
+            first = int(self.random.integers(low - width // 2, high - width // 2))
             first = min(max(first, low), high - width)
             self.windows += 1
             start = _START[self.windows % len(_START)]
-            chosen.append((first, first + width, start, int(self.rng.integers(2**31)), self.rooms[k]))
+            chosen.append((first, first + width, start, int(self.random.integers(2**31)), self.rooms[k]))
         return chosen
 
     def _anneal(self, chosen: tuple[int, int, float, int, Room]) -> tuple[int, int, Ints, Ints]:
         """A window, as it is after that: its place, and the devices and the order of its operators."""
-        from partita.kernels.makespan.anneal import Cooling, anneal
         from partita.kernels.makespan.windows import close_window, open_window
 
         first, last, share, seed, room = chosen
@@ -102,8 +113,8 @@ class Windows:
         open_window(a, device, order, self.place, first, last, self.rest, room)
         inside = self.order[first:last]
         start = max(float((room.end[inside] - room.start[inside]).mean()) * share, 1e-300)
-        cooling = Cooling(seed, int(self.moves * (last - first)), start, start * _COOLED, True, 10.0)
-        anneal(a, device, order, first, last, cooling, room, self.best.stop)
+        cooling = Cooling(start, start * _COOLED, int(self.length * (last - first)))
+        anneal(a, device, order, first, last, True, _PENALTY, room, cooling, generator(seed), self.best.stop)
         close_window(order, first, last, room)
         return first, last, device[order[first:last]], order[first:last]
 
@@ -120,9 +131,9 @@ class Windows:
             order[first:last] = inside
             device[inside] = devices
         value = self._schedule(device, order)
-        kept = value <= self.value and self._fits(device)
+        kept = value <= self.now and self._fits(device)
         if kept:
-            self.device, self.order, self.value = device, order, value
+            self.device, self.order, self.now = device, order, value
             self._sort()
         else:
             self._schedule(self.device, self.order)
@@ -143,8 +154,8 @@ class Windows:
         """Bring the order to that of the starts, where this does no harm: windows are then windows of time."""
         order: Ints = np.lexsort((self.rank, self.room.start)).astype(np.int32)
         value = self._schedule(self.device, order)
-        if value <= self.value:
-            self.order, self.value = order, value
+        if value <= self.now:
+            self.order, self.now = order, value
         else:
             self._schedule(self.device, self.order)
 
@@ -160,7 +171,7 @@ class Windows:
         self.place[self.order] = np.arange(self.instance.count, dtype=np.int32)
 
     def _offer(self) -> None:
-        if self.value < self.best.value:
+        if self.now < self.best.value:
             self._schedule(self.device, self.order)
             offer(self.instance, self.best, from_room(self.instance, self.device.tolist(), self.room), "windows")
             self._look()

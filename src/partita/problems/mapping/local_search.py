@@ -6,13 +6,17 @@ Source: own; the energy is that of ``partita.kernels.mapping.anneal``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 
 import numpy as np
 
+from partita.kernels.annealing import Cooling
 from partita.kernels.arrays import Ints
+from partita.kernels.mapping.anneal import anneal
+from partita.kernels.random import generator
+from partita.problems.annealing import AnnealingSearch
 from partita.problems.mapping.instance import Instance, device_array
 from partita.problems.mapping.orders import constructions
 from partita.problems.mapping.plan import Placement
@@ -21,34 +25,27 @@ from partita.run.incumbent import Incumbent
 #: Moves of one power for each replica, from a construction or the best mapping, and from chance; they grow by a factor
 #: with every cycle of ladders, up to a limit.
 _MOVES, _HOT_MOVES, _MOST, _GROWTH = 300, 600, 8_000, 1.4
-#: Powers (as doublings of 1) with temperatures at their start and end: from a construction, and from the best mapping.
+#: Exponents with temperatures at their start and end: from a construction, and from the best mapping.
 _Levels = tuple[tuple[int, float, float], ...]
-_RISING: _Levels = ((0, 0.1, 0.02), (1, 0.2, 0.02), (2, 0.2, 0.02), (3, 0.2, 0.02), (4, 0.2, 0.01), (5, 0.2, 0.01))
-_SETTLING: _Levels = ((2, 0.3, 0.02), (3, 0.2, 0.02), (4, 0.2, 0.01), (5, 0.2, 0.01))
+_RISING: _Levels = ((1, 0.1, 0.02), (2, 0.2, 0.02), (4, 0.2, 0.02), (8, 0.2, 0.02), (16, 0.2, 0.01), (32, 0.2, 0.01))
+_SETTLING: _Levels = ((4, 0.3, 0.02), (8, 0.2, 0.02), (16, 0.2, 0.01), (32, 0.2, 0.01))
 #: The same from chance, in turn: hot enough to melt. Small sums and small maxima are found by different ones.
 _LADDERS: tuple[_Levels, ...] = (
-    ((0, 3.0, 0.05), (1, 0.5, 0.02), (2, 0.3, 0.02), (3, 0.2, 0.02), (4, 0.2, 0.01), (5, 0.2, 0.01)),
-    ((0, 3.0, 0.2), (1, 2.0, 0.02), (3, 0.5, 0.02), (5, 0.2, 0.01)),
-    ((1, 10.0, 0.3), (2, 2.0, 0.02), (3, 0.5, 0.02), (5, 0.2, 0.01)),
+    ((1, 3.0, 0.05), (2, 0.5, 0.02), (4, 0.3, 0.02), (8, 0.2, 0.02), (16, 0.2, 0.01), (32, 0.2, 0.01)),
+    ((1, 3.0, 0.2), (2, 2.0, 0.02), (8, 0.5, 0.02), (32, 0.2, 0.01)),
+    ((2, 10.0, 0.3), (4, 2.0, 0.02), (8, 0.5, 0.02), (32, 0.2, 0.01)),
 )
 #: Rounds without a better mapping after which it ends: fewer for few replicas, so many for each.
 PATIENCE, SHORT = 40, 3
 
 
-class Annealing:
-    """A search on one problem; the same seed makes the same steps whatever the clock says.
-
-    Attributes
-    ----------
-    moves
-        Moves tried.
-    """
+class MappingSearch(AnnealingSearch):
+    """A search on one problem, with so many rounds at once; fewer ``workers`` get the same answer."""
 
     def __init__(self, instance: Instance, best: Incumbent[Placement], seed: int, threads: int) -> None:
-        self.instance, self.best = instance, best
-        self.seed, self.threads = seed, threads
+        super().__init__(best, seed, abreast=threads)
+        self.instance, self.workers = instance, threads
         self.starts: list[Ints] = []
-        self.number = self.moves = 0
 
     def begin(self, others: Sequence[Ints] = ()) -> None:
         """Offer mappings that are there without search, and begin from them."""
@@ -57,26 +54,20 @@ class Annealing:
             if not any(np.array_equal(device, known) for known in self.starts):
                 self.starts.append(device)
 
-    def rounds(self, done: Callable[[], bool], patience: int = PATIENCE, *, workers: int | None = None) -> None:
-        """Until told to stop, or so many rounds were in vain; in fewer threads, if so asked, with the same answer."""
-        vain = 0
-        with ThreadPoolExecutor(workers or self.threads) as pool:
-            while not done() and vain < patience:
-                before = self.best.value
-                numbers = range(self.number, self.number + self.threads)
-                self.number += self.threads
-                # All begin from the same best mapping: who is first changes nothing.
-                _, plan, _ = self.best.snapshot()
-                known = None if plan is None else device_array(plan)
-                for device in pool.map(self._round, numbers, repeat(known), repeat(before)):
-                    if device is not None:
-                        self.instance.offer(self.best, device, "annealing")
-                vain = 0 if self.best.value < before else vain + self.threads
+    def round(self, number: int) -> Iterator[None]:
+        # All begin from the same best mapping: who is first changes nothing.
+        value, plan, _ = self.best.snapshot()
+        known = None if plan is None else device_array(plan)
+        with ThreadPoolExecutor(self.workers) as pool:
+            numbers = range(number, number + self.abreast)
+            for device, trials in pool.map(self._anneal, numbers, repeat(known), repeat(value)):
+                self.trials += trials
+                if device is not None:
+                    self.instance.offer(self.best, device, "annealing")
+        yield
 
-    def _round(self, number: int, known: Ints | None, value: float) -> Ints | None:
-        """The best mapping of a round if it is better than the best known."""
-        from partita.kernels.mapping.anneal import Cooling, anneal
-
+    def _anneal(self, number: int, known: Ints | None, value: float) -> tuple[Ints | None, int]:
+        """The best mapping of a round, if it is better than the best known, and the moves tried."""
         instance = self.instance
         if number < len(self.starts):
             device, levels, each = self.starts[number].copy(), _RISING, float(_MOVES)
@@ -90,18 +81,18 @@ class Annealing:
             else:
                 assert known is not None
                 device, levels, each = known.copy(), _SETTLING, _MOVES * growth
-        moves = int(instance.count * min(each, _MOST))
+        moves, made = int(instance.count * min(each, _MOST)), 0
         found: Ints = np.empty(instance.count, dtype=np.int32)
-        target, scale = math.inf, value if value > 0 else 1.0
-        for doublings, start, end in levels:
-            cooling = Cooling(
-                (self.seed * 1_000_003 + number * 101 + doublings) % 2**31, moves, start, end, doublings, scale
+        target, scale, draws = math.inf, value if value > 0 else 1.0, generator(self.seed * 1_000_003 + number)
+        for exponent, start, end in levels:
+            cooling, stop = Cooling(start, end, moves), self.best.stop
+            target = anneal(
+                instance.arrays, instance.near, device, found, scale, exponent, target, cooling, draws, stop
             )
-            target = anneal(instance.arrays, instance.near, device, found, cooling, target, self.best.stop)
-            self.moves += moves
+            made += moves
             scale = target if target > 0 else 1.0
-            if doublings >= 1:
+            if exponent > 1:
                 device = found.copy()
-            if self.best.stop[0] != 0:
+            if stop[0] != 0:
                 break
-        return found if target < value else None
+        return (found if target < value else None), made

@@ -10,7 +10,7 @@ from partita.conductor.bound import bound
 from partita.conductor.solve import solve
 from partita.mip.solve import available
 from partita.problems.throughput.free.instance import free_instance, refusal
-from partita.problems.throughput.free.search import FreeIncumbent, search
+from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.run.result import Status
 from strategies import throughput_problems
@@ -77,7 +77,7 @@ def test_the_annealing_keeps_its_books(problem: ThroughputProblem) -> None:
     free = free_instance(problem)
     assume(not free.homeless)
     best = FreeIncumbent(free)
-    search(best, 1, lambda: False, last_round=2)
+    FreeSearch(best, 1).run(rounds=2)
     expected = brute_force.best_free(problem)
     if best.answer is None:
         return
@@ -112,7 +112,7 @@ def test_the_same_seed_searches_the_same_way() -> None:
     labels = []
     for _ in range(2):
         best = FreeIncumbent(free)
-        search(best, 3, lambda: False, last_round=3)
+        FreeSearch(best, 3).run(rounds=3)
         assert best.answer is not None
         labels.append(best.answer.tolist())
     assert labels[0] == labels[1]

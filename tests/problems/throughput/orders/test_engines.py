@@ -62,8 +62,8 @@ def test_slices_of_time_change_nothing() -> None:
     blocks = make_blocks(regal_problem(2, nodes=60, devices=4))
     whole, sliced = PartitionSearch(blocks, seed=5), PartitionSearch(blocks, seed=5)
     whole.run(rounds=4)
-    while sliced.rounds < 4:
-        sliced.run(1e-9, rounds=4 - sliced.rounds) or sliced.run(1e-4, rounds=4 - sliced.rounds)
+    while sliced.number < 4:
+        sliced.run(seconds=1e-9, rounds=4 - sliced.number) or sliced.run(seconds=1e-4, rounds=4 - sliced.number)
     assert sliced.value == whole.value
     assert (sliced.label == whole.label).all()
     assert sliced.trials == whole.trials
@@ -75,7 +75,7 @@ def test_the_bounds_relaxation_can_be_searched() -> None:
     relaxed = uniform(problem)
     blocks = blocks_of(relaxed)
     search = PartitionSearch(blocks, seed=1)
-    search.run(0.2)
+    search.run(seconds=0.2)
     loads = [relaxed.load(search.label == block) for block in range(4)]
     assert max(loads) == pytest.approx(search.value, rel=1e-12)
     other = PartitionSearch(blocks, seed=2)
@@ -89,7 +89,7 @@ def test_a_raised_flag_ends_the_work() -> None:
     """Nothing is done after the flag is raised, and a genetic generation ends between chromosomes."""
     blocks = make_blocks(regal_problem(2, nodes=60, devices=4))
     stop = np.ones(1, dtype=np.int64)
-    assert not PartitionSearch(blocks, stop=stop).run(60.0)
+    assert not PartitionSearch(blocks, stop=stop).run(seconds=60.0)
     genetic = Genetic(blocks, 0, stop)
     assert not genetic.generation()
     assert genetic.order is None
@@ -133,7 +133,7 @@ def test_proven_optima_are_found(seed: int) -> None:
     optimum = evaluate(problem, outcome.plan).objective
     assert outcome.bound >= optimum * (1 - 1e-6)
     search = PartitionSearch(make_blocks(problem), seed=0, low=optimum)
-    search.run(5.0)
+    search.run(seconds=5.0)
     assert search.value == pytest.approx(optimum, rel=1e-9)
 
 
@@ -144,6 +144,6 @@ def test_large_graphs_get_a_partition_soon() -> None:
     PartitionSearch(make_blocks(regal_problem(0, nodes=10))).run(rounds=1)
     started = time.perf_counter()
     search = PartitionSearch(blocks)
-    search.run(1.0)
+    search.run(seconds=1.0)
     assert search.value < float("inf")
     assert time.perf_counter() - started < SOON_S

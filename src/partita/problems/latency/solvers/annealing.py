@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, Annealing
+from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, PlacementSearch
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
@@ -22,12 +22,12 @@ class LatencyAnnealing(Solver):
 
     def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
         incumbent: Incumbent[LatencyPlan] = Incumbent()
-        search = Annealing(View(problem), incumbent, options.seed)
+        search = PlacementSearch(View(problem), incumbent, options.seed)
         count = SMALL_ROUNDS if search.small else ROUNDS if monitor.time_limit_s is None else math.inf
 
         def work() -> None:
             search.begin()
-            search.rounds(count, lambda: incumbent.done)
+            search.run(rounds=count)
 
         run_in_background(incumbent, monitor, work)
         monitor.statistics.counters["trials"] = search.trials

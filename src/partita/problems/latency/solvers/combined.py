@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, Annealing
+from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, PlacementSearch
 from partita.problems.latency.bounds.chain import ChainBound, chain_bound, lowered
 from partita.problems.latency.bounds.critical_path import CriticalPath, critical_path
 from partita.problems.latency.enumeration import best_placement, few, tiny
@@ -39,7 +39,7 @@ class Combined(Solver):
     def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
         incumbent: Incumbent[LatencyPlan] = Incumbent()
         view = View(problem)
-        search = Annealing(view, incumbent, options.seed)
+        search = PlacementSearch(view, incumbent, options.seed)
 
         def done() -> bool:
             return incumbent.done
@@ -51,7 +51,7 @@ class Combined(Solver):
             incumbent.prove(lowered(view, critical_path(view)), CriticalPath.name)
             if tiny(view) and not done() and _all_tried(view, incumbent):
                 return
-            search.rounds(FIRST_ROUNDS, done)
+            search.run(rounds=FIRST_ROUNDS)
             incumbent.prove(chain_bound(view, done), ChainBound.name)
             if few(view) and not done() and _all_tried(view, incumbent):
                 return
@@ -63,7 +63,7 @@ class Combined(Solver):
         return Outcome(incumbent.answer, incumbent.bound, proven_by=incumbent.proven_by)
 
     def _settle(
-        self, view: View, search: Annealing, options: Options, incumbent: Incumbent[LatencyPlan], monitor: Monitor
+        self, view: View, search: PlacementSearch, options: Options, incumbent: Incumbent[LatencyPlan], monitor: Monitor
     ) -> None:
         """Annealing for the rest of the time beside an exact search, if there is one for the problem."""
         from partita.problems.latency.exact import exact_refusal, prove_exactly
@@ -73,16 +73,16 @@ class Combined(Solver):
             _beside_one_piece(view, search, options, incumbent, count, monitor)
             return
         if exact_refusal(view.problem) is not None:
-            search.rounds(count, lambda: incumbent.done)
+            search.run(rounds=count)
             return
         if options.threads < 2:
-            search.rounds(min(count, SMALL_ROUNDS), lambda: incumbent.done)
+            search.run(rounds=min(count, SMALL_ROUNDS))
             if not incumbent.done:
                 prove_exactly(view, incumbent, search.slot, seed=options.seed, threads=1, monitor=monitor)
             return
         start = search.slot.copy()
         try:
-            with _beside(lambda: search.rounds(count, lambda: incumbent.done), incumbent):
+            with _beside(lambda: search.run(rounds=count), incumbent):
                 prove_exactly(view, incumbent, start, seed=options.seed, threads=options.threads - 1, monitor=monitor)
                 # It was solved, or the run is over.
                 incumbent.end()
@@ -104,7 +104,7 @@ def _all_tried(view: View, incumbent: Incumbent[LatencyPlan]) -> bool:
 
 
 @contextmanager
-def _beside(work: Callable[[], None], incumbent: Incumbent[LatencyPlan]) -> Iterator[None]:
+def _beside(work: Callable[[], object], incumbent: Incumbent[LatencyPlan]) -> Iterator[None]:
     """Run ``work`` in a thread while the caller works on the same incumbent; what it raises leaves here."""
     failure: list[BaseException] = []
 
@@ -130,7 +130,7 @@ def _beside(work: Callable[[], None], incumbent: Incumbent[LatencyPlan]) -> Iter
 
 def _beside_one_piece(
     view: View,
-    search: Annealing,
+    search: PlacementSearch,
     options: Options,
     incumbent: Incumbent[LatencyPlan],
     count: float,
@@ -143,32 +143,31 @@ def _beside_one_piece(
     """
     own: Incumbent[LatencyPlan] = Incumbent()
     own.stop = incumbent.stop
-    one = Annealing(View(view.problem.replace(pieces=1)), own, options.seed)
+    one = PlacementSearch(View(view.problem.replace(pieces=1)), own, options.seed)
 
     def done() -> bool:
         return incumbent.done
 
     def anneal(rounds: float) -> None:
         one.begin()
-        one.rounds(FIRST_ROUNDS, done)
-        one.rounds(rounds, done)
+        one.run(done, rounds=FIRST_ROUNDS + rounds)
 
-    def take() -> None:
+    def take() -> bool:
         value, plan, _ = own.snapshot()
         if plan is not None and value < search.value:
             search.adopt(view.slot(plan))
+        return False
 
     if math.isfinite(count):
         anneal(count)
         take()
-        search.rounds(count, done)
+        search.run(rounds=count)
     elif options.threads > 1:
         with _beside(lambda: anneal(math.inf), incumbent):
-            search.rounds(math.inf, done, take)
+            search.run(take)
         take()
     else:
-        half = Monitor(max(monitor.remaining_s / 2, 1e-9))
         one.begin()
-        one.rounds(math.inf, lambda: done() or half.stopping)
+        one.run(done, seconds=max(monitor.remaining_s / 2, 1e-9))
         take()
-        search.rounds(math.inf, done)
+        search.run()

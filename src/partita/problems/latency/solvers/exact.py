@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.problems.latency.annealing import Annealing
+from partita.problems.latency.annealing import PlacementSearch
 from partita.problems.latency.exact import exact_refusal, prove_exactly
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
@@ -28,7 +28,7 @@ class LatencyProgram(Solver):
         view = View(problem)
 
         def work() -> None:
-            search = Annealing(view, incumbent, options.seed)
+            search = PlacementSearch(view, incumbent, options.seed)
             search.begin()
             if not incumbent.done:
                 prove_exactly(view, incumbent, search.slot, seed=options.seed, threads=options.threads, monitor=monitor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partita.problems.mapping.instance import Instance
-from partita.problems.mapping.local_search import PATIENCE, SHORT, Annealing
+from partita.problems.mapping.local_search import PATIENCE, SHORT, MappingSearch
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.mapping.protocol import Options, Outcome, Solver
@@ -22,15 +22,15 @@ class MappingAnnealing(Solver):
     def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
         best: Incumbent[Placement] = Incumbent()
         instance = Instance(problem)
-        search = Annealing(instance, best, options.seed, options.threads)
+        search = MappingSearch(instance, best, options.seed, options.threads)
 
         def work() -> None:
             if not instance.enough:
                 best.refute("counting devices")
                 return
             search.begin()
-            search.rounds(lambda: best.done, min(PATIENCE, SHORT * instance.count))
+            search.run(patience=min(PATIENCE, SHORT * instance.count))
 
         run_in_background(best, monitor, work)
-        monitor.statistics.counters["moves"] = search.moves
+        monitor.statistics.counters["moves"] = search.trials
         return Outcome(best.answer, infeasible=best.infeasible, proven_by=best.proven_by)

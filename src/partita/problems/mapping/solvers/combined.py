@@ -10,7 +10,7 @@ from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bo
 from partita.problems.mapping.bounds.thresholds import Thresholds, thresholds_bound
 from partita.problems.mapping.exact import settle
 from partita.problems.mapping.instance import Instance
-from partita.problems.mapping.local_search import Annealing
+from partita.problems.mapping.local_search import PATIENCE, MappingSearch
 from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
@@ -44,7 +44,7 @@ class Combined(Solver):
     def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
         best: Incumbent[Placement] = Incumbent()
         instance = Instance(problem)
-        search = Annealing(instance, best, options.seed, options.threads)
+        search = MappingSearch(instance, best, options.seed, options.threads)
 
         def done() -> bool:
             return best.done
@@ -62,21 +62,23 @@ class Combined(Solver):
             search.begin((consecutive(instance), chains(instance)))
             best.prove(lowered(instance, assignment_bound(instance)), Neighbours.name)
             if instance.count <= SMALL and instance.devices <= _DEVICES:
-                search.rounds(done, _FIRST)
+                search.run(patience=_FIRST)
                 if not done():
                     settle(instance, best)
                 return
             with ThreadPoolExecutor(1) as other:
                 published = other.submit(beside, best.value)
-                search.rounds(done, _FIRST, workers=max(1, options.threads - 1))
+                search.workers = max(1, options.threads - 1)
+                search.run(patience=_FIRST)
+                search.workers = options.threads
                 for device in published.result():
                     instance.offer(best, device, "bisection")
             if instance.count <= _MEDIUM and not done():
                 settle(instance, best, _CHECKS)
             if not done():
-                search.rounds(done)
+                search.run(patience=PATIENCE)
 
         run_in_background(best, monitor, work)
-        monitor.statistics.counters["moves"] = search.moves
+        monitor.statistics.counters["moves"] = search.trials
         bound = None if best.infeasible else best.bound
         return Outcome(best.answer, bound, infeasible=best.infeasible, proven_by=best.proven_by)

@@ -27,7 +27,7 @@ class LocalSearch(FreeSplits):
     summary = "best single moves from random splits, 10 restarts; ignores memory, CPUs and contiguity"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        from partita.kernels.throughput.anneal_free import empty_state
+        from partita.kernels.throughput.free_splits import empty_state
         from partita.kernels.throughput.local_search import descend
 
         free = free_instance(problem)
@@ -41,7 +41,7 @@ class LocalSearch(FreeSplits):
         if not all(places.size for places in allowed):
             return Outcome(plan=None)
         random = np.random.default_rng(options.seed)
-        state = empty_state(arrays, options.seed)
+        state = empty_state(arrays)
         value, best = float("inf"), None
         for _ in range(RESTARTS):
             state.label[:] = [places[random.integers(places.size)] for places in allowed]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from partita.problems.throughput.free.search import FreeIncumbent, FreeSolver, search
+from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, FreeSolver
 from partita.problems.throughput.protocol import Options
 from partita.run.monitor import Monitor
 
@@ -25,17 +26,18 @@ class Annealing(FreeSolver):
     def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
         """Anneal on every thread; small problems, and all without a time limit, get a fixed number of rounds."""
         small = best.free.items * len(best.free.devices) <= SMALL
-        last = None if monitor.time_limit_s is not None and not small else ROUNDS
+        last = math.inf if monitor.time_limit_s is not None and not small else ROUNDS
 
         # Threads share their best split, so only one of them gives the same answer every time.
-        threads = 1 if last is not None else options.threads
+        threads = options.threads if math.isinf(last) else 1
 
         failed = threading.Event()
 
         def work(number: int) -> int:
             try:
-                seed = options.seed + 1000 * number
-                return search(best, seed, lambda: over() or failed.is_set(), first_round=4 * number, last_round=last)
+                search = FreeSearch(best, options.seed + 1000 * number, number=4 * number)
+                search.run(lambda: over() or failed.is_set(), rounds=last - 4 * number)
+                return search.trials
             except BaseException:
                 failed.set()
                 raise

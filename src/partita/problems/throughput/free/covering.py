@@ -18,14 +18,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partita.kernels.annealing import Cooling
 from partita.kernels.arrays import Bools, Floats
-from partita.kernels.throughput.anneal_free import anneal, empty_state, reset
+from partita.kernels.random import generator
+from partita.kernels.throughput.anneal_free import anneal
 from partita.kernels.throughput.blocks import cut_nets
+from partita.kernels.throughput.free_splits import empty_state, reset
+from partita.kernels.throughput.split_energies import Memory
 from partita.mip.model import Callbacks, Model
 from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.instance import refusal
 from partita.problems.throughput.free.program import Representatives, kinds_of, knapsack
-from partita.problems.throughput.free.search import FreeIncumbent, loads, search, start
+from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, loads, start
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.rounding import clearly_below
 from partita.run.monitor import Monitor
@@ -164,7 +168,7 @@ class FreeCovering:
                 kind_of=np.array([0, 1], dtype=np.int32),
                 limit=np.array([arrays.limit[np.flatnonzero(arrays.kind_of == kind)[0]], np.inf]),
             )
-            state = empty_state(pair, int(self.rng.integers(1 << 30)))
+            state, draws = empty_state(pair), generator(int(self.rng.integers(1 << 30)))
             if number % 3 == 2 or not own:
                 state.label[:] = 1
                 if not self.free.limited:
@@ -172,10 +176,11 @@ class FreeCovering:
             else:
                 state.label[:] = ~own[int(leaders[int(self.rng.integers(len(leaders)))])]
             state.label[~np.isfinite(arrays.work[:, kind])] = 1
-            for exponent, hot, cold in ((4, 0.1, 1e-3), (16, 0.01, 1e-5)):
+            memory = Memory(self.free.limited, math.inf, 0.0)
+            for exponent, cooling in ((4, Cooling(0.1, 1e-3, TRIALS)), (16, Cooling(0.01, 1e-5, TRIALS))):
                 reset(pair, state)
                 ref = min(target, float(state.load.max())) or 1.0
-                anneal(pair, state, ref, exponent, hot, cold, TRIALS, math.inf, self.free.limited)
+                anneal(pair, state, memory, ref, exponent, cooling, draws, self.best.stop)
                 for label in (state.label.copy(), state.best.copy()):
                     state.label[:] = label
                     reset(pair, state)
@@ -265,7 +270,7 @@ class FreeCoveringBound:
             return monitor.stopping or best.closed
 
         if not best.infeasible:
-            search(best, 0, stop, last_round=6)
+            FreeSearch(best, 0).run(stop, rounds=6)
         if best.answer is not None:
             FreeCovering(best, stop).run()
         return Bound(best.bound, self.name, self.scope, monitor.elapsed_s)

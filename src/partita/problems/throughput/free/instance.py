@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.kernels.arrays import Ints
-from partita.kernels.throughput.anneal_free import FreeArrays
+from partita.kernels.throughput.free_splits import FreeArrays
 from partita.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem

@@ -12,7 +12,7 @@ from partita.mip.model import Callbacks, ProgramStatus
 from partita.mip.solve import missing, solve_program
 from partita.problems.throughput.free.instance import FreeInstance
 from partita.problems.throughput.free.program import Assignment, part
-from partita.problems.throughput.free.search import FreeIncumbent, FreeSolver, loads, search
+from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, FreeSolver, loads
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.rounding import GAP, clearly_below
@@ -130,7 +130,7 @@ class FreeProgram(FreeSolver):
         SolverCrashError
             If it crashes before there is a split; later ones are noted in the run's history.
         """
-        search(best, options.seed, over, last_round=6)
+        FreeSearch(best, options.seed).run(over, rounds=6)
         if over():
             return
         try:

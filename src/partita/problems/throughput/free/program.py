@@ -9,7 +9,7 @@ import numpy as np
 
 from partita.kernels.arrays import Floats, Ints
 from partita.kernels.graph_arrays import sets_of
-from partita.kernels.throughput.anneal_free import FreeArrays
+from partita.kernels.throughput.free_splits import FreeArrays
 from partita.mip.model import Model
 from partita.rounding import raised, rounded_up, up_to
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from partita.kernels.annealing import Cooling
 from partita.kernels.arrays import Floats, Ints
-from partita.kernels.throughput.anneal_free import FreeState, anneal, empty_state, reset
+from partita.kernels.throughput.anneal_free import anneal
+from partita.kernels.throughput.free_splits import FreeState, empty_state, reset
+from partita.kernels.throughput.split_energies import Memory
+from partita.problems.annealing import AnnealingSearch
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
 from partita.problems.throughput.problem import ThroughputProblem
@@ -90,12 +94,10 @@ class FreeSolver(ABC):
 
 @dataclass(frozen=True)
 class Round:
-    """One annealing: exponent, first and last temperature, trials, and what it starts from."""
+    """One annealing: exponent, how it cools, and what it starts from."""
 
     exponent: int
-    hot: float
-    cold: float
-    trials: int
+    cooling: Cooling
     start: Literal["random", "last", "best"]
 
 
@@ -107,15 +109,15 @@ def rounds(number: int, size: int) -> Round:
     exponent = EXPONENTS[number // 4 % len(EXPONENTS)]
     trials = min(LONGEST, min(FIRST, FIRST_EACH * size) << min(16, number // 8))
     return (
-        Round(exponent, 0.2, 1e-4, trials, "random"),
-        Round(SHARP, 0.02, 1e-5, trials, "last"),
-        Round(exponent, 0.03, 1e-5, trials, "best"),
-        Round(SHARP, 0.01 if number % 8 < 4 else 0.05, 1e-5, trials, "best"),
+        Round(exponent, Cooling(0.2, 1e-4, trials), "random"),
+        Round(SHARP, Cooling(0.02, 1e-5, trials), "last"),
+        Round(exponent, Cooling(0.03, 1e-5, trials), "best"),
+        Round(SHARP, Cooling(0.01 if number % 8 < 4 else 0.05, 1e-5, trials), "best"),
     )[number % 4]
 
 
 def _state(free: FreeInstance, label: Ints) -> FreeState:
-    state = empty_state(free.arrays, 0)
+    state = empty_state(free.arrays)
     state.label[:] = label
     reset(free.arrays, state)
     return state
@@ -142,41 +144,35 @@ def _random_label(free: FreeInstance, rng: np.random.Generator) -> Ints:
     return np.asarray((chance < drawn[:, None]).sum(axis=1), dtype=np.int32)
 
 
-def search(
-    best: FreeIncumbent, seed: int, stop: Callable[[], bool], *, first_round: int = 0, last_round: int | None = None
-) -> int:
-    """Run rounds of the portfolio until ``stop`` or the last one; the number of trials made.
+class FreeSearch(AnnealingSearch):
+    """Rounds of the portfolio, from a number on; every item must be able to run on some device.
 
-    Every item must be able to run on some device. Deterministic for a seed as long as neither ``stop`` nor another
-    thread's splits interfere.
+    Deterministic for a seed as long as no other thread's splits interfere.
     """
-    free, arrays = best.free, best.free.arrays
-    state = empty_state(arrays, seed)
-    rng = np.random.default_rng(seed)
-    made, number = 0, first_round
-    while not stop() and (last_round is None or number < last_round):
+
+    best: FreeIncumbent
+
+    def __init__(self, best: FreeIncumbent, seed: int, *, number: int = 0) -> None:
+        super().__init__(best, seed, number=number)
+        self.state = empty_state(best.free.arrays)
+
+    def round(self, number: int) -> Iterator[None]:
+        free, state = self.best.free, self.state
         plan = rounds(number, free.items * len(free.devices))
-        value, label, _ = best.snapshot()
-        if plan.start == "random" or (made == 0 and label is None):
-            state.label[:] = _random_label(free, rng)
-        elif label is not None and (plan.start == "best" or made == 0):
+        value, label, _ = self.best.snapshot()
+        if plan.start == "random" or (self.trials == 0 and label is None):
+            state.label[:] = _random_label(free, self.random)
+        elif label is not None and (plan.start == "best" or self.trials == 0):
             state.label[:] = label
-        reset(arrays, state)
         state.value[0] = value
-        done = 0
-        while done < plan.trials and not stop():
-            size = min(SLICE, plan.trials - done)
-            ratio = plan.cold / plan.hot
-            hot = plan.hot * ratio ** (done / plan.trials)
-            cold = plan.hot * ratio ** ((done + size) / plan.trials)
-            reset(arrays, state)
-            soft = _overflows(free, state)
-            top = float(state.load.max())
-            ref = min(float(state.value[0]), top) or 1.0
-            anneal(arrays, state, ref, plan.exponent, hot, cold, size, PENALTY if soft else math.inf, free.limited)
-            done += size
-            if state.value[0] < best.value:
-                best.take(state.best, f"annealing, round {number}")
-        made += done
-        number += 1
-    return made
+
+        def part(cooling: Cooling) -> None:
+            # Rounding gathers, and is dropped here.
+            reset(free.arrays, state)
+            memory = Memory(free.limited, PENALTY if _overflows(free, state) else math.inf, 0.0)
+            ref = min(float(state.value[0]), float(state.load.max())) or 1.0
+            anneal(free.arrays, state, memory, ref, plan.exponent, cooling, self.draws, self.best.stop)
+            if state.value[0] < self.best.value:
+                self.best.take(state.best, f"annealing, round {number}")
+
+        return self.cool(plan.cooling, SLICE, part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from partita.mip.solve import available
 from partita.problems.throughput.free.annealing import ROUNDS
 from partita.problems.throughput.free.covering import FreeCovering
 from partita.problems.throughput.free.mip import polish, prove
-from partita.problems.throughput.free.search import FreeIncumbent, FreeSolver, search
+from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, FreeSolver
 from partita.problems.throughput.protocol import Options, Solver
 from partita.run.monitor import Monitor
 
@@ -69,12 +70,12 @@ class _Run:
     def stop(self) -> bool:
         return self.over() or self.failed
 
-    def _anneal(self, seed: int, stop: Callable[[], bool], first: int, last: int | None) -> None:
+    def _anneal(self, seed: int, stop: Callable[[], bool], first: int, rounds: float) -> None:
         """Some rounds of annealing."""
-        seed += self.options.seed
-        trials = search(self.best, seed, stop, first_round=first, last_round=last)
+        search = FreeSearch(self.best, self.options.seed + seed, number=first)
+        search.run(stop, rounds=rounds)
         counters = self.best.counters
-        counters["annealing_trials"] = counters.get("annealing_trials", 0.0) + trials
+        counters["annealing_trials"] = counters.get("annealing_trials", 0.0) + search.trials
 
     def go(self) -> None:
         self._contiguous()
@@ -83,7 +84,8 @@ class _Run:
         if self.stop():
             return
         if not self.backends:
-            self._anneal(1, self.stop, FIRST_ROUNDS, None if self.monitor.time_limit_s is not None else ROUNDS)
+            rounds = ROUNDS - FIRST_ROUNDS if self.monitor.time_limit_s is None else math.inf
+            self._anneal(1, self.stop, FIRST_ROUNDS, rounds)
             return
         if self.options.threads == 1:
             # Without a second thread the search gets its share first.
@@ -132,7 +134,7 @@ class _Run:
         rng = np.random.default_rng(self.options.seed)
         number, turn = FIRST_ROUNDS, 0
         while not stop():
-            self._anneal(7919 * (turn + 1), stop, number, number + NEXT_ROUNDS)
+            self._anneal(7919 * (turn + 1), stop, number, NEXT_ROUNDS)
             number += NEXT_ROUNDS
             first = self.backends[:2]
             if first and self.best.answer is not None and not stop():

@@ -1,6 +1,6 @@
 """Annealing on partitions, the strongest search for identical devices: the engine and its solver.
 
-It starts with cuts of a few orders. Then every round anneals a partition (``kernels.throughput.anneal_partition``) and
+It starts with cuts of a few orders. Then every round anneals a partition (``kernels.throughput.anneal_acyclic``) and
 cuts orders that respect the blocks found, and that let the boundaries of neighbouring blocks move. Rounds grow, differ
 in power and temperature, and begin from the best partition or, every few rounds, from a new order. It works in small
 steps, each the same whatever the clock says, so that a caller can give it time in slices, feed it partitions found
@@ -10,14 +10,18 @@ elsewhere, and get the same answers from the same seed.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from partita.kernels.annealing import Cooling
 from partita.kernels.arrays import Ints, Longs
+from partita.kernels.throughput.anneal_acyclic import anneal
 from partita.kernels.throughput.blocks import BlockProblem
+from partita.kernels.throughput.free_splits import blocks_as_devices, empty_state, reset
 from partita.kernels.throughput.orders import costs_of
+from partita.kernels.throughput.split_energies import Memory
+from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import OrderSolver
 from partita.problems.throughput.protocol import Options
@@ -49,7 +53,7 @@ ROUNDS, SMALL_ROUNDS = 16, 8
 SMALL = 200
 
 
-class PartitionSearch:
+class PartitionSearch(AnnealingSearch):
     """Searches partitions of one problem into blocks; the same ``seed`` makes the same steps.
 
     The blocks may be of the bounds' relaxation, by ``blocks_of``. Reaching ``low``, a lower bound, ends the search (the
@@ -57,10 +61,6 @@ class PartitionSearch:
 
     Attributes
     ----------
-    value, label
-        The best partition: its largest cost, infinite for none, and the block (0 … k − 1) of every item.
-    rounds, trials
-        Rounds of annealing and moves tried.
     cutter
         Cuts orders; counts them.
     """
@@ -74,14 +74,36 @@ class PartitionSearch:
         low: float = 0.0,
         report: Callable[[float, Ints], object] | None = None,
     ) -> None:
-        self.blocks, self.report = blocks, report
-        self.stop = np.zeros(1, dtype=np.int64) if stop is None else stop
-        self.low = max(low, blocks.low)
-        self.random = np.random.default_rng(seed)
-        self.cutter = Cutter(blocks, self.stop)
-        self.value, self.label = math.inf, np.zeros(blocks.items, dtype=np.int32)
-        self.rounds, self.trials = 0, 0
-        self._steps = self._work()
+        n = blocks.items
+        first = max(min(FIRST_SMALL * n, STEP), FIRST_LARGE * n)
+        # Of its own: what is the best partition into blocks may not be worth anything to others.
+        super().__init__(Incumbent[Ints](), seed, Length(first, GROWTH, MOST_PER_ITEM * n))
+        if stop is not None:
+            self.best.stop = stop
+
+        def better(value: float, label: Ints, _: str) -> None:
+            if report is not None:
+                report(value, label)
+
+        self.best.on_better = better
+        self.blocks, self.low, self.cutter = blocks, max(low, blocks.low), Cutter(blocks, self.best.stop)
+        memory, reload = blocks.limit.tolist()
+        streams = math.isfinite(reload)
+        self.memory = Memory(
+            math.isfinite(memory) and reload > 0, 0.0 if streams else math.inf, reload if streams else 0.0
+        )
+        self.arrays = blocks_as_devices(blocks)
+        self.state = empty_state(self.arrays)
+
+    @property
+    def label(self) -> Ints:
+        """The best partition: the block (0 … k − 1) of every item."""
+        label = self.best.answer
+        return np.zeros(self.blocks.items, dtype=np.int32) if label is None else label
+
+    @property
+    def done(self) -> bool:
+        return self.closed or self.best.done
 
     @property
     def closed(self) -> bool:
@@ -101,44 +123,36 @@ class PartitionSearch:
             raise ValueError(f"a partition has {self.blocks.items} labels from 0 to {self.blocks.devices - 1}")
         if self.blocks.falls(label):
             raise ValueError("labels fall along the order")
-        return self._take(float(costs_of(self.blocks, label).max()), label)
+        return self.best.offer(costs_of(self.blocks, label).max(), label.copy())
 
-    def run(self, seconds: float = math.inf, *, rounds: int | None = None) -> bool:
-        """Work for about so long, or for so many rounds more; whether there is a better partition than before.
+    def round(self, number: int) -> Iterator[None]:
+        """Anneal a partition, then cut orders that respect what came out; before the first one, cut a few orders."""
+        if number == 0:
+            yield from self._start()
+        s, label = self.state, self.label
+        if number % FRESH == FRESH - 1:
+            order = self.cutter.order(self.random.random(self.blocks.items), int(self.random.integers(3)))
+            found = self.cutter.best(order, tolerance=ROUGH)
+            label = label if found is None else found[1]
+            yield
+        # The best of this round, which may begin somewhere else than at the best of all.
+        s.label[:] = s.best[:] = label
+        s.value[0] = costs_of(self.blocks, s.best).max()
+        exponent, start, end = SCHEDULE[number % len(SCHEDULE)]
+        cooler = min(1.0, COOLER * self.blocks.devices / self.blocks.items)
+        cooling = Cooling(start, end, int(self.length)).times(cooler)
 
-        It ends earlier when the value is ``closed``, or when told to stop.
-        """
-        before, end = self.value, time.perf_counter() + seconds
-        last = math.inf if rounds is None else self.rounds + rounds
-        while not self.closed and self.stop[0] == 0 and self.rounds < last and time.perf_counter() < end:
-            next(self._steps)
-        return self.value < before
+        def part(cooling: Cooling) -> None:
+            # Loads are kept up by differences, and rounding adds up.
+            reset(self.arrays, s)
+            swaps = 0.0 if self.memory.limited else SWAPS
+            anneal(self.blocks.graph, self.arrays, s, self.memory, exponent, swaps, cooling, self.draws, self.best.stop)
+            s.value[0] = costs_of(self.blocks, s.best).max()
+            self.best.offer(s.value[0], s.best.copy())
 
-    def _take(self, value: float, label: Ints) -> bool:
-        if value >= self.value:
-            return False
-        self.value, self.label = value, label.copy()
-        if self.report is not None:
-            self.report(value, self.label)
-        return True
-
-    def _work(self) -> Iterator[None]:
-        """All there is to do, in steps; never ends."""
-        yield from self._start()
-        n = self.blocks.items
-        length = float(max(min(FIRST_SMALL * n, STEP), FIRST_LARGE * n))
-        number = 0
-        while True:
-            label = self.label.copy()
-            if number % FRESH == FRESH - 1:
-                order = self.cutter.order(self.random.random(n), int(self.random.integers(3)))
-                found = self.cutter.best(order, tolerance=ROUGH)
-                label = self.label.copy() if found is None else found[1]
-                yield
-            yield from self._round(label, SCHEDULE[number % len(SCHEDULE)], int(length))
-            number += 1
-            self.rounds += 1
-            length = min(length * GROWTH, float(MOST_PER_ITEM * n))
+        if s.value[0] < math.inf:
+            yield from self.cool(cooling, STEP, part)
+        yield from self._respect(float(s.value[0]), s.best)
 
     def _start(self) -> Iterator[None]:
         """Cut the given order and a few random ones: depth first, branches together, any."""
@@ -149,32 +163,8 @@ class PartitionSearch:
             order = self.cutter.order(self.random.random(n), mode) if number else np.arange(n, dtype=np.int32)
             found = self.cutter.best(order, self.value, ROUGH)
             if found is not None:
-                self._take(*found)
+                self.best.offer(*found)
             yield
-
-    def _round(self, label: Ints, schedule: tuple[int, float, float], length: int) -> Iterator[None]:
-        """Anneal a partition, then cut orders that respect what came out."""
-        from partita.kernels.throughput.anneal_partition import Cooling, anneal_blocks
-
-        power, start, end = schedule
-        start *= min(1.0, COOLER * self.blocks.devices / self.blocks.items)
-        end *= min(1.0, COOLER * self.blocks.devices / self.blocks.items)
-        kept, value = label.copy(), math.inf
-        steps = -(-length // STEP)
-        trials = -(-length // steps)
-        cool = (end / start) ** (1 / steps)
-        for step in range(steps):
-            hot = start * cool**step
-            seed = int(self.random.integers(1 << 31))
-            # ``kept`` is the best of this round, which may begin somewhere else than at the best of all.
-            cooling = Cooling(power, hot, hot * cool, trials, seed)
-            value = anneal_blocks(self.blocks, label, kept, value, cooling, SWAPS, self.stop)
-            self.trials += trials
-            self._take(value, kept)
-            if self.closed or self.stop[0] != 0:
-                return
-            yield
-        yield from self._respect(value, kept)
 
     def _respect(self, value: float, label: Ints) -> Iterator[None]:
         """Cut orders that sort by block first; fusing the keys of neighbours lets their boundary move."""
@@ -187,7 +177,7 @@ class PartitionSearch:
             found = self.cutter.best(order, value, ROUGH)
             if found is not None:
                 value, label = found
-                self._take(value, label)
+                self.best.offer(value, label)
             yield
 
 
@@ -204,5 +194,5 @@ class PartitionAnnealing(OrderSolver):
         """Round after round; a fixed number of them without a time limit, and of small problems."""
         engine = PartitionSearch(blocks, seed=options.seed, stop=incumbent.stop, report=incumbent.offer)
         small = blocks.items * blocks.devices <= SMALL
-        engine.run(rounds=SMALL_ROUNDS if small else None if timed else ROUNDS)
-        return {"orders": engine.cutter.orders, "rounds": engine.rounds, "trials": engine.trials}
+        engine.run(rounds=SMALL_ROUNDS if small else math.inf if timed else ROUNDS)
+        return {"orders": engine.cutter.orders, "rounds": engine.number, "trials": engine.trials}

@@ -168,7 +168,7 @@ class Combined(ContiguousRun):
             return
         knowledge = self._meet(search)
         if large and self.annealing is not None:
-            self.annealing.run(min(OPENING_S, OPENING_SHARE * self.monitor.remaining_s))
+            self.annealing.run(seconds=min(OPENING_S, OPENING_SHARE * self.monitor.remaining_s))
         elif large:
             search.start()
         if self.incumbent.done:
@@ -262,12 +262,12 @@ class Combined(ContiguousRun):
         annealing, found = self.annealing, self.incumbent.answer
         if annealing is None or annealing.closed:
             return alive
-        if not alive and self._bounds_ended and annealing.rounds >= ROUNDS:
+        if not alive and self._bounds_ended and annealing.number >= ROUNDS:
             return False
         if found is not None:
             annealing.offer(self._labels(found))
         annealing.low = max(annealing.low, self.incumbent.bound)
-        annealing.run(seconds)
+        annealing.run(seconds=seconds)
         return True
 
     def _search_ideals(self, search: SlicingSearch, knowledge: Knowledge) -> float:

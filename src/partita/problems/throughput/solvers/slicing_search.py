@@ -14,7 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from partita.kernels.annealing import Cooling
 from partita.kernels.arrays import Ints, Longs
+from partita.kernels.random import generator
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split, Table, ViewedSplit
 from partita.rounding import clearly_below, up_to
@@ -210,15 +212,21 @@ class SlicingSearch:
 
     def _anneal(self, trials: int) -> None:
         from partita.kernels.throughput.anneal_acyclic import anneal
-        from partita.kernels.throughput.anneal_partition import Cooling
+        from partita.kernels.throughput.free_splits import empty_state, reset, stages_as_devices
+        from partita.kernels.throughput.split_energies import Memory
 
-        for schedule in ((12.0, 0.3, 0.003), (30.0, 0.05, 0.002)):
-            best = self.incumbent.answer
+        for exponent, start, end in ((12, 0.3, 0.003), (30, 0.05, 0.002)):
+            best, cooling = self.incumbent.answer, Cooling(start, end, trials // 2)
             assert best is not None
             view, label = best.view, best.view.label(best.split)
             kind = np.array([placed.pool for placed in best.split], dtype=np.int32)
-            cooling = Cooling(*schedule, trials // 2, int(self.random.integers(1 << 30)))
-            anneal(view.arrays, label, kind, self.incumbent.value, cooling, self.incumbent.stop)
+            draws, stop = generator(int(self.random.integers(1 << 30))), self.incumbent.stop
+            arrays = stages_as_devices(view.arrays, kind)
+            state = empty_state(arrays)
+            state.label[:] = state.best[:] = label
+            reset(arrays, state)
+            state.value[0] = state.load.max()
+            anneal(view.arrays.graph, arrays, state, Memory(True, math.inf, 0.0), exponent, 0.0, cooling, draws, stop)
             # Slicing takes it only if it is better, and checks all of memory.
-            if self.try_order(self.slicers[0], self.order(view, 1, label)):
+            if self.try_order(self.slicers[0], self.order(view, 1, state.best)):
                 self.improve(6)
