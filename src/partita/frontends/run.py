@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
+import numpy
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
@@ -28,6 +29,7 @@ from partita.frontends.surroundings import (
     plain_literals,
 )
 from partita.frontends.tape import Tape
+from partita.frontends.turns import alone
 from partita.frontends.values import Values
 from partita.inside.messages import is_of_nested_sizes, is_of_numpy
 from partita.inside.torch_inside import (
@@ -67,7 +69,7 @@ def run_module(
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
     stack: list[Any] = []
-    with _settings(module, recorder, training), fake_state(module, recorder, dtype) as parameters:
+    with alone, _settings(module, recorder, training), fake_state(module, recorder, dtype) as parameters:
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
         with _module_tracking(recorder, names, stack), whole_scans(module, recorder):
             try:
@@ -152,6 +154,7 @@ def _settings(module: Any, recorder: Recorder, training: bool) -> Iterator[None]
         after.enter_context(quiet_stand_ins())
         # Python's own random draws, which some models drop layers by, are the same in every trace.
         after.callback(random.setstate, random.getstate())
+        after.callback(numpy.random.set_state, numpy.random.get_state())
         random.seed(0)
         # Evaluation mode for inference, training mode for training (unless the caller already chose it).
         for child in module.modules():

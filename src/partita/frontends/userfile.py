@@ -15,6 +15,7 @@ from partita.frontends.blame import reads_values, where
 from partita.frontends.fill import fill_module
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, nearest, one_line, parse_value
+from partita.frontends.turns import alone
 from partita.graph import Graph
 from partita.inside.torchvision_inside import declare_where_missing
 
@@ -30,7 +31,7 @@ def build_file(spec: str, asked: Asked, *, real: bool = False) -> Model:
     if not path_text or not attribute.isidentifier():
         raise InputError(f"model {spec!r} names no callable; write path/to/file.py:callable")
     path = Path(path_text)
-    with _importable(path):
+    with alone, _importable(path):
         build = _find(path, attribute)
         given = _arguments(build, spec, asked)
         module, args, kwargs = _build(build, spec, given, real)

@@ -18,6 +18,7 @@ from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
+from partita.frontends.turns import alone
 from partita.graph import Graph
 from partita.inside.messages import is_of_formats
 from partita.inside.torchvision_inside import declare_where_missing
@@ -75,7 +76,7 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
     declare_where_missing()
     from transformers.utils import logging
 
-    with ExitStack() as after:
+    with alone, ExitStack() as after:
         after.callback(logging.set_verbosity, logging.get_verbosity())
         logging.set_verbosity_error()
         config, settled = settled_configuration(name, asked.fields)
