@@ -136,3 +136,38 @@ def test_the_search_for_questions_finds_them(tmp_path: Path) -> None:
     path = tmp_path / "ladder.py"
     path.write_text("if isinstance(x, (int, pt.Plan)): ...\nmatch x:\n    case Plan(): ...\n")
     assert asked_types(path, {"Plan"}) == ["ladder.py:1: Plan", "ladder.py:3: Plan"]
+
+
+#: Processes, whose ends are told in ways of their own.
+PROCESSES = ("conductor/parallel.py", "mip/", "runtime/host.py")
+
+
+def silent(path: Path) -> Iterator[int]:
+    """Lines where a file catches whatever comes, and neither raises something nor does anything with what came."""
+    lines = path.read_text().splitlines()
+    for node in ast.walk(ast.parse("\n".join(lines))):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = (
+            {"BaseException"} if node.type is None else {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
+        )
+        if not caught & {"Exception", "BaseException"}:
+            continue
+        body = [inner for each in node.body for inner in ast.walk(each)]
+        told = any(isinstance(n, ast.Raise) or (isinstance(n, ast.Name) and n.id == node.name) for n in body)
+        # Threads hand everything on; what is caught of others' code says whose it is.
+        why = "BaseException" in caught or any("#" in line for line in lines[node.lineno - 1 : node.lineno + 1])
+        if not (told and why):
+            yield node.lineno
+
+
+def test_no_error_is_swallowed() -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if not str(path.relative_to(SOURCE)).startswith(PROCESSES)
+        for line in silent(path)
+    ]
+    assert not found
+    suppressed = [path for path in SOURCE.rglob("*.py") if "suppress(Exception" in path.read_text()]
+    assert not suppressed

@@ -12,6 +12,7 @@ from partita.exporters.cards import ORDER, cards_of_split, order_notes
 from partita.exporters.exporter import FolderExporter
 from partita.exporters.onnx_model import StagedModel, encoded, staged_model
 from partita.exporters.writing import Content
+from partita.frontends.options import passed_over
 from partita.split import Split
 
 
@@ -117,8 +118,10 @@ def _inferred(model: Any) -> list[Any]:
 
     try:
         return list(onnx.shape_inference.infer_shapes(model).graph.value_info)
-    except Exception:
-        # A model whose shapes contradict each other, or that is too large to be copied, may state all that is needed.
+    except Exception as error:
+        # Code in C++, on whatever a file holds. A model whose shapes contradict each other, or that is too large to be
+        # copied, may state all that is needed.
+        passed_over("the shapes of a model", error)
         return []
 
 

@@ -66,7 +66,7 @@ def _read(path: str) -> Any:
         return onnx.load(path)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
-    except Exception as error:
+    except Exception as error:  # code of others, on whatever a model or a file holds
         raise InputError(f"{path} is not an ONNX model: {one_line(error)}") from None
 
 
@@ -83,7 +83,7 @@ def _exported(split: Split) -> Any:
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             program = torch.onnx.export(module, tensors, dynamo=True, verbose=False)
-    except Exception as error:
+    except Exception as error:  # code of others, on whatever a model or a file holds
         raise InputError(
             f"torch cannot export {split.model!r} to ONNX: {one_line(error)}; give --model MODEL.onnx"
         ) from None

@@ -92,7 +92,7 @@ def build_without_weights(build: Callable[[], Any]) -> Any:
                 stack.enter_context(plain_conversions(False))
                 stack.enter_context(OnePlace())
                 return _with_shapes(build())
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # a user's own code; the first is told
             first = first or error
     assert first is not None
     raise first

@@ -164,7 +164,7 @@ class Recorder(DispatchMode):
             out = func(*args, **kwargs)
             tensors = tensors_in(out)
             _check_layout(target.name, tensors)
-        except Exception:
+        except Exception:  # whatever it is, it says where it was
             if self.backward:
                 self.module = self._home()
             raise

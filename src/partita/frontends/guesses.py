@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from partita.frontends.contents import compute, known, mark, supposed, tell, tensors_in
+from partita.frontends.options import passed_over
 from partita.inside.torch_inside import FakeTensor, undispatched
 
 SPREAD = "numbers that code limits to a range, such as corners of boxes, spread evenly over it"
@@ -61,7 +62,9 @@ def _carried(func: Any, packet: str, args: Any, kwargs: Any) -> list[Any]:
     try:
         with undispatched():
             values = compute(func, args, kwargs, content)
-    except Exception:
+    except Exception as error:
+        # Any operator's own code, on numbers that nobody knows.
+        passed_over(f"a guess at {packet}", error)
         return []
     return tensors_in(values)
 

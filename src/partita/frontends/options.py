@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from partita.errors import InputError
 from partita.graph import Source
+
+_LOG = logging.getLogger("partita")
 
 _DTYPES = {
     "float64": "float64",
@@ -91,6 +94,11 @@ def parse_value(text: str) -> Any:
 def one_line(error: BaseException) -> str:
     """An error's type and the beginning of its message."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def passed_over(what: str, error: BaseException) -> None:
+    """Keep what code of others raised where its answer is only a help: in the log of "partita", at level debug."""
+    _LOG.debug("%s: %s", what, one_line(error), exc_info=error)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

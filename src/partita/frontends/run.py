@@ -75,7 +75,7 @@ def run_module(
             try:
                 with _caught(recorder, fake), torch.set_grad_enabled(training):
                     out = module(*fake_args, **fake_kwargs)
-            except Exception as error:
+            except Exception as error:  # a model's own code
                 where = names.get(id(stack[-1]), "") if stack else ""
                 raise TraceError(_explain(where, recorder.capture.modules[where], error)) from error
             recorder.module = ""
@@ -102,7 +102,7 @@ def _run_backward(recorder: Recorder, fake: Any, out: Any, parameters: list[tupl
         recorder.backward = True
         try:
             found = gradients(loss, tuple(tensor for _, tensor in wanted))
-        except Exception as error:
+        except Exception as error:  # a model's own code
             where = recorder.module
             raise TraceError(_explain(where, recorder.capture.modules.get(where, ""), error, "backward of ")) from error
         for (stored, _), gradient in zip(wanted, found, strict=True):

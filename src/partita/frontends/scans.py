@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from partita.frontends.capture import Recorder
+from partita.frontends.options import passed_over
 from partita.frontends.stepping import whole_steps
 from partita.frontends.whole import Trial, Unfit, key_of, nested, try_out, write_down
 from partita.inside.torch_inside import tree_flatten, tree_unflatten
@@ -114,8 +115,9 @@ class Scans:
             return found
         try:
             trial: Trial | None = self._try(function, owner, leaves, spec)
-        except Exception:
-            # What fails here fails in the open where it is run for the trace.
+        except Exception as error:
+            # A model's own code; what fails here fails in the open where it is run for the trace.
+            passed_over(f"a trial of {function.__name__}", error)
             trial = None
         self._trials[key] = trial
         return trial

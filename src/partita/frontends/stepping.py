@@ -16,6 +16,7 @@ import torch
 
 from partita.errors import TraceError
 from partita.frontends.capture import Recorder
+from partita.frontends.options import passed_over
 from partita.frontends.whole import Form, Trial, form_of, nested, try_out, write_down
 from partita.inside.torch_inside import DataDependentOutputException, homes_of, tree_flatten, tree_map, tree_unflatten
 
@@ -112,8 +113,9 @@ class Stepping:
         recorder = self.recorder
         try:
             trial = result(try_out(recorder, step, tried))
-        except Exception:
-            # Its steps are followed one by one, and what is wrong with them is said where they are.
+        except Exception as error:
+            # A model's own code. Its steps are followed one by one, and what is wrong with them is said where they are.
+            passed_over(f"a trial of {name}", error)
             return plain(*inputs)
         made = write_down(recorder, name, trial, inputs, steps, fused=fused)
         how = "in one kernel" if fused else "whose steps are launched one by one"

@@ -104,7 +104,7 @@ def trace_calls(
         graph, calls = assemble_calls(capture, title, training, tape)
     except PartitaError:
         raise
-    except Exception as error:
+    except Exception as error:  # what a model holds may be anything
         raise TraceError(f"cannot trace the root module ({type(module).__name__}): {one_line(error)}") from error
     graph = with_expected_experts(graph)
     return (graph.replace(compiled=True) if module is not given else graph), capture, calls

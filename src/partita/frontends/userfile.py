@@ -64,7 +64,7 @@ def _find(path: Path, attribute: str) -> Callable[..., Any]:
     module = importlib.util.module_from_spec(loaded)
     try:
         loaded.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # a user's own code
         raise InputError(f"importing {str(path)!r} fails: {one_line(error)}{where(error, path)}") from error
     found = getattr(module, attribute, None)
     if not callable(found):
@@ -112,7 +112,7 @@ def _build(
 
     try:
         result = build(**given) if real else build_without_weights(lambda: build(**given))
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # a user's own code
         unread = "; it is built without data, so values cannot be read" if not real and reads_values(error) else ""
         path = Path(spec.rpartition(":")[0])
         raise TraceError(f"building {spec!r} fails: {one_line(error)}{where(error, path)}{unread}") from error

@@ -13,6 +13,7 @@ import torch
 
 from partita.frontends.contents import compute, known, mark, sources_of, supposed, tell, tensors_in
 from partita.frontends.guesses import SPREAD, guess
+from partita.frontends.options import passed_over
 from partita.inside.torch_inside import (
     DispatchMode,
     FakeTensor,
@@ -198,7 +199,9 @@ class Values(DispatchMode):
             try:
                 self.draws += drawn
                 values = compute(func, args, kwargs, _blank if shaped else known, self.draws)
-            except Exception:
+            except Exception as error:
+                # Any operator's own code. A value is a help: what needs it is refused where it does.
+                passed_over(f"the value of {packet}", error)
                 values = None
             found = tensors_in(values)
             if len(found) == len(outputs) and all(a.shape == b.shape for a, b in zip(found, outputs, strict=True)):

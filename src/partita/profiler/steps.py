@@ -110,7 +110,7 @@ def observe(
                         found.update_s_per_byte.append(_update(module, clock))
     except TraceError:
         raise
-    except Exception as error:
+    except Exception as error:  # a model's own code
         raise TraceError(f"running the model fails: {one_line(error)}") from error
     return found
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.rules import Example, Rule, first
+from partita.frontends.options import passed_over
 from partita.inside.transformers_inside import extractor_names
 
 #: Samples of a wave: one second of what most models take.
@@ -40,7 +41,9 @@ def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
         rate = int(getattr(extractor, "sampling_rate", _SAMPLES))
         seconds = _SECONDS if any("features" in name for name in extractor.model_input_names) else 1
         made = _extract(extractor, torch.full((rate * seconds,), 0.01).numpy(), rate)
-    except Exception:  # some need packages that are not there: the rules below have to do
+    except Exception as error:
+        # An extractor's own code: some need packages that are not there, and the rules below have to do.
+        passed_over(f"the feature extractor of {kind!r}", error)
         return 0, {}
     size = int(getattr(extractor, "feature_size", 0))
     return size, {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}

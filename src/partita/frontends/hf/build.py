@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
 from partita.errors import TraceError
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.parts import fill
-from partita.frontends.options import one_line
+from partita.frontends.options import one_line, passed_over
 from partita.inside.messages import missing_package
 from partita.inside.transformers_inside import built
 
@@ -63,7 +63,7 @@ def _attempts(cls: Any, config: Any, dtype: Any, place: Place) -> tuple[Any, Exc
         try:
             with place():
                 return built(cls, own, dtype, **attention), None
-        except Exception as error:
+        except Exception as error:  # a model's own code; told if nothing else works
             failure = error
     return None, failure
 
@@ -116,9 +116,11 @@ def _fill_tables(model: Any) -> None:
                 continue
             for name, held in vars(cls).items():
                 if isinstance(held, cached_property):
-                    # What fails here fails in the open where the model asks for it.
-                    with suppress(Exception):
+                    try:
                         getattr(value, name)
+                    except Exception as error:
+                        # A model's own code; what fails here fails in the open where the model asks for it.
+                        passed_over(f"{cls.__name__}.{name}", error)
 
 
 def _presume_durations(model: Any) -> tuple[str, ...]:

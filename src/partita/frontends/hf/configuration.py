@@ -43,7 +43,7 @@ def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tu
         cls = configuration_class(stand_in)
         taken = {**parts, **usual_fields(cls, {**parts, **given})}
         default = _made(cls, taken)
-    except Exception as error:
+    except Exception as error:  # a configuration's own code
         raise InputError(
             f"transformers cannot make a default configuration of {kind!r}: {one_line(error)}; "
             "name a configuration file (hf:config.json) that has what is missing"
@@ -60,7 +60,7 @@ def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tu
         return default, notes
     try:
         return _made(cls, merged(taken, given)), notes
-    except Exception as error:
+    except Exception as error:  # a configuration's own code
         raise InputError(f"the configuration of {name!r} is not valid: {one_line(error)}") from error
 
 

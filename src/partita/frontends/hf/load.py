@@ -51,7 +51,7 @@ def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
             raise
         found = _first_traced(name, dataclasses.replace(asked, dtype="float32"), real)
         return found.noted("The model does not run in its own number format; this is float32.")
-    except Exception as error:
+    except Exception as error:  # other libraries may be damaged, or not go together
         raise TraceError(f"cannot load hf:{name}: {_broken(error)}") from error
 
 

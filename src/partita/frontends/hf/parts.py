@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
+
+from partita.frontends.options import passed_over
 
 
 def _chameleon_words() -> dict[str, int]:
@@ -158,8 +159,11 @@ def usual_fields(cls: Any, given: Mapping[str, Any], default: Any = None) -> dic
     taken: dict[str, Any] = {}
     usual = USUAL.get(cls.model_type, {})
     if default is None:
-        with suppress(Exception):
+        try:
             default = cls()
+        except Exception as error:
+            # A configuration's own code: some have no default.
+            passed_over(f"the default of {cls.__name__}", error)
     for field, value in usual.items():
         settled = default is not None and not _is_open(default, field) and (cls.model_type, field) not in _UNUSABLE
         if given.get(field) is None and not settled:
@@ -305,7 +309,9 @@ def _is_none(config: Any, field: str) -> bool:
     """Whether a configuration has a field without a value."""
     try:
         return getattr(config, field, 0) is None
-    except Exception:  # some fields differ by layer, and cannot be read for all
+    except Exception as error:
+        # A configuration's own code: some fields differ by layer, and cannot be read for all.
+        passed_over(f"{type(config).__name__}.{field}", error)
         return False
 
 

@@ -40,7 +40,7 @@ def read_model(path: str) -> Any:
         model = onnx.load(path, load_external_data=False)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except Exception as error:
+    except Exception as error:  # code in C++, on whatever a file holds
         raise FormatError(f"{path} is no ONNX model, or was cut off: {one_line(error)}; export it again") from error
     if not model.HasField("graph") or not model.ir_version:
         raise FormatError(f"{path} is no ONNX model: it states no graph or no version; export it again")
@@ -200,7 +200,7 @@ def _check_standard(path: str, model: Any) -> None:
 
     try:
         onnx.checker.check_model(_without_data(model))
-    except Exception as error:
+    except Exception as error:  # code in C++, on whatever a file holds
         raise InputError(f"{path} is not a valid ONNX model: {one_line(error)}") from error
 
 

@@ -33,7 +33,7 @@ def inlined(path: str, model: Any) -> Any:
                 opset.version = wanted
     try:
         return inliner.inline_local_functions(model)
-    except Exception as error:
+    except Exception as error:  # code in C++, on whatever a file holds
         raise InputError(f"{path}: its local functions cannot be inlined: {one_line(error)}") from error
 
 

@@ -16,7 +16,7 @@ from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
 from partita.frontends.onnx.runtime_rules import Rule
 from partita.frontends.onnx.sane import check_attributes
-from partita.frontends.options import one_line
+from partita.frontends.options import one_line, passed_over
 
 #: Elements of an array whose values are followed.
 MOST_KNOWN = 4096
@@ -59,8 +59,9 @@ def known_outputs(
         one = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
         with np.errstate(all="ignore"):
             found = ReferenceEvaluator(one).run(None, feeds)
-    except Exception:
-        # The value is only a help: shapes that need it are refused where they do.
+    except Exception as error:
+        # An operator's own code. The value is only a help: shapes that need it are refused where they do.
+        passed_over(f"the value of {describe(node)}", error)
         return None
     return [np.asarray(value) for value in found]
 
@@ -106,7 +107,7 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
         )
         if any(name and not _shaped(found.get(name)) for name in node.output):
             found.update(_through_function(model, node, types, data))
-    except Exception as error:
+    except Exception as error:  # any operator's own code, in C++
         raise InputError(f"{what} cannot take {shown}: {one_line(error)}") from error
     outputs = [_output(what, name, found.get(name), shown) for name in node.output if name]
     if domain == "ai.onnx.ml" and node.op_type in _KEEPS and inputs[0] is not None:

@@ -12,6 +12,7 @@ from partita.errors import InputError
 from partita.frontends.onnx.arrays import Array, array_bytes, check_type, constant_array, new_array, row_major
 from partita.frontends.onnx.external import place_of
 from partita.frontends.onnx.shapes import MOST_KNOWN
+from partita.frontends.options import passed_over
 from partita.frontends.records import Stored
 
 #: Whole numbers up to so many are sizes, axes and indices, which every device makes; more are a buffer.
@@ -105,6 +106,7 @@ class Store:
                 external_data_helper.load_external_data_for_tensor(copy, str(self.folder))
                 tensor = copy
             return numpy_helper.to_array(tensor)
-        except Exception:
-            # Values are a help; a shape that needs them is refused where it does.
+        except Exception as error:
+            # Whatever a file holds. Values are a help; a shape that needs them is refused where it does.
+            passed_over(f"the content of {tensor.name!r}", error)
             return None
