@@ -36,7 +36,7 @@ def own_solver(problem: ThroughputProblem, seed: int) -> float:
     for _ in range(TRIES):
         rank = {item: draw.random() for item in range(instance.items)}
         label = np.zeros(instance.items, dtype=np.int64)
-        left = [len(instance.pred[instance.pred_ptr[v] : instance.pred_ptr[v + 1]]) for v in range(instance.items)]
+        left = np.diff(instance.graph.pred_ptr).tolist()
         ready = [v for v in range(instance.items) if not left[v]]
         done = 0.0
         while ready:
@@ -44,7 +44,7 @@ def own_solver(problem: ThroughputProblem, seed: int) -> float:
             ready.remove(item)
             label[item] = min(devices - 1, int(devices * done / work.sum()))
             done += work[item]
-            for reader in instance.succ[instance.succ_ptr[item] : instance.succ_ptr[item + 1]]:
+            for reader in instance.graph.succ[instance.graph.succ_ptr[item] : instance.graph.succ_ptr[item + 1]]:
                 left[reader] -= 1
                 if not left[reader]:
                     ready.append(int(reader))

@@ -15,10 +15,12 @@ from partita.frontends.contents import known, tell
 from partita.frontends.records import Stored
 from partita.frontends.values import MAX_ELEMENTS
 from partita.inside.torch_inside import (
+    FakeTensor,
     contents_of,
     is_traceable_wrapper_subclass,
     storage_id,
     tree_flatten_with_path,
+    tree_leaves,
     tree_unflatten,
     undispatched,
 )
@@ -69,6 +71,21 @@ def _check_plain(what: str, tensor: Any) -> None:
             f"{what} is a {type(tensor).__name__}, a tensor made of others, which is not read; trace the module before "
             "it is converted, and give measured times of the converted operators"
         )
+
+
+def _has_stand_ins(*values: Any) -> bool:
+    """Whether there are tensors, stand-ins or what they stand for, in some values or in modules among them."""
+    for value in tree_leaves(values):
+        if isinstance(value, torch.Tensor):
+            return True
+        if isinstance(value, torch.nn.Module) and any(isinstance(held, FakeTensor) for held in _arrays(value)):
+            return True
+    return False
+
+
+def _arrays(module: Any) -> Iterator[Any]:
+    yield from module.parameters()
+    yield from module.buffers()
 
 
 @contextmanager
@@ -128,9 +145,10 @@ def fake_state(module: Any, recorder: Recorder, dtype: Any = None) -> Iterator[l
         yield parameters
     finally:
         for held, was in before:
-            for key in held.keys() - was.keys():
+            # Hooks and their marks stay: whoever sets them looks for them before setting them again.
+            for key in [key for key, value in held.items() if key not in was and _has_stand_ins(value)]:
                 del held[key]
-            held.update(was)
+            held.update({key: value for key, value in was.items() if _has_stand_ins(held.get(key, value), value)})
 
 
 def fake_arguments(args: Any, kwargs: Any, recorder: Recorder, dtype: Any = None) -> tuple[Any, Any]:

@@ -214,7 +214,8 @@ def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: 
 def _stage_groups(problem: ThroughputProblem, plan: Plan) -> list[int]:
     """Group of every stage's first device; one for all where the problem has none."""
     group_of = problem.group_of()
-    return [group_of.get(stage.devices[0], 0) for stage in plan.stages]
+    first = [stage.devices[0] for stage in plan.stages]
+    return [group_of.get(device, 0) for device in first]
 
 
 def _replica_violations(problem: ThroughputProblem, plan: Plan) -> list[str]:
