@@ -139,7 +139,7 @@ def test_the_search_for_questions_finds_them(tmp_path: Path) -> None:
 
 
 #: Processes, whose ends are told in ways of their own.
-PROCESSES = ("conductor/parallel.py", "mip/", "runtime/host.py")
+PROCESSES = ("mip/", "processes/", "runtime/")
 
 
 def silent(path: Path) -> Iterator[int]:

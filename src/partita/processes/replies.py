@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import time
 import traceback
@@ -73,7 +72,9 @@ def _failed(error: BaseException) -> Reply[Any]:
     # Some errors cannot be sent, and some would end whoever gets them; what they say can be.
     sent: Exception = InputError(str(error)) if isinstance(error, InputError) else RuntimeError(said)
     if isinstance(error, Exception):
-        with contextlib.suppress(Exception):
+        try:
             pickle.loads(pickle.dumps(error))
             sent = error
+        except Exception:  # an error's own code: what it said is sent in its place
+            pass
     return Reply(error=sent, said=said, where=where, at=time.monotonic())
